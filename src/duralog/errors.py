@@ -1,0 +1,105 @@
+"""Every exception that duralog raises on purpose.
+
+An error that comes from bytes names the file, the position, what was expected and what was found, so that
+a person can act on it without reading source. Code that has only a buffer raises without a file; whoever
+opened the file adds it with `CorruptRecord.in_file`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class DuralogError(Exception):
+    """The base of all errors of this package."""
+
+
+class InvalidRecord(DuralogError):
+    """A record or batch that the caller asked to write breaks a rule of the format."""
+
+
+class Fault(IntEnum):
+    """Why bytes were refused. The kernels return these numbers; the reference raises them in `CorruptRecord`.
+
+    Both sides check in the same order, so that they refuse the same bytes for the same reason.
+    """
+
+    NONE = 0
+    PARTIAL_BATCH = 1
+    """The batch runs past the end of the bytes at hand: an ordinary answer at a file's tail."""
+    BATCH_LENGTH = 2
+    """The length field is too small for the batch's format."""
+    UNKNOWN_MAGIC = 3
+    CRC_MISMATCH = 4
+    UNKNOWN_CODEC = 5
+    DECOMPRESSION = 6
+    """The codec refused the bytes."""
+    TOO_LARGE = 7
+    """The bytes unpack to more than the ceiling allows."""
+    RECORD_COUNT = 8
+    """A negative count, or one that the bytes cannot hold."""
+    VARINT = 9
+    """A variable-length integer that is too long, or that the bytes end inside of."""
+    RECORD_LENGTH = 10
+    """A record's length is negative or runs past its batch."""
+    FIELD_LENGTH = 11
+    """A key, a value or a header runs past its record."""
+    HEADER_COUNT = 12
+    """A negative count of headers, or one that the record cannot hold."""
+    HEADER_KEY = 13
+    """A header without a key."""
+    RECORD_NOT_CONSUMED = 14
+    """The fields end before or after the record's declared end."""
+    TRAILING_BYTES = 15
+    """Bytes are left over after the last record of a batch."""
+    NESTED_COMPRESSION = 16
+    """A compressed message inside a compressed message."""
+    INNER_MAGIC = 17
+    """A message of another format version inside a compressed message."""
+    INNER_OFFSET = 18
+    """A compressed message's offset is smaller than its last inner one's."""
+    FIELD_VALUE = 19
+    """A field holds a value that its format does not allow."""
+
+
+class CorruptRecord(DuralogError):
+    """Bytes that are not what their format demands."""
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        fault: Fault = Fault.FIELD_VALUE,
+        file: str | None = None,
+        position: int | None = None,
+        expected: object = None,
+        found: object = None,
+    ) -> None:
+        self.reason = reason
+        self.fault = fault
+        self.file = file
+        self.position = position
+        self.expected = expected
+        self.found = found
+        super().__init__(reason)
+
+    def in_file(self, file: str, base_position: int = 0) -> CorruptRecord:
+        """The same error, told of a file in which the buffer began at `base_position`."""
+        position = None if self.position is None else self.position + base_position
+        return CorruptRecord(
+            self.reason,
+            fault=self.fault,
+            file=file,
+            position=position,
+            expected=self.expected,
+            found=self.found,
+        )
+
+    def __str__(self) -> str:
+        where = "" if self.file is None else f"{self.file}: "
+        if self.position is not None:
+            where += f"position {self.position}: "
+        detail = ""
+        if self.expected is not None:
+            detail = f" (expected {self.expected}, found {self.found})"
+        return f"{where}{self.reason}{detail}"
