@@ -1,0 +1,63 @@
+"""Big-endian integers at any byte of an array, in one load or store and one byte swap.
+
+No bounds are checked here. REQUIRES, of every function: the bytes of the integer lie within the array. The kernels
+check lengths before they call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+"""What kernels read from. A writable array is taken too."""
+OUT_BYTES = types.Array(types.uint8, 1, "C")
+"""What kernels write to."""
+
+
+def _pointer(context: Any, builder: Any, array_type: Any, array: Any, position: Any, word: ir.Type) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [position]), word.as_pointer())
+
+
+def _load(result: types.Integer) -> Any:
+    word = ir.IntType(result.bitwidth)
+
+    def typing(typingctx: Any, data: Any, position: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointer = _pointer(context, builder, signature.args[0], args[0], args[1], word)
+            return builder.bswap(builder.load(pointer, align=1))
+
+        return result(data, types.int64), codegen
+
+    typing.__name__ = f"load_{result.name}"
+    return intrinsic(typing)
+
+
+def _store(operand: types.Integer) -> Any:
+    word = ir.IntType(operand.bitwidth)
+
+    def typing(typingctx: Any, data: Any, position: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointer = _pointer(context, builder, signature.args[0], args[0], args[1], word)
+            builder.store(builder.bswap(args[2]), pointer, align=1)
+            return context.get_dummy_value()
+
+        return types.void(data, types.int64, operand), codegen
+
+    typing.__name__ = f"store_{operand.name}"
+    return intrinsic(typing)
+
+
+load_int16 = _load(types.int16)
+load_int32 = _load(types.int32)
+load_uint32 = _load(types.uint32)
+load_int64 = _load(types.int64)
+
+store_int16 = _store(types.int16)
+store_int32 = _store(types.int32)
+store_uint32 = _store(types.uint32)
+store_int64 = _store(types.int64)
