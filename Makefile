@@ -1,0 +1,41 @@
+# Every target makes its own set-up: .venv, the pinned requirements, Java. Nothing but Python 3.11+ is presumed.
+.DEFAULT_GOAL := help
+.PHONY: help run test check lint types imports bench clean env env-dev env-bench java
+
+BIN := .venv/bin
+TESTS ?= tests
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: env java ## write a sample log, dump it, summarise it
+	@$(BIN)/python examples/first_log.py
+
+test: env-dev java ## all tests (TESTS=path for some)
+	@$(BIN)/python -m pytest $(TESTS)
+
+check: env-dev java lint types imports test ## lint, types, import contracts, tests
+
+lint: env-dev ## ruff: style and formatting
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: env-dev ## mypy
+	@$(BIN)/mypy
+
+imports: env-dev ## which package may import which
+	@$(BIN)/lint-imports
+
+bench: env-bench java ## benchmarks against the peers (JOB=name for one, QUICK=1 for a short run)
+	@$(BIN)/python -m bench $(if $(JOB),--job $(JOB)) $(if $(QUICK),--quick)
+
+clean: ## remove what the other targets made, bench data too
+	rm -rf .venv build dist bench/data bench/work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+env:
+	@scripts/python-env.sh requirements.txt
+env-dev:
+	@scripts/python-env.sh requirements-dev.txt
+env-bench:
+	@scripts/python-env.sh requirements-bench.txt
+java:
+	@scripts/java.sh

@@ -1,0 +1,32 @@
+"""Settings for all tests: how many examples the randomised ones try.
+
+`--randomised N` multiplies the number of examples, for a long run at night: `pytest tests/properties --randomised 50`.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--randomised", type=int, default=1, metavar="N", help="try N times as many random examples")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # No deadline: the first example of a kernel may compile it.
+    settings.register_profile(
+        "duralog",
+        deadline=None,
+        max_examples=100 * config.getoption("--randomised"),
+        suppress_health_check=[HealthCheck.too_slow],
+        print_blob=True,
+    )
+    settings.load_profile("duralog")
+
+
+@pytest.fixture(scope="session")
+def randomised(request: pytest.FixtureRequest) -> int:
+    """How many times more random examples were asked for than usual."""
+    times: int = request.config.getoption("--randomised")
+    return times
