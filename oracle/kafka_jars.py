@@ -1,0 +1,128 @@
+"""Java, Kafka's jars and our compiled Java programs, each fetched or built once.
+
+The jars and the classes live in a cache outside the tree: `$DURALOG_CACHE_DIR`, or `duralog` in the user's cache
+folder. Each folder there is named by a digest of what it was made from, made under another name and renamed when it is
+complete: a folder that exists is whole, and processes that make it at the same time do not disturb each other. Once it
+exists, neither Maven nor the network is needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+KAFKA_VERSION = "4.3.1"
+OLDEST_JAVA = 17
+
+_HERE = Path(__file__).parent
+_POM = _HERE / "pom.xml"
+_SOURCES = _HERE / "java"
+_DEBIAN_PACKAGES = {"java": "openjdk-17-jdk-headless", "javac": "openjdk-17-jdk-headless", "mvn": "maven"}
+
+
+class KafkaMissingError(Exception):
+    """Kafka cannot be run here. The text says why, and what to do."""
+
+
+def cache_folder() -> Path:
+    chosen = os.environ.get("DURALOG_CACHE_DIR")
+    if chosen:
+        return Path(chosen) / f"kafka-{KAFKA_VERSION}"
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(home) / "duralog" / f"kafka-{KAFKA_VERSION}"
+
+
+def class_path() -> str:
+    """The class path of Kafka and of the programs in `java/`, after making sure that all of it is there."""
+    jars = _made_once("jars", [_POM], _fetch_jars)
+    classes = _made_once("classes", [_POM, *_java_sources()], lambda folder: _compile(folder, jars))
+    _require("java")
+    _check_java_version()
+    return f"{classes}{os.pathsep}{jars}{os.sep}*"
+
+
+def java_version() -> str:
+    """What `java` says of itself, in one line."""
+    answer = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True)
+    return answer.stderr.splitlines()[0]
+
+
+def _java_sources() -> list[Path]:
+    return sorted(_SOURCES.iterdir())
+
+
+def _made_once(kind: str, inputs: Iterable[Path], make: Callable[[Path], None]) -> Path:
+    digest = hashlib.sha256()
+    for path in inputs:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    folder = cache_folder() / f"{kind}-{digest.hexdigest()[:16]}"
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f"{kind}-", suffix=".unfinished", dir=folder.parent))
+    try:
+        make(unfinished)
+        unfinished.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+        # Another process finished the same folder first.
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
+
+
+def _fetch_jars(folder: Path) -> None:
+    _require("java")
+    _require("mvn")
+    _run(
+        ["mvn", "-q", "-B", "-f", str(_POM), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"],
+        "Maven could not fetch the jars of Apache Kafka",
+    )
+    if not list(folder.glob(f"kafka-clients-{KAFKA_VERSION}.jar")):
+        raise KafkaMissingError(f"Maven ended well but brought no kafka-clients-{KAFKA_VERSION}.jar")
+
+
+def _compile(folder: Path, jars: Path) -> None:
+    _require("javac")
+    sources = [path for path in _java_sources() if path.suffix == ".java"]
+    command = ["javac", "-Xlint:all", "-Werror", "-proc:none", "-d", str(folder), "-cp", f"{jars}{os.sep}*"]
+    _run([*command, *map(str, sources)], "javac refused the oracle's sources")
+    for path in _java_sources():
+        if path.suffix != ".java":
+            shutil.copy(path, folder)
+
+
+def _run(command: list[str], complaint: str) -> None:
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if result.returncode != 0:
+        raise KafkaMissingError(f"{complaint} (exit code {result.returncode}):\n{result.stdout[-2000:]}")
+
+
+def _check_java_version() -> None:
+    line = java_version()
+    number = re.search(r'"(?:1\.)?(\d+)', line)
+    if number is None or int(number[1]) < OLDEST_JAVA:
+        raise KafkaMissingError(f"Kafka {KAFKA_VERSION} needs Java {OLDEST_JAVA} or later; found: {line}")
+
+
+def _require(program: str) -> None:
+    if shutil.which(program):
+        return
+    package = _DEBIAN_PACKAGES[program]
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise KafkaMissingError(
+            f"`{program}` is not on the PATH. Install a JDK of version {OLDEST_JAVA} or later and Maven"
+            f" (on Debian: apt-get install {' '.join(sorted(set(_DEBIAN_PACKAGES.values())))})"
+        )
+    print(f"installing {package}, for `{program}`", file=sys.stderr)
+    quiet = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
+    _run([*quiet, "update"], "apt-get update failed")
+    _run([*quiet, "install", "--no-install-recommends", package], f"apt-get could not install {package}")
