@@ -1,8 +1,8 @@
 """How kernels are compiled, and where the machine code is kept.
 
-`@kernel(signature)` compiles a function for exactly one signature when its module is imported, or loads it from
-the disk cache: no kernel is ever compiled twice on a machine, and none behind the user's back in the middle of
-work. `@device` marks a function that only kernels call; it becomes part of its callers.
+`@kernel(signature)` compiles a function for exactly one signature at its first call, or loads it from the disk
+cache: importing costs nothing, no kernel is compiled twice on a machine, and `on_compile` tells of each one. `@device`
+marks a function that only kernels call; it becomes part of its callers.
 
 numba's cache notices an edit of the file that a kernel stands in, but not of the files that it calls into.
 Hence a cache folder of our own, named by a digest of all kernel sources: any edit starts a new one. The cache
@@ -17,10 +17,10 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import event
@@ -67,15 +67,8 @@ def _cache_folder() -> Path:
 CACHE_FOLDER = _cache_folder()
 
 
-@contextmanager
-def _our_cache() -> Iterator[None]:
-    """numba chooses a kernel's cache folder when it is decorated: ours then, the user's own setting after."""
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(CACHE_FOLDER)
-    try:
-        yield
-    finally:
-        numba.config.CACHE_DIR = before
+_compiling = threading.RLock()
+"""numba takes the cache folder from a global setting at the moment of decoration: one thread at a time."""
 
 
 class _CompileNotice(event.Listener):  # type: ignore[misc]
@@ -94,14 +87,51 @@ class _CompileNotice(event.Listener):  # type: ignore[misc]
         pass
 
 
+class Kernel:
+    """A function that becomes machine code at its first call. No lock of Python's is held while it runs."""
+
+    def __init__(self, function: Callable[..., Any], signature: Any) -> None:
+        self.function = function
+        self.signature = signature
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+        self._run: Callable[..., Any] = self._prepare_and_run
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._run(*arguments)
+
+    def _prepare_and_run(self, *arguments: Any) -> Any:
+        self.prepare()
+        return self._run(*arguments)
+
+    def prepare(self) -> None:
+        """Compile, or load from the cache, without calling."""
+        with _compiling:
+            if self._run != self._prepare_and_run:
+                return
+            try:
+                self._run = self._compile(cache=True)
+            except OSError as error:
+                _log.warning("the kernel cache %s cannot be used (%s): compiling in memory", CACHE_FOLDER, error)
+                self._run = self._compile(cache=False)
+
+    def _compile(self, *, cache: bool) -> Callable[..., Any]:
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(CACHE_FOLDER)
+        try:
+            with event.install_listener("numba:compile", _CompileNotice(self.__name__)):
+                options = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
+                compiled = numba.njit(self.signature, cache=cache, **options)(self.function)
+        finally:
+            numba.config.CACHE_DIR = before
+        return cast("Callable[..., Any]", compiled)
+
+
 def kernel(signature: Any) -> Callable[[_F], _F]:
-    """Compile for this signature. No lock of Python's is held while a kernel runs."""
+    """Make a `Kernel` of the function, for arguments of this signature."""
 
     def decorate(function: _F) -> _F:
-        notice = _CompileNotice(function.__name__)
-        with _our_cache(), event.install_listener("numba:compile", notice):
-            compiled: _F = numba.njit(signature, cache=True, nogil=True, boundscheck=False, error_model="numpy")(function)
-        return compiled
+        return cast("_F", Kernel(function, signature))
 
     return decorate
 

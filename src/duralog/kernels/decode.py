@@ -1,0 +1,231 @@
+"""Records of v2 batches as positions and lengths, many batches at a call.
+
+The bytes are those of the batches as they lie in a file or, decompressed, in a scratch buffer; `begins` and `ends` tell
+where the records of each batch lie in them. Nothing is trusted: a record never reads outside its batch, a field never
+outside its record, and a row is written only where there is room. The checks are those of
+`duralog.format.record_batch`, in the same order.
+
+A batch is all or nothing. One whose records do not fit into the rows at once is checked first (`CHECK`) and then
+decoded slice by slice (`SLICE`), so the memory needed does not depend on what a batch claims to hold.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from duralog.errors import Fault
+from duralog.format.layout import LOG_APPEND_TIME_BIT
+from duralog.kernels.compile import device, kernel
+from duralog.kernels.scan import BATCH_ROWS
+from duralog.kernels.words import BYTES
+
+WHOLE = 0
+"""Decode batches as long as all records of the next one fit."""
+CHECK = 1
+"""Write nothing."""
+SLICE = 2
+"""Fill the rows, even if that ends in the middle of a batch. REQUIRES: the batch was checked."""
+
+MIN_RECORD_BYTES = 7
+
+_NONE = int(Fault.NONE)
+_RECORD_COUNT = int(Fault.RECORD_COUNT)
+_VARINT = int(Fault.VARINT)
+_RECORD_LENGTH = int(Fault.RECORD_LENGTH)
+_FIELD_LENGTH = int(Fault.FIELD_LENGTH)
+_HEADER_COUNT = int(Fault.HEADER_COUNT)
+_HEADER_KEY = int(Fault.HEADER_KEY)
+_RECORD_NOT_CONSUMED = int(Fault.RECORD_NOT_CONSUMED)
+_TRAILING_BYTES = int(Fault.TRAILING_BYTES)
+
+_INT64S = types.Array(types.int64, 1, "C")
+_INT32S = types.Array(types.int32, 1, "C")
+COLUMNS = (_INT64S, _INT64S, _INT64S, _INT32S, _INT64S, _INT32S, _INT64S, _INT32S)
+"""The arrays of `RecordColumns`, in its order."""
+
+
+@device
+def _long_unsigned(data, position, end, max_bytes):
+    """A variable-length integer of any size, and where it ends: -1 if it does not end in time."""
+    value = np.uint64(0)
+    shift = np.uint64(0)
+    last = min(end, position + max_bytes)
+    while position < last:
+        byte = np.uint64(data[position])
+        position += 1
+        value |= (byte & np.uint64(0x7F)) << shift
+        if byte < 0x80:
+            return value, position
+        shift += np.uint64(7)
+    return value, np.int64(-1)
+
+
+@device
+def _unsigned(data, position, end, max_bytes):
+    """As `_long_unsigned`, with the usual one and two bytes first."""
+    if end - position >= 2:
+        first = np.uint64(data[position])
+        if first < 0x80:
+            return first, position + 1
+        second = np.uint64(data[position + 1])
+        if second < 0x80:
+            return first & np.uint64(0x7F) | second << np.uint64(7), position + 2
+    return _long_unsigned(data, position, end, max_bytes)
+
+
+@device
+def read_varint(data, position, end):
+    """The integer at `position` and where it ends, or -1 as its end where it is too long or cut off."""
+    unsigned, position = _unsigned(data, position, end, 5)
+    folded = np.uint32(unsigned)
+    return np.int64(np.int32(folded >> np.uint32(1)) ^ -np.int32(folded & np.uint32(1))), position
+
+
+@device
+def read_varlong(data, position, end):
+    unsigned, position = _unsigned(data, position, end, 10)
+    return np.int64(unsigned >> np.uint64(1)) ^ -np.int64(unsigned & np.uint64(1)), position
+
+
+@device
+def _skip_headers(data, position, end, count):
+    """Where `count` headers end, with the fault that was found on the way."""
+    for _ in range(count):
+        length, position = read_varint(data, position, end)
+        if position < 0:
+            return _VARINT, position
+        if length < 0:
+            return _HEADER_KEY, position
+        if length > end - position:
+            return _FIELD_LENGTH, position
+        length, position = read_varint(data, position + length, end)
+        if position < 0:
+            return _VARINT, position
+        if length > end - position:
+            return _FIELD_LENGTH, position
+        position += max(length, 0)
+    return _NONE, position
+
+
+@kernel(
+    types.Tuple((types.int64,) * 5)(
+        *(BYTES, types.Array(types.int64, 1, "C"), types.Array(types.int64, 1, "C")),
+        *(BATCH_ROWS, types.Array(types.intp, 1, "C")),
+        *(types.int64, types.int64, types.int64, types.int64, types.int64),
+        *COLUMNS,
+    )
+)
+def decode_batches(
+    data,
+    begins,
+    ends,
+    batches,
+    rows,
+    mode,
+    max_bytes,
+    batch,
+    record,
+    position,
+    offset,
+    timestamp,
+    key_position,
+    key_length,
+    value_position,
+    value_length,
+    headers_position,
+    header_count,
+):
+    """Decode from batch number `batch` of `rows` on, where `record` records lie behind and the next is at `position`.
+
+    Returns (fault, batch, record, position, filled): how many rows are filled, and where to go on. With a fault, the
+    batch and position are those of the fault, and the rows are those of the batches before. Stops, too, when the rows
+    are full or hold `max_bytes` of records and more. No row filled and no fault, in `WHOLE`: the next batch does not
+    fit into all of the rows.
+
+    REQUIRES: 0 <= begins[i] <= ends[i] <= len(data), and all columns are of one length.
+    """
+    filled = 0
+    used_bytes = 0
+    room = len(offset)
+    while batch < len(rows):
+        header = batches[rows[batch]]
+        count = np.int64(header.record_count)
+        end = ends[batch]
+        committed = filled
+        if record == 0:
+            position = begins[batch]
+            if count < 0 or count * MIN_RECORD_BYTES > end - position:
+                return _RECORD_COUNT, batch, record, position, committed
+            if mode == WHOLE and (count > room - filled or (filled > 0 and used_bytes >= max_bytes)):
+                return _NONE, batch, record, position, filled
+        base_offset = header.base_offset
+        base_timestamp = header.base_timestamp
+        delta_mask = np.int64(-1)
+        if header.attributes & LOG_APPEND_TIME_BIT:
+            base_timestamp = header.max_timestamp
+            delta_mask = np.int64(0)
+
+        while record < count:
+            if mode == SLICE and (filled == room or used_bytes >= max_bytes):
+                return _NONE, batch, record, position, filled
+            start = position
+            fault = _NONE
+            length, position = read_varint(data, position, end)
+            if position < 0:
+                return _VARINT, batch, record, start, committed
+            if length < 0 or length > end - position:
+                return _RECORD_LENGTH, batch, record, start, committed
+            record_end = position + length
+            if length == 0:
+                return _FIELD_LENGTH, batch, record, start, committed
+            timestamp_delta, position = read_varlong(data, position + 1, record_end)
+            if position < 0:
+                return _VARINT, batch, record, start, committed
+            offset_delta, position = read_varint(data, position, record_end)
+            if position < 0:
+                return _VARINT, batch, record, start, committed
+
+            key_bytes, key_start = read_varint(data, position, record_end)
+            if key_start < 0:
+                return _VARINT, batch, record, start, committed
+            if key_bytes > record_end - key_start:
+                return _FIELD_LENGTH, batch, record, start, committed
+
+            value_bytes, value_start = read_varint(data, key_start + max(key_bytes, 0), record_end)
+            if value_start < 0:
+                return _VARINT, batch, record, start, committed
+            if value_bytes > record_end - value_start:
+                return _FIELD_LENGTH, batch, record, start, committed
+
+            headers, headers_start = read_varint(data, value_start + max(value_bytes, 0), record_end)
+            if headers_start < 0:
+                return _VARINT, batch, record, start, committed
+            if headers < 0 or headers > record_end - headers_start:
+                return _HEADER_COUNT, batch, record, start, committed
+            position = headers_start
+            if headers > 0:
+                fault, position = _skip_headers(data, position, record_end, headers)
+                if fault != _NONE:
+                    return fault, batch, record, start, committed
+            if position != record_end:
+                return _RECORD_NOT_CONSUMED, batch, record, start, committed
+
+            if mode != CHECK:
+                offset[filled] = base_offset + offset_delta
+                timestamp[filled] = base_timestamp + (timestamp_delta & delta_mask)
+                key_position[filled] = key_start
+                key_length[filled] = max(key_bytes, -1)
+                value_position[filled] = value_start
+                value_length[filled] = max(value_bytes, -1)
+                headers_position[filled] = headers_start
+                header_count[filled] = headers
+                filled += 1
+                used_bytes += position - start
+            record += 1
+
+        if position != end:
+            return _TRAILING_BYTES, batch, record, position, committed
+        batch += 1
+        record = 0
+    return _NONE, batch, record, position, filled
