@@ -34,7 +34,7 @@ final class TimedScan {
                 double seconds = (System.nanoTime() - start) / 1e9;
                 double cpuSeconds = (system.getProcessCpuTime() - cpu) / 1e9;
                 System.out.printf(
-                    "{\"seconds\": %.6f, \"cpu_seconds\": %.6f, \"bytes\": %d, \"batches\": %d}%n",
+                    "{\"seconds\": %.6f, \"cpu_seconds\": %.6f, \"amount\": %d, \"batches\": %d}%n",
                     seconds, cpuSeconds, records.sizeInBytes(), batches);
             }
         } finally {

@@ -1,0 +1,1 @@
+"""How fast duralog is, next to Apache Kafka and the Python clients, on the same bytes in the same run."""

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from bench.job import MILLION_RECORDS, Contender, Job, Run, Setting, Target
+from bench.workers.passes import WARM_UP
+
+_ALL_BYTES = 1 << 40
+_AIOKAFKA_BYTES = 100_000_000
+_KAFKA_PYTHON_BYTES = 10_000_000
+
+
+def _decode(reader: str, codec: str, slice_bytes: int) -> Callable[[Setting], Run]:
+    def prepare(setting: Setting) -> Run:
+        log = setting.segment(codec).path
+        command = [
+            sys.executable,
+            "-m",
+            "bench.workers.decode",
+            reader,
+            str(log),
+            str(slice_bytes),
+            str(setting.passes),
+        ]
+        return Run(command=command, warm_up=WARM_UP)
+
+    return prepare
+
+
+def _job(name: str, codec: str, title: str, about: str, targets: tuple[Target, ...] = ()) -> Job:
+    return Job(
+        name=name,
+        title=title,
+        unit=MILLION_RECORDS,
+        about=about,
+        contenders=(
+            Contender("duralog", _decode("duralog", codec, _ALL_BYTES)),
+            Contender("aiokafka", _decode("aiokafka", codec, _AIOKAFKA_BYTES)),
+            Contender("kafka-python", _decode("kafka_python", codec, _KAFKA_PYTHON_BYTES)),
+        ),
+        compare_with="aiokafka",
+        targets=targets,
+    )
+
+
+JOB = _job(
+    "decode",
+    "none",
+    "Decode to Arrow, one thread, uncompressed",
+    "The same bytes to records, with every CRC checked, on one thread. duralog: the whole file to Arrow record batches "
+    "with all columns, reading from the page cache included. The clients: their record readers (`MemoryRecords`, "
+    "`validate_crc`) over bytes already in memory, records made and dropped, on the first 100 MB (aiokafka, its "
+    "compiled extension) and 10 MB (kafka-python, with the compiled `crc32c`).",
+    (
+        Target("duralog", 15.0),
+        Target("duralog", 8.0, than="aiokafka"),
+        Target("duralog", 100.0, than="kafka-python"),
+    ),
+)
+
+_SAME = "As `decode`, on the same records written with this codec by Kafka at its default level."
+COMPRESSED = (
+    _job("decode-lz4", "lz4", "Decode to Arrow, one thread, lz4", _SAME, (Target("duralog", 3.0, than="aiokafka"),)),
+    _job("decode-zstd", "zstd", "Decode to Arrow, one thread, zstd", _SAME),
+    _job("decode-snappy", "snappy", "Decode to Arrow, one thread, snappy", _SAME),
+    _job("decode-gzip", "gzip", "Decode to Arrow, one thread, gzip", _SAME),
+)

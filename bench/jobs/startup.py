@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from bench.job import SECONDS, Contender, Job, Run, Setting, Target
+
+_ALL_KERNELS = ("-m", "bench.workers.kernels")
+
+
+def _python(*arguments: str) -> Callable[[Setting], Run]:
+    return lambda _: Run(command=[sys.executable, *arguments], amount=1)
+
+
+def _compile(setting: Setting) -> Run:
+    empty = setting.scratch / "empty-cache"
+    empty.mkdir(mode=0o700)
+    return Run(command=[sys.executable, *_ALL_KERNELS], amount=1, environment={"DURALOG_CACHE_DIR": str(empty)})
+
+
+JOB = Job(
+    name="startup",
+    title="Start-up",
+    unit=SECONDS,
+    about=(
+        "Whole processes. Python itself is in all of them, and stands in the first row. The kernels: every one of "
+        "`duralog.kernels` made ready to run, with an empty cache (all of them are compiled) and with a full one."
+    ),
+    contenders=(
+        Contender("python, nothing imported", _python("-c", "pass")),
+        Contender("import duralog", _python("-c", "import duralog")),
+        Contender("duralog --help", _python("-m", "duralog", "--help")),
+        Contender("all kernels, from the cache", _python(*_ALL_KERNELS)),
+        Contender("all kernels, compiled", _compile),
+    ),
+    targets=(Target("import duralog", 0.3), Target("all kernels, compiled", 15.0)),
+)
