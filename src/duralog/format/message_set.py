@@ -128,13 +128,12 @@ def encode(
         raise InvalidRecord(f"base offset {base_offset} is negative")
     if codec > Codec.LZ4:
         raise InvalidRecord(f"format v{magic} has no {codec.label}")
-    attributes = 0
+    has_append_time = magic > 0 and timestamp_type is TimestampType.LOG_APPEND_TIME
+    if has_append_time and append_time_ms is None:
+        raise InvalidRecord("log append time needs append_time_ms")
     if magic > 0 and timestamp_type is TimestampType.NONE:
         raise InvalidRecord("format v1 has no records without a timestamp type")
-    if magic > 0 and timestamp_type is TimestampType.LOG_APPEND_TIME:
-        if append_time_ms is None:
-            raise InvalidRecord("log append time needs append_time_ms")
-        attributes = LOG_APPEND_TIME_BIT
+    attributes = LOG_APPEND_TIME_BIT if has_append_time else 0
 
     counts_from = base_offset if codec is not Codec.NONE and magic > 0 else 0
     parts: list[bytes] = []
@@ -147,7 +146,7 @@ def encode(
         if record.headers:
             raise InvalidRecord(f"format v{magic} has no headers, but the record of offset {offset} does")
         timestamp_ms = record.timestamp_ms
-        if attributes & LOG_APPEND_TIME_BIT and append_time_ms is not None:
+        if has_append_time and append_time_ms is not None:
             timestamp_ms = append_time_ms
         max_timestamp_ms = max(max_timestamp_ms, timestamp_ms)
         parts.append(_encode_message(magic, offset - counts_from, attributes, timestamp_ms, record.key, record.value))
@@ -204,18 +203,9 @@ def _decode_inner(view: memoryview, wrapper: Batch) -> list[Record]:
     end = len(view)
     position = 0
     while position < end:
-        size_bytes = whole_batch_bytes(view, position, end)
-        if size_bytes is None:
-            raise CorruptRecord(
-                "the last message inside a compressed one is cut off",
-                fault=Fault.RECORD_LENGTH,
-                position=position,
-                expected="a whole message",
-                found=f"{end - position} bytes",
-            )
-        message = _decode_inner_header(view, position, wrapper)
-        inner.append((message, *_decode_key_and_value(view, message)))
-        position += size_bytes
+        message, key, value = decode_inner_message(view, position, end, wrapper)
+        inner.append((message, key, value))
+        position += message.size_bytes
     if not inner:
         raise CorruptRecord(
             "a compressed message with nothing inside", fault=Fault.RECORD_COUNT, expected="a message", found="none"
@@ -233,6 +223,22 @@ def _decode_inner(view: memoryview, wrapper: Batch) -> list[Record]:
         )
         for message, key, value in inner
     ]
+
+
+def decode_inner_message(
+    view: memoryview, position: int, end: int, wrapper: Batch
+) -> tuple[Batch, bytes | None, memoryview | None]:
+    """The header, key and value of one message among those that a wrapper unpacked to."""
+    if whole_batch_bytes(view, position, end) is None:
+        raise CorruptRecord(
+            "the last message inside a compressed one is cut off",
+            fault=Fault.RECORD_LENGTH,
+            position=position,
+            expected="a whole message",
+            found=f"{end - position} bytes",
+        )
+    message = _decode_inner_header(view, position, wrapper)
+    return message, *_decode_key_and_value(view, message)
 
 
 def _decode_inner_header(view: memoryview, position: int, wrapper: Batch) -> Batch:

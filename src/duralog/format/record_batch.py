@@ -158,7 +158,7 @@ def encode(
     parts: list[bytes] = []
     offset = base_offset - 1
     for record in records:
-        if record.offset >= 0 and record.offset <= offset:
+        if 0 <= record.offset <= offset:
             raise InvalidRecord(f"offset {record.offset} does not follow {offset}")
         offset = record.offset if record.offset >= 0 else offset + 1
         parts.append(
@@ -227,7 +227,7 @@ def _decode_run(data: memoryview, start: int, end: int, batch: Batch) -> list[Re
     position = start
     for _ in range(count):
         try:
-            record, position = _decode_record(data, position, end, batch)
+            record, position = decode_record(data, position, end, batch)
         except CorruptRecord as error:
             error.position = position
             raise
@@ -243,7 +243,8 @@ def _decode_run(data: memoryview, start: int, end: int, batch: Batch) -> list[Re
     return records
 
 
-def _decode_record(data: memoryview, position: int, end: int, batch: Batch) -> tuple[Record, int]:
+def decode_record(data: memoryview, position: int, end: int, batch: Batch) -> tuple[Record, int]:
+    """The record at `position` and where it ends. Errors tell no position: it is the record's."""
     length, position = decode_varint(data, position, end)
     if not 0 <= length <= end - position:
         raise CorruptRecord(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,23 @@ class RecordColumns:
 
     def __len__(self) -> int:
         return len(self.offset)
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """In the order above, which is the order of the kernels' arguments."""
+        return (
+            self.offset,
+            self.timestamp,
+            self.key_position,
+            self.key_length,
+            self.value_position,
+            self.value_length,
+            self.headers_position,
+            self.header_count,
+        )
+
+    def first(self, rows: int) -> RecordColumns:
+        return RecordColumns(*(array[:rows] for array in self.arrays))
 
     @classmethod
     def empty(cls, rows: int) -> RecordColumns:

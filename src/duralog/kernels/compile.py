@@ -30,6 +30,8 @@ assert sys.byteorder == "little", "the kernels swap bytes for a little-endian ma
 _log = logging.getLogger(__name__)
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+_OPTIONS: Any = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
+
 on_compile: Callable[[str], None] | None = None
 """Called with a kernel's name before it is compiled (not when it is loaded from the cache)."""
 
@@ -71,7 +73,7 @@ _compiling = threading.RLock()
 """numba takes the cache folder from a global setting at the moment of decoration: one thread at a time."""
 
 
-class _CompileNotice(event.Listener):  # type: ignore[misc]
+class _CompileNotice(event.Listener):
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -116,27 +118,26 @@ class Kernel:
                 self._run = self._compile(cache=False)
 
     def _compile(self, *, cache: bool) -> Callable[..., Any]:
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(CACHE_FOLDER)
+        settings: Any = numba.config
+        before = settings.CACHE_DIR
+        settings.CACHE_DIR = str(CACHE_FOLDER)
         try:
             with event.install_listener("numba:compile", _CompileNotice(self.__name__)):
-                options = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
-                compiled = numba.njit(self.signature, cache=cache, **options)(self.function)
+                compiled = numba.njit(self.signature, cache=cache, **_OPTIONS)(self.function)
         finally:
-            numba.config.CACHE_DIR = before
+            settings.CACHE_DIR = before
         return cast("Callable[..., Any]", compiled)
 
 
-def kernel(signature: Any) -> Callable[[_F], _F]:
+def kernel(signature: Any) -> Callable[[Callable[..., Any]], Kernel]:
     """Make a `Kernel` of the function, for arguments of this signature."""
 
-    def decorate(function: _F) -> _F:
-        return cast("_F", Kernel(function, signature))
+    def decorate(function: Callable[..., Any]) -> Kernel:
+        return Kernel(function, signature)
 
     return decorate
 
 
 def device(function: _F) -> _F:
     """A function for kernels to call, compiled into each of them."""
-    compiled: _F = numba.njit(nogil=True, boundscheck=False, error_model="numpy")(function)
-    return compiled
+    return cast("_F", numba.njit(**_OPTIONS)(function))

@@ -66,7 +66,7 @@ def _has_crc_instruction() -> bool:
 HAS_CRC_INSTRUCTION = _has_crc_instruction()
 
 
-def _crc_instruction(name: str, word: types.Integer, checksum: types.Integer) -> Any:
+def _crc_instruction(name: str, word: Any, checksum: Any) -> Any:
     def typing(typingctx: Any, crc: Any, value: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             llvm_checksum, llvm_word = ir.IntType(checksum.bitwidth), ir.IntType(word.bitwidth)

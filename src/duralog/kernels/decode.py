@@ -112,7 +112,7 @@ def _skip_headers(data, position, end, count):
     types.Tuple((types.int64,) * 5)(
         *(BYTES, types.Array(types.int64, 1, "C"), types.Array(types.int64, 1, "C")),
         *(BATCH_ROWS, types.Array(types.intp, 1, "C")),
-        *(types.int64, types.int64, types.int64, types.int64, types.int64),
+        *(types.int64, types.int64, types.int64, types.int64, types.int64, _INT32S),
         *COLUMNS,
     )
 )
@@ -127,6 +127,7 @@ def decode_batches(
     batch,
     record,
     position,
+    batch_row,
     offset,
     timestamp,
     key_position,
@@ -140,13 +141,14 @@ def decode_batches(
 
     Returns (fault, batch, record, position, filled): how many rows are filled, and where to go on. With a fault, the
     batch and position are those of the fault, and the rows are those of the batches before. Stops, too, when the rows
-    are full or hold `max_bytes` of records and more. No row filled and no fault, in `WHOLE`: the next batch does not
-    fit into all of the rows.
+    are full, or when they would hold more than `max_bytes` of records. No row filled and no fault, in `WHOLE`: the
+    batch needs more than that alone. In `SLICE`, one record larger than `max_bytes` is a slice of its own.
 
     REQUIRES: 0 <= begins[i] <= ends[i] <= len(data), and all columns are of one length.
     """
     filled = 0
     used_bytes = 0
+    sliced_bytes = 0
     room = len(offset)
     while batch < len(rows):
         header = batches[rows[batch]]
@@ -157,7 +159,8 @@ def decode_batches(
             position = begins[batch]
             if count < 0 or count * MIN_RECORD_BYTES > end - position:
                 return _RECORD_COUNT, batch, record, position, committed
-            if mode == WHOLE and (count > room - filled or (filled > 0 and used_bytes >= max_bytes)):
+            used_bytes += end - position
+            if mode == WHOLE and (count > room - filled or used_bytes > max_bytes):
                 return _NONE, batch, record, position, filled
         base_offset = header.base_offset
         base_timestamp = header.base_timestamp
@@ -167,8 +170,6 @@ def decode_batches(
             delta_mask = np.int64(0)
 
         while record < count:
-            if mode == SLICE and (filled == room or used_bytes >= max_bytes):
-                return _NONE, batch, record, position, filled
             start = position
             fault = _NONE
             length, position = read_varint(data, position, end)
@@ -177,6 +178,10 @@ def decode_batches(
             if length < 0 or length > end - position:
                 return _RECORD_LENGTH, batch, record, start, committed
             record_end = position + length
+            if mode == SLICE:
+                sliced_bytes += record_end - start
+                if filled == room or (filled > 0 and sliced_bytes > max_bytes):
+                    return _NONE, batch, record, start, filled
             if length == 0:
                 return _FIELD_LENGTH, batch, record, start, committed
             timestamp_delta, position = read_varlong(data, position + 1, record_end)
@@ -220,8 +225,8 @@ def decode_batches(
                 value_length[filled] = max(value_bytes, -1)
                 headers_position[filled] = headers_start
                 header_count[filled] = headers
+                batch_row[filled] = rows[batch]
                 filled += 1
-                used_bytes += position - start
             record += 1
 
         if position != end:

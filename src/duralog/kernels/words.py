@@ -26,7 +26,7 @@ def _pointer(context: Any, builder: Any, array_type: Any, array: Any, position: 
     return builder.bitcast(builder.gep(data, [position]), word.as_pointer())
 
 
-def _load(result: types.Integer, *, swap: bool = True) -> Any:
+def _load(result: Any, *, swap: bool = True) -> Any:
     word = ir.IntType(result.bitwidth)
 
     def typing(typingctx: Any, data: Any, position: Any) -> Any:
@@ -41,7 +41,7 @@ def _load(result: types.Integer, *, swap: bool = True) -> Any:
     return intrinsic(typing)
 
 
-def _store(operand: types.Integer) -> Any:
+def _store(operand: Any) -> Any:
     word = ir.IntType(operand.bitwidth)
 
     def typing(typingctx: Any, data: Any, position: Any, value: Any) -> Any:

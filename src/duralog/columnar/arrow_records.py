@@ -1,0 +1,134 @@
+"""Decoded records as Arrow record batches, without a Python object for any record.
+
+Numbers are handed over as they are, keys and values are gathered into one buffer a column. Every batch has the types of
+`RECORD_SCHEMA`, whatever is null or empty in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from duralog.columnar import schema
+from duralog.columnar.decoded import CHUNK_RECORDS, DecodedRecords
+from duralog.format.layout import LOG_APPEND_TIME_BIT, NO_TIMESTAMP
+from duralog.format.record import TimestampType
+from duralog.kernels.gather import PADDING, gather, lay_out, list_headers
+
+_INT32_MAX = 2**31 - 1
+
+
+def to_record_batch(
+    records: DecodedRecords, *, topic: str | None, partition: int | None, columns: Sequence[str] | None
+) -> pa.RecordBatch:
+    fields = [field for field in schema.RECORD_SCHEMA if columns is None or field.name in columns]
+    unknown = set(columns or ()) - set(schema.RECORD_SCHEMA.names)
+    if unknown:
+        raise ValueError(f"no such column: {', '.join(sorted(unknown))}; there are {schema.RECORD_SCHEMA.names}")
+    arrays = [_column(field.name, records, topic, partition) for field in fields]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _column(name: str, records: DecodedRecords, topic: str | None, partition: int | None) -> pa.Array:
+    decoded = records.columns
+    if name == schema.TOPIC:
+        return _constant(topic, pa.string(), len(records))
+    if name == schema.PARTITION:
+        return _constant(partition, pa.int32(), len(records))
+    if name == schema.OFFSET:
+        return pa.Array.from_buffers(pa.int64(), len(records), [None, pa.py_buffer(decoded.offset)])
+    if name == schema.TIMESTAMP:
+        return _timestamps(decoded.timestamp)
+    if name == schema.TIMESTAMP_TYPE:
+        return _timestamp_types(records)
+    if name == schema.KEY:
+        return _bytes(pa.binary(), records.data, decoded.key_position, decoded.key_length)
+    if name == schema.VALUE:
+        return _bytes(pa.binary(), records.data, decoded.value_position, decoded.value_length)
+    assert name == schema.HEADERS
+    return _headers(records)
+
+
+@lru_cache(maxsize=16)
+def _repeated(value: str | int | None, type_: pa.DataType, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, type_), count)
+
+
+def _constant(value: str | int | None, type_: pa.DataType, count: int) -> pa.Array:
+    """One array for all chunks of a partition, cut to size."""
+    return _repeated(value, type_, max(count, CHUNK_RECORDS)).slice(0, count)
+
+
+def _validity(is_valid: NDArray[np.bool_]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(is_valid, bitorder="little"))
+
+
+def _timestamps(timestamp: NDArray[np.int64]) -> pa.Array:
+    is_set = timestamp != NO_TIMESTAMP
+    validity = None if is_set.all() else _validity(is_set)
+    type_ = schema.RECORD_SCHEMA.field(schema.TIMESTAMP).type
+    return pa.Array.from_buffers(type_, len(timestamp), [validity, pa.py_buffer(timestamp)])
+
+
+def _timestamp_types(records: DecodedRecords) -> pa.Array:
+    batches = records.batches
+    of_batch = np.where(
+        batches["attributes"] & LOG_APPEND_TIME_BIT, TimestampType.LOG_APPEND_TIME, TimestampType.CREATE_TIME
+    ).astype(np.int8)
+    of_batch[batches["magic"] == 0] = TimestampType.NONE
+    return pa.Array.from_buffers(pa.int8(), len(records), [None, pa.py_buffer(of_batch[records.batch_row])])
+
+
+def _bytes(
+    type_: pa.DataType, data: NDArray[np.uint8], positions: NDArray[np.int64], lengths: NDArray[np.int32]
+) -> pa.Array:
+    offsets = np.empty(len(lengths) + 1, np.int32)
+    total, nulls = lay_out(lengths, offsets)
+    if total > _INT32_MAX:
+        raise ValueError(f"{total} bytes are too many for one Arrow array of type {type_}")
+    out = np.empty(total + PADDING, np.uint8)
+    if gather(data, positions, lengths, out) != len(positions):
+        raise ValueError("the records do not lie within the data that they came from")
+    validity = _validity(lengths >= 0) if nulls else None
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(out[:total])]
+    return pa.Array.from_buffers(type_, len(lengths), buffers, null_count=nulls)
+
+
+def _headers(records: DecodedRecords) -> pa.Array:
+    decoded = records.columns
+    offsets = np.empty(len(records) + 1, np.int32)
+    total, _ = lay_out(decoded.header_count, offsets)
+    if total > _INT32_MAX:
+        raise ValueError(f"{total} headers are too many for one Arrow array")
+    key_position, key_length = np.empty(total, np.int64), np.empty(total, np.int32)
+    value_position, value_length = np.empty(total, np.int64), np.empty(total, np.int32)
+    if total:
+        found = list_headers(
+            records.data,
+            decoded.headers_position,
+            decoded.header_count,
+            key_position,
+            key_length,
+            value_position,
+            value_length,
+        )
+        if found != total:
+            raise ValueError("the headers do not lie within the data that they came from")
+    keys = _text(records.data, key_position, key_length)
+    values = _bytes(pa.binary(), records.data, value_position, value_length)
+    pairs = pa.StructArray.from_arrays([keys, values], fields=list(schema.HEADER_TYPE))
+    type_ = schema.RECORD_SCHEMA.field(schema.HEADERS).type
+    return pa.Array.from_buffers(type_, len(records), [None, pa.py_buffer(offsets)], children=[pairs])
+
+
+def _text(data: NDArray[np.uint8], positions: NDArray[np.int64], lengths: NDArray[np.int32]) -> pa.Array:
+    """Header keys. Bytes that are not UTF-8 are replaced, since Arrow takes a string's word for being one."""
+    keys = _bytes(pa.binary(), data, positions, lengths)
+    content = np.frombuffer(keys.buffers()[2], np.uint8)
+    if len(content) == 0 or content.max() < 0x80:
+        return keys.cast(pa.string())
+    return pa.array([key.decode("utf-8", errors="replace") for key in keys.to_pylist()], pa.string())

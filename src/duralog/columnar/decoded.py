@@ -1,0 +1,44 @@
+"""Decoded records: columns of positions, and the bytes that they count in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duralog.kernels.columns import RecordColumns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CHUNK_RECORDS = 65_536
+CHUNK_BYTES = 16 << 20
+"""Records are handed on in chunks of at most so many records and bytes, so that they stay in the CPU's caches.
+
+One record that is larger is a chunk of its own: the bytes of a chunk always fit the 32-bit offsets of Arrow."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRecords:
+    """A chunk of records. `batch_row` tells for each which row of `batches` it came from."""
+
+    data: NDArray[np.uint8]
+    """What the positions count in: a piece's bytes as they are in the file, or decompressed ones."""
+    columns: RecordColumns
+    batch_row: NDArray[np.int32]
+    batches: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def to_arrow(
+        self, *, topic: str | None = None, partition: int | None = None, columns: Sequence[str] | None = None
+    ) -> pa.RecordBatch:
+        """The records as an Arrow record batch, or only the named columns of it, in the schema's order."""
+        # Not at the top: pyarrow takes longer to load than many a file to read, and not every reader wants Arrow.
+        from duralog.columnar.arrow_records import to_record_batch
+
+        return to_record_batch(self, topic=topic, partition=partition, columns=columns)

@@ -1,0 +1,164 @@
+"""The streaming reader: the batches of a log file, a few megabytes at a time.
+
+A piece holds whole batches only. Its bytes are read, not mapped: a file that is cut while it is mapped would end the
+process. Memory is bounded by `piece_bytes`, or by the largest batch where one is larger; a batch claims its size, so
+it is read only if the source really goes that far.
+
+At the end of a source, half a batch is ordinary (`tail_bytes`). A length or a format version that cannot be ends the
+reading (`fault`), since nothing tells where the next batch would start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duralog.columnar.decoded import DecodedRecords
+from duralog.columnar.refusals import OnCorrupt, Refusals, scan_fault
+from duralog.columnar.runs import Rows, RunDecoder
+from duralog.errors import CorruptRecord, Fault
+from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from duralog.format.layout import ENTRY_PREFIX, MIN_BATCH_BYTES
+from duralog.kernels.columns import BATCH_DTYPE
+from duralog.kernels.scan import scan_batches
+
+__all__ = ["PIECE_BYTES", "ByteSource", "DecodedRecords", "MemorySource", "Piece", "read_pieces"]
+
+PIECE_BYTES = 4 << 20
+"""Small enough to stay in the CPU's cache from reading to decoding: eight times as much is half as fast."""
+
+_FIRST_ROWS = 1024
+
+
+class ByteSource(Protocol):
+    """Bytes that can be read at any position. `size` is how many there are, `name` what errors call them."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def read(self, position: int, size: int) -> Any:
+        """Exactly `size` bytes, as an object that offers them as a buffer. REQUIRES: they lie within `size`."""
+
+
+class MemorySource:
+    """Bytes at hand, of anything that offers a buffer."""
+
+    def __init__(self, data: Any, name: str = "memory") -> None:
+        self._view = memoryview(data).cast("B")
+        self.name = name
+        self.size = len(self._view)
+
+    def read(self, position: int, size: int) -> memoryview:
+        return self._view[position : position + size]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Some bytes of a source, and the batches that lie in them."""
+
+    name: str
+    position: int
+    """Of data[0] in the source."""
+    data: NDArray[np.uint8]
+    batches: NDArray[Any]
+    """One row (`BATCH_DTYPE`) each; positions count in the source."""
+    fault: CorruptRecord | None = None
+    """What stopped the reading after these batches."""
+    tail_bytes: int = 0
+    """Bytes after the last whole batch, at the end of the source."""
+
+    def decode(
+        self,
+        rows: Rows | None = None,
+        *,
+        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+        on_corrupt: OnCorrupt | None = None,
+    ) -> Iterator[DecodedRecords]:
+        """The records of all batches, or of these rows, in chunks.
+
+        A corrupt batch, by its checksum or by its contents, raises `CorruptRecord` after the records before it were
+        yielded. With `on_corrupt(error, row)` it is reported there and skipped.
+        """
+        if rows is None:
+            rows = np.arange(len(self.batches), dtype=np.intp)
+        decoder = RunDecoder(
+            data=self.data,
+            batches=self.batches,
+            begins=self.batches["position"] - self.position,
+            max_decompressed_bytes=max_decompressed_bytes,
+            refusals=Refusals(self.name, self.batches, on_corrupt),
+        )
+        return decoder.decode(np.ascontiguousarray(rows, np.intp))
+
+
+def read_pieces(
+    source: ByteSource,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    check_crc: bool = True,
+    piece_bytes: int = PIECE_BYTES,
+) -> Iterator[Piece]:
+    """The batches from `start`, where one must begin, to `end` or to the source's end.
+
+    If the bytes do not end with a whole batch, the last piece says so, and may hold no batches at all.
+    """
+    end = source.size if end is None else min(end, source.size)
+    position = start
+    size = piece_bytes
+    while position < end:
+        size = min(size, end - position)
+        data = np.frombuffer(source.read(position, size), np.uint8)
+        batches, scanned, fault = _scan(data, position, check_crc)
+        if fault == Fault.PARTIAL_BATCH and position + size < end:
+            if len(batches):
+                fault = Fault.NONE
+            elif (needed := _size_of_first(data)) <= end - position:
+                size = needed
+                continue
+        is_last = fault != Fault.NONE
+        is_corrupt = is_last and fault != Fault.PARTIAL_BATCH
+        yield Piece(
+            name=source.name,
+            position=position,
+            data=data,
+            batches=batches,
+            fault=scan_fault(data, scanned, fault).in_file(source.name, position) if is_corrupt else None,
+            tail_bytes=end - position - scanned if is_last else 0,
+        )
+        if is_last:
+            return
+        position += scanned
+        size = piece_bytes
+
+
+def _size_of_first(data: NDArray[np.uint8]) -> int:
+    """How many bytes are needed to see the whole of a batch that is larger than `data`."""
+    if len(data) < MIN_BATCH_BYTES[0]:
+        return MIN_BATCH_BYTES[0]
+    _, length = ENTRY_PREFIX.unpack(data)
+    return ENTRY_PREFIX.size + length
+
+
+def _scan(data: NDArray[np.uint8], position: int, check_crc: bool) -> tuple[NDArray[Any], int, Fault]:
+    """The batches of the data, where in it the scan stopped, and why."""
+    tables: list[NDArray[Any]] = []
+    scanned = 0
+    capacity = _FIRST_ROWS
+    while True:
+        rows = np.empty(capacity, BATCH_DTYPE)
+        count, used, fault = scan_batches(data[scanned:], position + scanned, check_crc, rows)
+        tables.append(rows[:count])
+        scanned += used
+        if fault != Fault.NONE or scanned == len(data):
+            break
+        capacity *= 4
+    batches = tables[0] if len(tables) == 1 else np.concatenate(tables)
+    return batches, scanned, Fault.NONE if scanned == len(data) else Fault(fault)

@@ -1,0 +1,274 @@
+"""Decoding the batches of a piece: runs of batches of one kind go through a kernel together.
+
+Plain batches are decoded where they lie. Compressed ones are decompressed into one scratch buffer for several, which
+stays at about half a chunk's size unless a single batch is larger.
+
+A batch is all or nothing. A corrupt one is refused after the records before it were handed on: an error is raised or,
+if the caller gave `on_corrupt`, reported there, and decoding goes on behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duralog.columnar.decoded import CHUNK_BYTES, CHUNK_RECORDS, DecodedRecords
+from duralog.columnar.refusals import Refusals, batch_fault, inner_fault, record_fault, wrong_checksum
+from duralog.errors import CorruptRecord, Fault
+from duralog.format.compression import Codec, decompress
+from duralog.format.layout import BATCH_V2, CODEC_MASK, MIN_BATCH_BYTES
+from duralog.format.varint import Bytes
+from duralog.kernels.columns import RecordColumns
+from duralog.kernels.decode import CHECK, MIN_RECORD_BYTES, SLICE, WHOLE, decode_batches
+from duralog.kernels.legacy import check_inner_messages, decode_inner_messages, decode_messages
+
+_SCRATCH_BYTES = CHUNK_BYTES // 2
+
+Rows = NDArray[np.intp]
+
+
+class _Kind(IntEnum):
+    WRONG_CHECKSUM = 0
+    UNKNOWN_CODEC = 1
+    PLAIN = 2
+    PACKED = 3
+    PLAIN_MESSAGE = 4
+    PACKED_MESSAGE = 5
+
+
+def _kinds(batches: NDArray[Any]) -> NDArray[np.int8]:
+    codec = batches["attributes"] & CODEC_MASK
+    is_message = batches["magic"] < 2
+    kinds = np.where(codec == Codec.NONE, _Kind.PLAIN, _Kind.PACKED) + np.where(is_message, 2, 0)
+    kinds[codec > np.where(is_message, Codec.LZ4, Codec.ZSTD)] = _Kind.UNKNOWN_CODEC
+    kinds[batches["crc_ok"] == 0] = _Kind.WRONG_CHECKSUM
+    return kinds.astype(np.int8)
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Where the contents of some batches lie in `data`; `rows` are those of the batches."""
+
+    data: NDArray[np.uint8]
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    rows: Rows
+
+    def part(self, first: int, end: int) -> _Span:
+        return _Span(self.data, self.begins[first:end], self.ends[first:end], self.rows[first:end])
+
+
+class _Scratch:
+    """Decompressed batches on their way into one buffer."""
+
+    def __init__(self) -> None:
+        self.parts: list[Bytes] = []
+        self.rows: list[int] = []
+        self.size = 0
+
+    def add(self, row: int, content: Bytes) -> None:
+        self.parts.append(content)
+        self.rows.append(row)
+        self.size += len(content)
+
+    def take(self) -> _Span:
+        ends = np.cumsum([len(part) for part in self.parts], dtype=np.int64)
+        begins = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+        whole = self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+        span = _Span(np.frombuffer(whole, np.uint8), begins, ends, np.array(self.rows, np.intp))
+        self.__init__()  # type: ignore[misc]
+        return span
+
+
+@dataclass(frozen=True, slots=True)
+class RunDecoder:
+    """Decodes batches of one piece. `begins` is where each of `batches` starts in `data`."""
+
+    data: NDArray[np.uint8]
+    batches: NDArray[Any]
+    begins: NDArray[np.int64]
+    max_decompressed_bytes: int
+    refusals: Refusals
+
+    def decode(self, rows: Rows) -> Iterator[DecodedRecords]:
+        kinds = _kinds(self.batches[rows])
+        cuts = np.flatnonzero(np.diff(kinds)) + 1
+        for run in np.split(rows, cuts):
+            if len(run):
+                yield from self._decode_run(_Kind(kinds[0]), run)
+            kinds = kinds[len(run) :]
+
+    def _decode_run(self, kind: _Kind, rows: Rows) -> Iterator[DecodedRecords]:
+        begins = self.begins[rows]
+        ends = begins + self.batches["size"][rows]
+        if kind is _Kind.WRONG_CHECKSUM:
+            for row in rows:
+                self.refusals.refuse(row, wrong_checksum(self.batches[row], self._bytes_of(row)))
+        elif kind is _Kind.UNKNOWN_CODEC:
+            for row in rows:
+                self.refusals.refuse(row, batch_fault(Fault.UNKNOWN_CODEC, self._bytes_of(row), self.batches[row]))
+        elif kind is _Kind.PLAIN:
+            yield from self._decode_records(_Span(self.data, begins + BATCH_V2.size, ends, rows), is_packed=False)
+        elif kind is _Kind.PACKED:
+            for span in self._unpack(zip(rows, begins + BATCH_V2.size, ends, strict=True)):
+                yield from self._decode_records(span, is_packed=True)
+        elif kind is _Kind.PLAIN_MESSAGE:
+            yield from self._decode_messages(rows, begins)
+        else:
+            for wrappers in self._decode_messages(rows, begins):
+                values = wrappers.columns.value_position, wrappers.columns.value_length
+                for span in self._unpack(zip(wrappers.batch_row, values[0], values[0] + values[1], strict=True)):
+                    yield from self._decode_inner(span)
+
+    def _unpack(self, packed: Iterable[tuple[int, int, int]]) -> Iterator[_Span]:
+        """Decompress the bytes of each (row, begin, end); an end before the begin is a null."""
+        view = self.data.data
+        scratch = _Scratch()
+        for row, begin, end in packed:
+            header = self.batches[row]
+            try:
+                if end < begin:
+                    raise batch_fault(Fault.FIELD_VALUE, self._bytes_of(row), header)
+                codec = Codec(header["attributes"] & CODEC_MASK)
+                limit = self.max_decompressed_bytes
+                content = decompress(codec, view[begin:end], magic=int(header["magic"]), max_bytes=limit)
+            except CorruptRecord as error:
+                if scratch.parts:
+                    yield scratch.take()
+                self.refusals.refuse(row, error)
+                continue
+            if scratch.parts and scratch.size + len(content) > _SCRATCH_BYTES:
+                yield scratch.take()
+            scratch.add(row, content)
+        if scratch.parts:
+            yield scratch.take()
+
+    def _decode_records(self, span: _Span, *, is_packed: bool) -> Iterator[DecodedRecords]:
+        batch = 0
+        while batch < len(span.rows):
+            fault, batch, _, position, records = self._fill(span, WHOLE, batch)
+            if len(records):
+                yield records
+            if fault != Fault.NONE:
+                self._refuse_records(span, batch, Fault(fault), position, is_packed)
+                batch += 1
+            elif not len(records) and batch < len(span.rows):
+                yield from self._decode_large(span.part(batch, batch + 1), is_packed=is_packed)
+                batch += 1
+
+    def _decode_large(self, span: _Span, *, is_packed: bool) -> Iterator[DecodedRecords]:
+        """One batch that does not fit a chunk: all of it is checked, then decoded in slices."""
+        fault, _, _, position, _ = self._fill(span, CHECK, 0)
+        if fault != Fault.NONE:
+            self._refuse_records(span, 0, Fault(fault), position, is_packed)
+            return
+        batch, record, position = 0, 0, 0
+        while batch == 0:
+            _, batch, record, position, records = self._fill(span, SLICE, 0, record, position)
+            yield records
+
+    def _fill(
+        self, span: _Span, mode: int, batch: int, record: int = 0, position: int = 0
+    ) -> tuple[int, int, int, int, DecodedRecords]:
+        most = int(np.sum((span.ends[batch:] - span.begins[batch:]) // MIN_RECORD_BYTES)) if mode != CHECK else 0
+        claimed = int(np.sum(np.maximum(self.batches["record_count"][span.rows[batch:]], 0), dtype=np.int64))
+        room = min(most, claimed, CHUNK_RECORDS)
+        columns, batch_row = RecordColumns.empty(room), np.empty(room, np.int32)
+        fault, batch, record, position, filled = decode_batches(
+            span.data,
+            span.begins,
+            span.ends,
+            self.batches,
+            span.rows,
+            mode,
+            CHUNK_BYTES,
+            batch,
+            record,
+            position,
+            batch_row,
+            *columns.arrays,
+        )
+        return fault, batch, record, position, self._decoded(span.data, columns, batch_row, filled)
+
+    def _decode_messages(self, rows: Rows, begins: NDArray[np.int64]) -> Iterator[DecodedRecords]:
+        """Messages as they lie in the piece; of wrappers, their own key and value."""
+        message = 0
+        while message < len(rows):
+            room = min(len(rows) - message, CHUNK_RECORDS)
+            columns, batch_row = RecordColumns.empty(room), np.empty(room, np.int32)
+            fault, message, filled = decode_messages(
+                self.data, begins, self.batches, rows, CHUNK_BYTES, message, batch_row, *columns.arrays
+            )
+            if filled:
+                yield self._decoded(self.data, columns, batch_row, filled)
+            if fault != Fault.NONE:
+                row = rows[message]
+                self.refusals.refuse(row, batch_fault(Fault(fault), self._bytes_of(row), self.batches[row]))
+                message += 1
+
+    def _decode_inner(self, span: _Span) -> Iterator[DecodedRecords]:
+        """The messages inside of wrappers, decompressed."""
+        first = 0
+        while first < len(span.rows):
+            rest = span.part(first, len(span.rows))
+            base_offsets = np.empty(len(rest.rows), np.int64)
+            fault, good, position = check_inner_messages(
+                rest.data, rest.begins, rest.ends, self.batches, rest.rows, 0, base_offsets
+            )
+            yield from self._decode_checked(rest.part(0, good), base_offsets[:good])
+            if fault != Fault.NONE:
+                row, begin, end = rest.rows[good], rest.begins[good], rest.ends[good]
+                error = inner_fault(Fault(fault), rest.data[begin:end], int(position - begin), self.batches[row])
+                self.refusals.refuse(row, error)
+                good += 1
+            first += good
+
+    def _decode_checked(self, span: _Span, base_offsets: NDArray[np.int64]) -> Iterator[DecodedRecords]:
+        wrapper = 0
+        position = span.begins[0] if len(span.rows) else 0
+        while wrapper < len(span.rows):
+            most = int(span.ends[-1] - position) // MIN_BATCH_BYTES[0]
+            room = min(most, CHUNK_RECORDS)
+            columns, batch_row = RecordColumns.empty(room), np.empty(room, np.int32)
+            wrapper, position, filled = decode_inner_messages(
+                span.data,
+                span.begins,
+                span.ends,
+                self.batches,
+                span.rows,
+                base_offsets,
+                CHUNK_BYTES,
+                wrapper,
+                position,
+                batch_row,
+                *columns.arrays,
+            )
+            yield self._decoded(span.data, columns, batch_row, filled)
+
+    def _decoded(
+        self, data: NDArray[np.uint8], columns: RecordColumns, batch_row: NDArray[np.int32], filled: int
+    ) -> DecodedRecords:
+        return DecodedRecords(data, columns.first(filled), batch_row[:filled], self.batches)
+
+    def _bytes_of(self, row: int) -> NDArray[np.uint8]:
+        """The whole batch as it lies in the piece."""
+        begin = int(self.begins[row])
+        return self.data[begin : begin + int(self.batches["size"][row])]
+
+    def _refuse_records(self, span: _Span, batch: int, fault: Fault, position: int, is_packed: bool) -> None:
+        row = int(span.rows[batch])
+        header = self.batches[row]
+        error = record_fault(fault, span.data, position, int(span.ends[batch]), header)
+        if fault is Fault.RECORD_COUNT:
+            self.refusals.refuse(row, error)
+        elif is_packed:
+            error.reason += f" at byte {position - int(span.begins[batch])} of the decompressed records"
+            self.refusals.refuse(row, error)
+        else:
+            in_file = int(header["position"]) + position - int(self.begins[row])
+            self.refusals.refuse(row, error, position=in_file)
