@@ -20,6 +20,7 @@ from duralog.format.record import TimestampType
 from duralog.kernels.gather import PADDING, gather, lay_out, list_headers
 
 _INT32_MAX = 2**31 - 1
+_NO_HEADERS = pa.array([], schema.HEADER_TYPE)
 
 
 def to_record_batch(
@@ -80,6 +81,8 @@ def _timestamp_types(records: DecodedRecords) -> pa.Array:
         batches["attributes"] & LOG_APPEND_TIME_BIT, TimestampType.LOG_APPEND_TIME, TimestampType.CREATE_TIME
     ).astype(np.int8)
     of_batch[batches["magic"] == 0] = TimestampType.NONE
+    if (of_batch == of_batch[0]).all():
+        return _constant(int(of_batch[0]), pa.int8(), len(records))
     return pa.Array.from_buffers(pa.int8(), len(records), [None, pa.py_buffer(of_batch[records.batch_row])])
 
 
@@ -104,31 +107,35 @@ def _headers(records: DecodedRecords) -> pa.Array:
     total, _ = lay_out(decoded.header_count, offsets)
     if total > _INT32_MAX:
         raise ValueError(f"{total} headers are too many for one Arrow array")
+    headers = _header_rows(records, total) if total else _NO_HEADERS
+    type_ = schema.RECORD_SCHEMA.field(schema.HEADERS).type
+    return pa.Array.from_buffers(type_, len(records), [None, pa.py_buffer(offsets)], children=[headers])
+
+
+def _header_rows(records: DecodedRecords, total: int) -> pa.Array:
+    decoded = records.columns
     key_position, key_length = np.empty(total, np.int64), np.empty(total, np.int32)
     value_position, value_length = np.empty(total, np.int64), np.empty(total, np.int32)
-    if total:
-        found = list_headers(
-            records.data,
-            decoded.headers_position,
-            decoded.header_count,
-            key_position,
-            key_length,
-            value_position,
-            value_length,
-        )
-        if found != total:
-            raise ValueError("the headers do not lie within the data that they came from")
+    found = list_headers(
+        records.data,
+        decoded.headers_position,
+        decoded.header_count,
+        key_position,
+        key_length,
+        value_position,
+        value_length,
+    )
+    if found != total:
+        raise ValueError("the headers do not lie within the data that they came from")
     keys = _text(records.data, key_position, key_length)
     values = _bytes(pa.binary(), records.data, value_position, value_length)
-    pairs = pa.StructArray.from_arrays([keys, values], fields=list(schema.HEADER_TYPE))
-    type_ = schema.RECORD_SCHEMA.field(schema.HEADERS).type
-    return pa.Array.from_buffers(type_, len(records), [None, pa.py_buffer(offsets)], children=[pairs])
+    return pa.StructArray.from_arrays([keys, values], fields=list(schema.HEADER_TYPE))
 
 
 def _text(data: NDArray[np.uint8], positions: NDArray[np.int64], lengths: NDArray[np.int32]) -> pa.Array:
-    """Header keys. Bytes that are not UTF-8 are replaced, since Arrow takes a string's word for being one."""
+    """Header keys. Bytes that are not UTF-8 are replaced: Arrow trusts whoever says that a buffer is text."""
     keys = _bytes(pa.binary(), data, positions, lengths)
-    content = np.frombuffer(keys.buffers()[2], np.uint8)
-    if len(content) == 0 or content.max() < 0x80:
-        return keys.cast(pa.string())
+    _, offsets, content = keys.buffers()
+    if not np.any(np.frombuffer(content, np.uint8) >= 0x80):
+        return pa.Array.from_buffers(pa.string(), len(keys), [None, offsets, content])
     return pa.array([key.decode("utf-8", errors="replace") for key in keys.to_pylist()], pa.string())

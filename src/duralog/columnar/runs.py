@@ -1,7 +1,7 @@
 """Decoding the batches of a piece: runs of batches of one kind go through a kernel together.
 
 Plain batches are decoded where they lie. Compressed ones are decompressed into one scratch buffer for several, which
-stays at about half a chunk's size unless a single batch is larger.
+stays at a quarter of a chunk's size unless a single batch is larger.
 
 A batch is all or nothing. A corrupt one is refused after the records before it were handed on: an error is raised or,
 if the caller gave `on_corrupt`, reported there, and decoding goes on behind it.
@@ -9,7 +9,7 @@ if the caller gave `on_corrupt`, reported there, and decoding goes on behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -27,7 +27,8 @@ from duralog.kernels.columns import RecordColumns
 from duralog.kernels.decode import CHECK, MIN_RECORD_BYTES, SLICE, WHOLE, decode_batches
 from duralog.kernels.legacy import check_inner_messages, decode_inner_messages, decode_messages
 
-_SCRATCH_BYTES = CHUNK_BYTES // 2
+_SCRATCH_BYTES = CHUNK_BYTES // 4
+_CODECS = tuple(Codec)
 
 Rows = NDArray[np.intp]
 
@@ -64,25 +65,33 @@ class _Span:
 
 
 class _Scratch:
-    """Decompressed batches on their way into one buffer."""
+    """Decompressed batches, one after the other in one buffer. The first one gets in whatever its size."""
 
     def __init__(self) -> None:
-        self.parts: list[Bytes] = []
-        self.rows: list[int] = []
-        self.size = 0
+        self._data = np.empty(0, np.uint8)
+        self._ends = [0]
+        self._rows: list[int] = []
 
-    def add(self, row: int, content: Bytes) -> None:
-        self.parts.append(content)
-        self.rows.append(row)
-        self.size += len(content)
+    def add(self, row: int, content: Bytes) -> bool:
+        """Whether there was room."""
+        begin = self._ends[-1]
+        end = begin + len(content)
+        if not self._rows:
+            self._data = np.empty(max(_SCRATCH_BYTES, end), np.uint8)
+        elif end > len(self._data):
+            return False
+        self._data[begin:end] = np.frombuffer(content, np.uint8)
+        self._ends.append(end)
+        self._rows.append(row)
+        return True
 
-    def take(self) -> _Span:
-        ends = np.cumsum([len(part) for part in self.parts], dtype=np.int64)
-        begins = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-        whole = self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
-        span = _Span(np.frombuffer(whole, np.uint8), begins, ends, np.array(self.rows, np.intp))
-        self.__init__()  # type: ignore[misc]
-        return span
+    def take(self) -> Iterator[_Span]:
+        """What is in, if there is anything."""
+        if self._rows:
+            edges = np.array(self._ends, np.int64)
+            span = _Span(self._data[: self._ends[-1]], edges[:-1], edges[1:], np.array(self._rows, np.intp))
+            self._ends, self._rows = [0], []
+            yield span
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,38 +124,38 @@ class RunDecoder:
         elif kind is _Kind.PLAIN:
             yield from self._decode_records(_Span(self.data, begins + BATCH_V2.size, ends, rows), is_packed=False)
         elif kind is _Kind.PACKED:
-            for span in self._unpack(zip(rows, begins + BATCH_V2.size, ends, strict=True)):
+            for span in self._unpack(rows, begins + BATCH_V2.size, ends):
                 yield from self._decode_records(span, is_packed=True)
         elif kind is _Kind.PLAIN_MESSAGE:
             yield from self._decode_messages(rows, begins)
         else:
             for wrappers in self._decode_messages(rows, begins):
-                values = wrappers.columns.value_position, wrappers.columns.value_length
-                for span in self._unpack(zip(wrappers.batch_row, values[0], values[0] + values[1], strict=True)):
+                begins = wrappers.columns.value_position
+                for span in self._unpack(wrappers.batch_row, begins, begins + wrappers.columns.value_length):
                     yield from self._decode_inner(span)
 
-    def _unpack(self, packed: Iterable[tuple[int, int, int]]) -> Iterator[_Span]:
-        """Decompress the bytes of each (row, begin, end); an end before the begin is a null."""
+    def _unpack(self, rows: NDArray[Any], begins: NDArray[Any], ends: NDArray[Any]) -> Iterator[_Span]:
+        """Decompress the bytes from each begin to its end; an end before the begin is a null."""
         view = self.data.data
+        codecs = self.batches["attributes"][rows] & CODEC_MASK
+        magics = self.batches["magic"][rows]
+        columns = (rows, begins, ends, codecs, magics)
         scratch = _Scratch()
-        for row, begin, end in packed:
-            header = self.batches[row]
+        for row, begin, end, codec, magic in zip(*(column.tolist() for column in columns), strict=True):
             try:
                 if end < begin:
-                    raise batch_fault(Fault.FIELD_VALUE, self._bytes_of(row), header)
-                codec = Codec(header["attributes"] & CODEC_MASK)
-                limit = self.max_decompressed_bytes
-                content = decompress(codec, view[begin:end], magic=int(header["magic"]), max_bytes=limit)
+                    raise batch_fault(Fault.FIELD_VALUE, self._bytes_of(row), self.batches[row])
+                content = decompress(
+                    _CODECS[codec], view[begin:end], magic=magic, max_bytes=self.max_decompressed_bytes
+                )
             except CorruptRecord as error:
-                if scratch.parts:
-                    yield scratch.take()
+                yield from scratch.take()
                 self.refusals.refuse(row, error)
                 continue
-            if scratch.parts and scratch.size + len(content) > _SCRATCH_BYTES:
-                yield scratch.take()
-            scratch.add(row, content)
-        if scratch.parts:
-            yield scratch.take()
+            if not scratch.add(row, content):
+                yield from scratch.take()
+                scratch.add(row, content)
+        yield from scratch.take()
 
     def _decode_records(self, span: _Span, *, is_packed: bool) -> Iterator[DecodedRecords]:
         batch = 0
