@@ -1,0 +1,193 @@
+"""`duralog dump`: what is in the files of a log. This module is the command line; `dump_run` does the work."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+
+import typer
+
+from duralog.cli.dump_request import DumpRequest, Mode, Quota
+from duralog.cli.failures import FAILURE, told_plainly
+from duralog.cli.option_values import ALL_OFFSETS, parse_bytes, parse_hex, parse_key, parse_offsets
+from duralog.cli.times import parse_time
+
+_T = TypeVar("_T")
+
+_SHOW = "What to show"
+_SELECT = "Which batches and records"
+_FORM = "How"
+
+EXPORT_EXTENSIONS = (".parquet", ".arrow", ".feather", ".csv")
+"""As `columnar.export` has them, which would take long to load for a check of the command line."""
+
+
+def dump(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH", help="Files, partition folders, or folders of partition folders.", show_default=False
+        ),
+    ],
+    records: Annotated[
+        bool, typer.Option("--records", "-r", help="Show each record with its key and value.", rich_help_panel=_SHOW)
+    ] = False,
+    summary: Annotated[
+        bool, typer.Option("--summary", "-s", help="Only count what is there, and check it.", rich_help_panel=_SHOW)
+    ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Check indexes against their log, and all checksums.", rich_help_panel=_SHOW),
+    ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="FILE", help="Write records to a .parquet, .arrow or .csv file.", rich_help_panel=_SHOW
+        ),
+    ] = None,
+    offsets: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A:B",
+            help="Offsets from A up to, not including, B. Either may be left out.",
+            rich_help_panel=_SELECT,
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="From this time on: ISO 8601 (UTC), epoch ms, or an age like 2h.",
+            rich_help_panel=_SELECT,
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Before this time.", rich_help_panel=_SELECT)
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="Records with exactly this key; 0x... gives its bytes.", rich_help_panel=_SELECT
+        ),
+    ] = None,
+    key_hex: Annotated[
+        str | None, typer.Option(metavar="HEX", help="The same, in hexadecimal.", rich_help_panel=_SELECT)
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            "-n",
+            metavar="N",
+            min=0,
+            help="Stop after N batches, records or entries.",
+            rich_help_panel=_SELECT,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line, and nothing else.", rich_help_panel=_FORM)
+    ] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Do not decode the records of Kafka's own topics.", rich_help_panel=_FORM)
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No headings, notes, summary or progress.", rich_help_panel=_FORM)
+    ] = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bar.", rich_help_panel=_FORM)] = False,
+    max_decompressed_bytes: Annotated[
+        str, typer.Option(metavar="SIZE", help="Refuse batches that unpack to more.", rich_help_panel=_FORM)
+    ] = "1g",
+    max_field_bytes: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Cut keys and values in lines of text after so much.", rich_help_panel=_FORM),
+    ] = None,
+    index_interval: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="--verify: the topic's index.interval.bytes; indexes must then match exactly.",
+            rich_help_panel=_FORM,
+        ),
+    ] = None,
+) -> None:
+    """Show what is in log segments, indexes, snapshots and checkpoints.
+
+    Without options: a line for each batch, and every entry of the other files.
+
+    Exit code: 0 all is well, 1 something is corrupt or cannot be read, 2 wrong usage, 130 interrupted.
+    """
+    request = DumpRequest(
+        mode=_mode(records=records or key is not None or key_hex is not None, summary=summary, verify=verify, to=to),
+        quota=Quota(limit),
+        offsets=ALL_OFFSETS if offsets is None else _parsed("--offsets", parse_offsets, offsets),
+        since_ms=_time("--since", since),
+        until_ms=_time("--until", until),
+        key=_key(key, key_hex),
+        raw=raw,
+        max_decompressed_bytes=_parsed("--max-decompressed-bytes", parse_bytes, max_decompressed_bytes),
+        max_field_bytes=None if max_field_bytes is None else _parsed("--max-field-bytes", parse_bytes, max_field_bytes),
+        index_interval_bytes=None
+        if index_interval is None
+        else _parsed("--index-interval", parse_bytes, index_interval),
+        to=to,
+    )
+    _refuse_contradictions(request)
+    with told_plainly():
+        from duralog.cli.dump_output import Output
+        from duralog.cli.dump_run import DumpRun
+
+        output = Output(sys.stdout.buffer, as_json=as_json, colour=sys.stdout.isatty() and not as_json, quiet=quiet)
+        run = DumpRun(request, output, progress_wanted=not (no_progress or quiet))
+        run.dump(paths)
+        if run.has_failed:
+            raise typer.Exit(FAILURE)
+
+
+def _mode(*, records: bool, summary: bool, verify: bool, to: str | None) -> Mode:
+    if to is not None:
+        records = True
+    if records + summary + verify > 1:
+        raise typer.BadParameter("give only one of --records (with --key and --to), --summary and --verify")
+    if to is not None:
+        return Mode.EXPORT
+    if records:
+        return Mode.RECORDS
+    if summary:
+        return Mode.SUMMARY
+    return Mode.VERIFY if verify else Mode.BATCHES
+
+
+def _key(text: str | None, digits: str | None) -> bytes | None:
+    if text is not None and digits is not None:
+        raise typer.BadParameter("give --key or --key-hex, not both")
+    if digits is not None:
+        return _parsed("--key-hex", parse_hex, digits)
+    return None if text is None else _parsed("--key", parse_key, text)
+
+
+def _time(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    return _parsed(option, lambda value: parse_time(value, now_ms=time.time_ns() // 1_000_000), text)
+
+
+def _parsed(option: str, parse: Callable[[str], _T], text: str) -> _T:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{option}: {error}") from None
+
+
+def _refuse_contradictions(request: DumpRequest) -> None:
+    if request.mode in (Mode.SUMMARY, Mode.VERIFY) and request.is_limited:
+        raise typer.BadParameter("--limit does not go with --summary or --verify, which look at everything")
+    if request.mode is Mode.VERIFY and request.is_narrowed:
+        raise typer.BadParameter("--verify checks whole files: leave out --offsets, --since and --until")
+    if request.since_ms is not None and request.until_ms is not None and request.until_ms <= request.since_ms:
+        raise typer.BadParameter("--until is not after --since: nothing lies between")
+    if request.to is not None:
+        extension = "." + request.to.rpartition(".")[2].lower()
+        if extension not in EXPORT_EXTENSIONS:
+            raise typer.BadParameter(f"--to: {request.to!r} must end in {', '.join(EXPORT_EXTENSIONS)}")

@@ -1,0 +1,90 @@
+"""How every command ends, also when something went wrong: a line on standard error, never a traceback.
+
+| exit code | meaning |
+|---|---|
+| 0 | success |
+| 1 | something was corrupt, missing or could not be read or written |
+| 2 | the command was called wrongly |
+| 130 | interrupted with Ctrl-C |
+
+A reader that closes the pipe (`duralog dump x | head`) has what it wanted: that is no failure.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from duralog.errors import DuralogError
+
+SUCCESS = 0
+FAILURE = 1
+USAGE = 2
+INTERRUPTED = 130
+
+_ADVICE = {
+    errno.EACCES: "run it as a user who may read the file, or copy the file first",
+    errno.EPERM: "run it as a user who may read the file, or copy the file first",
+    errno.ENOSPC: "the disk is full: free some space or write elsewhere",
+    errno.EMFILE: "too many files are open: raise the limit with ulimit -n",
+}
+
+
+class CannotWrite(DuralogError):  # noqa: N818 (as all errors of the package are named)
+    """What a command makes has no place to go to: nothing else it could do makes sense any more."""
+
+
+def describe(error: Exception) -> str:
+    """What happened and, where it is known, what to do next."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{printable(os.fsdecode(error.filename))}: " if error.filename else ""
+        advice = _ADVICE.get(error.errno or 0)
+        return f"{where}{error.strerror}{f' ({advice})' if advice else ''}"
+    return str(error)
+
+
+def printable(text: str) -> str:
+    """A name from a disk, without what could move a terminal's cursor."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def say(message: str) -> None:
+    """One line for a person, on standard error."""
+    print(f"duralog: {message}", file=sys.stderr)
+
+
+def leave_closed_pipe() -> None:
+    """After the reader has gone: what is still buffered goes nowhere, so that the interpreter can close quietly."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        # Standard output is not a file: a test has replaced it.
+        pass
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """Run a command's body; turn every expected failure into one line and an exit code."""
+    try:
+        yield
+    except BrokenPipeError:
+        leave_closed_pipe()
+        raise typer.Exit(SUCCESS) from None
+    except KeyboardInterrupt:
+        say("interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+    except MemoryError:
+        say("out of memory: a smaller --max-decompressed-bytes may help")
+        raise typer.Exit(FAILURE) from None
+    except (DuralogError, OSError) as error:
+        say(f"error: {describe(error)}")
+        raise typer.Exit(FAILURE) from None

@@ -1,0 +1,79 @@
+"""How the values of options are written: ranges of offsets, keys, sizes.
+
+Each parser raises `ValueError` with a sentence for the user.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_INT64_MAX = 2**63 - 1
+_SIZE = re.compile(r"(\d+)\s*(|[kmgt](?:i?b)?|b)", re.IGNORECASE)
+_SIZE_SHIFT = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets from `start` up to, and without, `end`."""
+
+    start: int = 0
+    end: int = _INT64_MAX
+
+    @property
+    def is_everything(self) -> bool:
+        return self.start <= 0 and self.end == _INT64_MAX
+
+
+ALL_OFFSETS = OffsetRange()
+
+
+def parse_offsets(text: str) -> OffsetRange:
+    """`A:B`, `A:`, `:B`, or a single offset."""
+    first, colon, last = text.strip().partition(":")
+    try:
+        start = int(first) if first else 0
+        if not colon:
+            if not first:
+                raise ValueError
+            end = start + 1
+        else:
+            end = int(last) if last else _INT64_MAX
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is not a range of offsets: give A:B (without B itself), A:, :B or one offset"
+        ) from None
+    if not 0 <= start <= _INT64_MAX or not 0 <= end <= _INT64_MAX:
+        raise ValueError(f"{text!r}: offsets run from 0 to {_INT64_MAX}")
+    if end < start:
+        raise ValueError(f"{text!r} ends before it starts")
+    return OffsetRange(start, end)
+
+
+def parse_hex(text: str) -> bytes:
+    """Bytes as hexadecimal digits, with or without `0x` in front."""
+    digits = text.strip()
+    if digits[:2] in ("0x", "0X"):
+        digits = digits[2:]
+    try:
+        return bytes.fromhex(digits)
+    except ValueError:
+        raise ValueError(f"{text!r} is not an even number of hexadecimal digits") from None
+
+
+def parse_key(text: str) -> bytes:
+    """A key as text; `0x...` gives its bytes in hexadecimal."""
+    if text[:2] in ("0x", "0X"):
+        return parse_hex(text)
+    return text.encode("utf-8", "surrogateescape")
+
+
+def parse_bytes(text: str) -> int:
+    """A size: `1048576`, `64k`, `512MiB`, `2g`. The units are powers of 1024."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a size: give bytes, or a number with k, m, g or t")
+    size = int(match[1]) << _SIZE_SHIFT[match[2][:1].lower()]
+    if not 0 < size <= _INT64_MAX:
+        raise ValueError(f"{text!r}: a size is at least 1 and less than 2^63")
+    return size

@@ -1,0 +1,52 @@
+"""Times as people write them, and as the commands print them.
+
+A time on a command line is ISO 8601 (without a zone it means UTC), a number of milliseconds since 1970, or an age
+such as `2h`, counted back from now. Kafka's files keep milliseconds since 1970 in UTC: so do all commands.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_FIRST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
+_LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
+_INT64_MAX = 2**63 - 1
+
+_AGE = re.compile(r"(\d+)(ms|s|m|h|d|w)")
+_AGE_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_MILLISECONDS = re.compile(r"-?\d+")
+
+TIME_FORMS = "ISO 8601 (UTC unless it names a zone), milliseconds since 1970, or an age like 90s, 30m, 2h, 7d"
+
+
+def parse_time(text: str, *, now_ms: int) -> int:
+    """Milliseconds since 1970. Raises `ValueError` with the accepted forms."""
+    text = text.strip()
+    if _MILLISECONDS.fullmatch(text):
+        milliseconds = int(text)
+    elif age := _AGE.fullmatch(text):
+        milliseconds = now_ms - int(age[1]) * _AGE_UNIT_MS[age[2]]
+    else:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not a time: give {TIME_FORMS}") from None
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        milliseconds = (moment - _EPOCH) // _MILLISECOND
+    if abs(milliseconds) > _INT64_MAX:
+        raise ValueError(f"{text!r} is beyond the times that a log can hold")
+    return milliseconds
+
+
+def format_time(milliseconds: int) -> str:
+    """`2024-05-01T12:00:00.000Z`; the bare number where the calendar ends; `-` for no timestamp."""
+    if milliseconds == -1:
+        return "-"
+    if not _FIRST_MS <= milliseconds <= _LAST_MS:
+        return str(milliseconds)
+    moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"

@@ -1,0 +1,181 @@
+"""Decoded records to a file that other programs open: Parquet, an Arrow IPC file, or CSV.
+
+The file appears under its own name only when it is complete: until then it is `<name>.part`, which is removed when
+something goes wrong. An existing file is replaced.
+
+CSV has no bytes. A key, a value or a header value there is text when it is UTF-8, otherwise `0x` and its hexadecimal
+digits; text that itself begins with `0x` is written in hexadecimal too, so that every cell reads back to its bytes.
+An empty cell without quotes is null. Headers are a JSON list of [key, value] pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from types import TracebackType
+from typing import Any, Protocol, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duralog.columnar.schema import RECORD_SCHEMA
+from duralog.errors import DuralogError
+
+EXTENSIONS = (".parquet", ".arrow", ".feather", ".csv")
+
+_ROW_GROUP_BYTES = 64 << 20
+_YEAR_1_MS = -62_135_596_800_000
+_YEAR_9999_END_MS = 253_402_300_799_999
+
+
+class _TableWriter(Protocol):
+    def write_table(self, table: pa.Table) -> None: ...
+    def close(self) -> None: ...
+
+
+class Export:
+    """A file of records being written. Use as a context: leaving it without an error puts the file into place."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.rows = 0
+        self._part = f"{path}.part"
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._file = open(self._part, "wb")  # noqa: SIM115 (closed by __exit__)
+        try:
+            self._writer = _open_writer(self._file, path)
+        except BaseException:
+            self._abandon()
+            raise
+
+    def write(self, records: pa.RecordBatch) -> None:
+        """Records with the columns of `RECORD_SCHEMA`."""
+        self.rows += records.num_rows
+        self._waiting.append(records)
+        self._waiting_bytes += records.nbytes
+        if self._waiting_bytes >= _ROW_GROUP_BYTES:
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        """Small batches become large row groups, which compress better and read faster."""
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting))
+            self._waiting = []
+            self._waiting_bytes = 0
+
+    def __enter__(self) -> Export:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._abandon()
+            return
+        try:
+            self._write_waiting()
+            self._writer.close()
+            self._file.close()
+            os.replace(self._part, self.path)
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _abandon(self) -> None:
+        self._file.close()
+        os.unlink(self._part)
+
+
+def _open_writer(file: Any, path: str) -> _TableWriter:
+    extension = os.path.splitext(path)[1].lower()
+    if extension == ".parquet":
+        import pyarrow.parquet as pq
+
+        # A dictionary pays for topic and partition; keys and values are rarely repeated enough.
+        repeated = ["topic", "partition", "timestamp_type"]
+        return cast("_TableWriter", pq.ParquetWriter(file, RECORD_SCHEMA, compression="zstd", use_dictionary=repeated))
+    if extension in (".arrow", ".feather"):
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        return cast("_TableWriter", pa.ipc.new_file(file, RECORD_SCHEMA, options=options))
+    if extension == ".csv":
+        return _CsvWriter(file)
+    raise DuralogError(f"{path}: the name must end in {', '.join(EXTENSIONS)}")
+
+
+CSV_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.string()),
+        ("timestamp_type", pa.int8()),
+        ("key", pa.string()),
+        ("value", pa.string()),
+        ("headers", pa.string()),
+    ]
+)
+
+
+class _CsvWriter:
+    def __init__(self, file: Any) -> None:
+        import pyarrow.csv as csv
+
+        self._writer = csv.CSVWriter(file, CSV_SCHEMA, write_options=csv.WriteOptions(quoting_style="needed"))
+
+    def write_table(self, table: pa.Table) -> None:
+        for records in table.to_batches():
+            columns = {name: records.column(name) for name in table.column_names}
+            columns["timestamp"] = _times_as_text(columns["timestamp"])
+            columns["key"] = _as_text(columns["key"])
+            columns["value"] = _as_text(columns["value"])
+            columns["headers"] = _headers_as_text(columns["headers"])
+            self._writer.write_batch(
+                pa.RecordBatch.from_arrays([columns[name] for name in CSV_SCHEMA.names], schema=CSV_SCHEMA)
+            )
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _as_text(column: pa.Array) -> pa.Array:
+    """Whole columns at once where all of it is plain text, which it mostly is."""
+    try:
+        text = column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([_text_of(value) for value in column.to_pylist()], pa.string())
+    if pc.any(pc.starts_with(text, "0x")).as_py():
+        return pa.array([_text_of(value) for value in column.to_pylist()], pa.string())
+    return text
+
+
+def _text_of(data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    if not data.startswith(b"0x"):
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError:
+            pass
+    return f"0x{data.hex()}"
+
+
+def _times_as_text(column: pa.Array) -> pa.Array:
+    """ISO 8601; beyond the calendar, the bare number of milliseconds."""
+    milliseconds = column.cast(pa.int64())
+    outside = pc.or_(pc.less(milliseconds, _YEAR_1_MS), pc.greater(milliseconds, _YEAR_9999_END_MS))
+    within = pc.if_else(outside, pa.scalar(0, column.type), column)
+    text = pc.strftime(within, format="%Y-%m-%dT%H:%M:%SZ")
+    return pc.if_else(outside, milliseconds.cast(pa.string()), text)
+
+
+def _headers_as_text(column: pa.Array) -> pa.Array:
+    if not len(column.flatten()):
+        return pa.array(["[]"] * len(column), pa.string())
+    return pa.array(
+        [
+            json.dumps([[header["key"], _text_of(header["value"])] for header in headers], ensure_ascii=False)
+            for headers in column.to_pylist()
+        ],
+        pa.string(),
+    )

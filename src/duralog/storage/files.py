@@ -1,0 +1,227 @@
+"""The seam to the operating system: bytes of one file, and what a folder of a log directory holds.
+
+Files are read with `pread`, not mapped: a file that another process truncates must end a read with an error, not
+the process with a signal. Nothing here writes, locks or follows the contents of a file.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from enum import IntEnum
+from types import TracebackType
+
+from duralog.errors import CorruptRecord, DuralogError, Fault
+from duralog.format.filenames import (
+    BOOTSTRAP_SNAPSHOT,
+    CLEAN_SHUTDOWN,
+    LEADER_EPOCH_CHECKPOINT,
+    META_PROPERTIES,
+    OFFSET_CHECKPOINTS,
+    PARTITION_METADATA,
+    QUORUM_STATE,
+    FileKind,
+    FileState,
+    PartitionFolder,
+    parse_metadata_snapshot_file,
+    parse_partition_folder,
+    parse_segment_file,
+)
+
+
+class FileSource:
+    """A regular file, open for reading at any position. `size` is what it was when the file was opened."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.name = os.fspath(path)
+        # Without O_NONBLOCK, opening a pipe that nobody writes to would never return.
+        self._descriptor = os.open(self.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        status = os.fstat(self._descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise DuralogError(f"{self.name}: not a regular file")
+        self.size = status.st_size
+
+    def read(self, position: int, size: int) -> bytes:
+        """Exactly `size` bytes, or an error that says where the file ended."""
+        first = os.pread(self._descriptor, size, position)
+        if len(first) == size:
+            return first
+        # One call gives at most 2 GiB; a file that was cut meanwhile gives nothing more.
+        parts = [first]
+        got = len(first)
+        while got < size:
+            part = os.pread(self._descriptor, size - got, position + got)
+            if not part:
+                raise CorruptRecord(
+                    "the file became shorter while it was read",
+                    fault=Fault.PARTIAL_BATCH,
+                    file=self.name,
+                    position=position,
+                    expected=f"{size} bytes",
+                    found=f"{got} bytes",
+                )
+            parts.append(part)
+            got += len(part)
+        return b"".join(parts)
+
+    def read_all(self, *, limit: int) -> bytes:
+        """The whole file. A small file that is larger than `limit` is not what its name says."""
+        if self.size > limit:
+            raise CorruptRecord(
+                "the file is too large to be what its name says",
+                fault=Fault.TOO_LARGE,
+                file=self.name,
+                expected=f"at most {limit} bytes",
+                found=f"{self.size} bytes",
+            )
+        return self.read(0, self.size)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> FileSource:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Content(IntEnum):
+    """What a file of a log directory holds, as its name tells. The order is the one in which a segment is listed."""
+
+    META_PROPERTIES = 0
+    OFFSET_CHECKPOINT = 1
+    PARTITION_METADATA = 2
+    LEADER_EPOCHS = 3
+    JSON_STATE = 4
+    METADATA_SNAPSHOT = 5
+    LOG = 6
+    OFFSET_INDEX = 7
+    TIME_INDEX = 8
+    TRANSACTION_INDEX = 9
+    PRODUCER_SNAPSHOT = 10
+    OTHER = 11
+
+
+_BY_KIND = {
+    FileKind.LOG: Content.LOG,
+    FileKind.OFFSET_INDEX: Content.OFFSET_INDEX,
+    FileKind.TIME_INDEX: Content.TIME_INDEX,
+    FileKind.TRANSACTION_INDEX: Content.TRANSACTION_INDEX,
+    FileKind.PRODUCER_SNAPSHOT: Content.PRODUCER_SNAPSHOT,
+}
+_BY_NAME = dict.fromkeys(OFFSET_CHECKPOINTS, Content.OFFSET_CHECKPOINT) | {
+    LEADER_EPOCH_CHECKPOINT: Content.LEADER_EPOCHS,
+    PARTITION_METADATA: Content.PARTITION_METADATA,
+    META_PROPERTIES: Content.META_PROPERTIES,
+    BOOTSTRAP_SNAPSHOT: Content.METADATA_SNAPSHOT,
+    QUORUM_STATE: Content.JSON_STATE,
+    CLEAN_SHUTDOWN: Content.JSON_STATE,
+}
+_BY_SUFFIX = {kind.value: content for kind, content in _BY_KIND.items()} | {".checkpoint": Content.METADATA_SNAPSHOT}
+_STATE_SUFFIXES = tuple(state.value for state in FileState if state.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFile:
+    path: str
+    content: Content
+    partition: PartitionFolder | None
+    """From the name of the folder that the file is in."""
+    offset: int | None = None
+    """The offset in the file's name: of a segment its base offset, of a snapshot its end."""
+    epoch: int | None = None
+    """Of a KRaft snapshot."""
+    state: FileState = FileState.LIVE
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.path)
+
+    @property
+    def folder(self) -> str:
+        return os.path.dirname(self.path)
+
+    def sibling(self, kind: FileKind) -> str:
+        """The path of another file of the same segment, in the same state. REQUIRES: the file is one of a segment."""
+        stem = self.path.removesuffix(self.state.value)
+        return f"{os.path.splitext(stem)[0]}{kind.value}{self.state.value}"
+
+
+def identify(path: str) -> FoundFile:
+    """What the file's name, and its folder's, say about it. The file is not opened."""
+    name = os.path.basename(path)
+    partition = parse_partition_folder(os.path.basename(os.path.dirname(os.path.abspath(path))))
+    segment_file = parse_segment_file(name)
+    if segment_file is not None:
+        return FoundFile(
+            path=path,
+            content=_BY_KIND[segment_file.kind],
+            partition=partition,
+            offset=segment_file.offset,
+            state=segment_file.state,
+        )
+    snapshot = parse_metadata_snapshot_file(name)
+    if snapshot is not None:
+        return FoundFile(
+            path=path,
+            content=Content.METADATA_SNAPSHOT,
+            partition=partition,
+            offset=snapshot.end_offset,
+            epoch=snapshot.epoch,
+        )
+    if name in _BY_NAME:
+        return FoundFile(path=path, content=_BY_NAME[name], partition=partition)
+    return _by_suffix(path, partition)
+
+
+def _by_suffix(path: str, partition: PartitionFolder | None) -> FoundFile:
+    """A file that somebody has renamed, `saved.log` or so, tells its kind at least."""
+    stem, state = path, FileState.LIVE
+    for suffix in _STATE_SUFFIXES:
+        if path.endswith(suffix):
+            stem, state = path.removesuffix(suffix), FileState(suffix)
+    content = _BY_SUFFIX.get(os.path.splitext(stem)[1], Content.OTHER)
+    if content is Content.OTHER:
+        state = FileState.LIVE
+    return FoundFile(path=path, content=content, partition=partition, state=state)
+
+
+def list_folder(folder: str) -> list[FoundFile]:
+    """The files of a folder and of the folders in it: of one partition, or of a whole log directory.
+
+    The folder's own files come first, then partition after partition; in each, by offset, then by kind.
+    """
+    files, folders = _entries(folder)
+    found = sorted(map(identify, files), key=_order_in_folder)
+    for inner in sorted(folders, key=_order_of_folders):
+        inner_files, _ = _entries(inner)
+        found += sorted(map(identify, inner_files), key=_order_in_folder)
+    return found
+
+
+def _entries(folder: str) -> tuple[list[str], list[str]]:
+    files: list[str] = []
+    folders: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            (folders if entry.is_dir() else files).append(entry.path)
+    return files, folders
+
+
+def _order_in_folder(file: FoundFile) -> tuple[int, int, int, str]:
+    # What has no offset belongs to the folder as a whole and stands before its segments; unknown files stand last.
+    unknown = int(file.content is Content.OTHER)
+    return unknown, -1 if file.offset is None else file.offset, file.content, file.name
+
+
+def _order_of_folders(folder: str) -> tuple[str, int, str]:
+    name = os.path.basename(folder)
+    partition = parse_partition_folder(name)
+    return (name, -1, name) if partition is None else (partition.topic, partition.partition, name)
