@@ -164,13 +164,11 @@ class _Reader:
             count = self._length(field, "array")
             if count is None:
                 return None
-            element = field.type.element
-            if isinstance(element, Struct):
-                return [self.struct(element.fields) for _ in range(count)]
-            return [self._scalar(element, Field(field.name, element)) for _ in range(count)]
-        return self._scalar(field.type, field)
+            element = Field(field.name, field.type.element)
+            return [self._value(element) for _ in range(count)]
+        return self._scalar(field, field.type)
 
-    def _scalar(self, name: str, field: Field) -> Any:
+    def _scalar(self, field: Field, name: str) -> Any:
         number = _NUMBERS.get(name)
         if number is not None:
             return number.unpack(self._take(number.size, field.name))[0]
@@ -276,12 +274,9 @@ class _Writer:
                 self.struct(field.type.fields, value)
         elif isinstance(field.type, ArrayOf):
             self._length(None if value is None else len(value), "array")
-            element = field.type.element
+            element = Field(field.name, field.type.element)
             for item in value or ():
-                if isinstance(element, Struct):
-                    self.struct(element.fields, item)
-                else:
-                    self._scalar(Field(field.name, element), element, item)
+                self._value(element, item)
         else:
             self._scalar(field, field.type, value)
 
@@ -294,13 +289,19 @@ class _Writer:
             elif name == "uuid":
                 self.parts.append(uuid_bytes(value))
             else:
-                content = value.encode("utf-8") if name == "string" and value is not None else value
-                if name == "string" and content is not None and len(content) > _LONGEST_STRING:
-                    raise ValueError(f"a string may have {_LONGEST_STRING} bytes at most")
-                self._length(None if content is None else len(content), name)
-                self.parts.append(content or b"")
+                self._text_or_bytes(name, value)
         except (struct.error, ValueError, TypeError, AttributeError) as error:
             raise InvalidRecord(f"{self.message}: the field {field.name} cannot hold {value!r:.100}: {error}") from None
+
+    def _text_or_bytes(self, name: str, value: Any) -> None:
+        if value is None:
+            self._length(None, name)
+            return
+        content = value.encode("utf-8") if name == "string" else bytes(memoryview(value))
+        if name == "string" and len(content) > _LONGEST_STRING:
+            raise ValueError(f"a string may have {_LONGEST_STRING} bytes at most")
+        self._length(len(content), name)
+        self.parts.append(content)
 
     def _length(self, length: int | None, kind: str) -> None:
         if self.flexible:
