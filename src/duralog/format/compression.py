@@ -241,7 +241,7 @@ _OUTPUT_IS_FULL = "failed to write whole buffer"
 
 def _zstd_compress(data: Bytes, level: int | None) -> bytes:
     compressor = cramjam.zstd.Compressor(_ZSTD_DEFAULT_LEVEL if level is None else level)
-    compressor.compress(data)
+    compressor.compress(bytes(data))
     # The frame in two steps, as Kafka's writer does: all blocks, then an empty last one.
     blocks = bytes(compressor.flush())
     return blocks + bytes(compressor.finish())

@@ -209,7 +209,7 @@ def _fast_blocks(view: memoryview) -> list[bytes]:
 def _thorough_blocks(data: Bytes, level: int) -> list[bytes]:
     """The library has the thorough compressor in its own frames only, so their blocks move into ours."""
     compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-    compressor.compress(data)
+    compressor.compress(bytes(data))
     frame = bytes(compressor.finish())
     flags, block_bytes, position = _read_header(frame, magic=1)
     blocks, _, _ = _walk_blocks(frame, position, block_bytes, 4 if flags & _BLOCK_CHECKSUM else 0)

@@ -10,8 +10,11 @@ With log append time the wrapper's timestamp is that of all records inside; othe
 wrapper's is the largest. v0 has no timestamps: they are left out when written and read as -1.
 
 A wrapper tells neither its first offset nor its count before it is unpacked: `decode_header` gives -1 for both, and
-the first of `decode_records` has the offset. As with v2, the outer checksum is a verdict in the header. Inner
-checksums are checked when unpacking.
+the first of `decode_records` has the offset. As with v2, the outer checksum is a verdict in the header.
+
+Four things are refused here that the reader of Kafka 4.3.1, tried on it, reads over: bytes after a message's value, a
+last inner message that is cut off, an inner checksum that is wrong, and v0 inside v1 or the reverse. No known writer
+makes them, so in a log they mean damage.
 """
 
 from __future__ import annotations

@@ -8,6 +8,9 @@ in the decompressed records.
 
 The checksum is a verdict in the header (`Batch.crc_ok`), not a condition: records of a batch with a wrong one can be
 decoded, with the same care for every length, by those who want to see what is left.
+
+One thing is refused here that the reader of Kafka 4.3.1, tried on it, reads over: a batch that claims no records and
+yet has bytes after its header, or an unknown codec. No known writer makes them.
 """
 
 from __future__ import annotations
