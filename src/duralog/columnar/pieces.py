@@ -22,7 +22,7 @@ from duralog.columnar.refusals import OnCorrupt, Refusals, scan_fault
 from duralog.columnar.runs import Rows, RunDecoder
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
-from duralog.format.layout import ENTRY_PREFIX, MIN_BATCH_BYTES
+from duralog.format.layout import ENTRY_PREFIX, MAGIC_POSITION
 from duralog.kernels.columns import BATCH_DTYPE
 from duralog.kernels.scan import scan_batches
 
@@ -140,9 +140,9 @@ def read_pieces(
 
 
 def _size_of_first(data: NDArray[np.uint8]) -> int:
-    """How many bytes are needed to see the whole of a batch that is larger than `data`."""
-    if len(data) < MIN_BATCH_BYTES[0]:
-        return MIN_BATCH_BYTES[0]
+    """How many bytes it takes to see more of the batch at the start of `data`, which is not all there."""
+    if len(data) <= MAGIC_POSITION:
+        return MAGIC_POSITION + 1
     _, length = ENTRY_PREFIX.unpack(data)
     return ENTRY_PREFIX.size + length
 

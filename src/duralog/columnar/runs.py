@@ -173,13 +173,13 @@ class RunDecoder:
     def _decode_large(self, span: _Span, *, is_packed: bool) -> Iterator[DecodedRecords]:
         """One batch that does not fit a chunk: all of it is checked, then decoded in slices."""
         fault, _, _, position, _ = self._fill(span, CHECK, 0)
+        batch, record, next_position = 0, 0, 0
+        while fault == Fault.NONE and batch == 0:
+            fault, batch, record, position, records = self._fill(span, SLICE, 0, record, next_position)
+            next_position = position
+            yield records
         if fault != Fault.NONE:
             self._refuse_records(span, 0, Fault(fault), position, is_packed)
-            return
-        batch, record, position = 0, 0, 0
-        while batch == 0:
-            _, batch, record, position, records = self._fill(span, SLICE, 0, record, position)
-            yield records
 
     def _fill(
         self, span: _Span, mode: int, batch: int, record: int = 0, position: int = 0

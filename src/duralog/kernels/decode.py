@@ -171,7 +171,6 @@ def decode_batches(
 
         while record < count:
             start = position
-            fault = _NONE
             length, position = read_varint(data, position, end)
             if position < 0:
                 return _VARINT, batch, record, start, committed

@@ -53,10 +53,10 @@ _ROWS = types.Array(types.intp, 1, "C")
 
 
 @device
-def _message_fields(data, position, end):
+def _message_fields(data, position, end, magic):
     """(fault, key position, key length, value position, value length) of a message that has its smallest size."""
     key_start = position + 4
-    if data[position + MAGIC_POSITION] == 0:
+    if magic == 0:
         key_start += _AT_KEY_LENGTH_V0
     else:
         key_start += _AT_KEY_LENGTH_V1
@@ -104,7 +104,8 @@ def decode_messages(
         used_bytes += header.size
         if filled > 0 and used_bytes > max_bytes:
             break
-        fault, key_start, key_bytes, value_start, value_bytes = _message_fields(data, position, position + header.size)
+        end = position + header.size
+        fault, key_start, key_bytes, value_start, value_bytes = _message_fields(data, position, end, header.magic)
         if fault != _NONE:
             return fault, message, filled
         batch_row[filled] = rows[message]
@@ -136,7 +137,7 @@ def _inner_fault(data, position, end, magic):
     message_end = position + _PREFIX + load_int32(data, position + _AT_LENGTH)
     if crc32(data, position + MAGIC_POSITION, message_end) != load_uint32(data, position + _AT_CRC):
         return _CRC_MISMATCH
-    return _message_fields(data, position, message_end)[0]
+    return _message_fields(data, position, message_end, magic)[0]
 
 
 @kernel(types.Tuple((types.int64,) * 3)(BYTES, _INT64S, _INT64S, BATCH_ROWS, _ROWS, types.int64, _INT64S))
@@ -211,7 +212,8 @@ def decode_inner_messages(
             used_bytes += size
             if filled == len(offset) or (filled > 0 and used_bytes > max_bytes):
                 return wrapper, position, filled
-            _, key_start, key_bytes, value_start, value_bytes = _message_fields(data, position, position + size)
+            end = position + size
+            _, key_start, key_bytes, value_start, value_bytes = _message_fields(data, position, end, header.magic)
             batch_row[filled] = rows[wrapper]
             offset[filled] = base_offsets[wrapper] + load_int64(data, position)
             if header.magic == 0:
