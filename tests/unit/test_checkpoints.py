@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import (
@@ -88,3 +92,15 @@ def test_leader_epochs_have_two_fields():
 def test_bytes_that_are_no_text_are_refused():
     with pytest.raises(CorruptRecord, match="position 4: a checkpoint is not text"):
         decode_offset_checkpoint(b"0\n1\n\xff 0 5\n")
+
+
+@given(st.lists(st.sampled_from([b"0", b"1", b"2", b"\n", b"\r", b" ", b"\t", b"t", b"-", b"+", b"\xff", b"\xc3\xa9"])))
+def test_random_text_is_decoded_or_refused(pieces):
+    data = b"".join(pieces)
+    for decode, encode in (
+        (decode_offset_checkpoint, encode_offset_checkpoint),
+        (decode_leader_epoch_checkpoint, encode_leader_epoch_checkpoint),
+    ):
+        with contextlib.suppress(CorruptRecord):
+            entries = decode(data)
+            assert decode(encode(entries)) == entries

@@ -3,6 +3,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from duralog.errors import CorruptRecord, Fault, InvalidRecord
 from duralog.format.index_entries import (
@@ -228,3 +230,20 @@ def test_the_rule_can_be_fed_batch_by_batch():
     assert rule.add(third) == (None, None)
     assert rule.finish() == TimeIndexEntry(4, 1029)
     assert rule.finish() is None
+
+
+@pytest.mark.parametrize(
+    ("decode", "encode", "entry_bytes"),
+    [
+        (decode_offset_index, lambda entries: encode_offset_index(entries, BASE), 8),
+        (decode_time_index, lambda entries: encode_time_index(entries, BASE), 12),
+        (decode_transaction_index, encode_transaction_index, 34),
+    ],
+)
+@given(data=st.binary(max_size=400))
+def test_random_bytes_give_entries_that_can_be_encoded(decode, encode, entry_bytes, data):
+    refused = []
+    entries = list(decode(data, BASE, on_corrupt=refused.append))
+    assert list(decode(encode(entries), BASE)) == entries
+    assert all(0 <= error.position <= len(data) for error in refused)
+    assert len(entries) + len(refused) <= len(data) // entry_bytes + 1

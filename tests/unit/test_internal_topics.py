@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from duralog.errors import CorruptRecord, Fault, InvalidRecord
 from duralog.format.coordinator_records import (
@@ -86,6 +89,28 @@ def test_damaged_coordinator_records_are_refused(key, value, fault):
     with pytest.raises(CorruptRecord) as caught:
         describe_record("__consumer_offsets", key, value)
     assert caught.value.fault is fault
+
+
+def test_an_error_names_the_message_it_was_found_in():
+    with pytest.raises(CorruptRecord, match="position 8: OffsetCommitKey v0: the bytes end inside partition"):
+        describe_record("__consumer_offsets", COMMIT_KEY[:-1], COMMIT_VALUE)
+
+
+@given(
+    st.sampled_from(["__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"]),
+    st.integers(0, 24),
+    st.integers(0, 4),
+    st.binary(max_size=60),
+    st.binary(max_size=120),
+)
+def test_random_records_are_described_or_refused(topic, type_id, version, key, value):
+    """Types and versions that exist, with anything behind them."""
+    if topic == "__cluster_metadata":
+        value = bytes([1, type_id, version]) + value
+    else:
+        key, value = bytes([0, type_id]) + key, bytes([0, version]) + value
+    with contextlib.suppress(CorruptRecord):
+        json.dumps(describe_record(topic, key, value))
 
 
 def test_fields_of_an_unknown_type_cannot_be_encoded():

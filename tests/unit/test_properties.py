@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,6 +85,15 @@ def test_what_java_escapes_is_escaped():
 @given(st.dictionaries(st.text(), st.text()))
 def test_what_was_encoded_is_decoded(values):
     assert decode_properties(encode_properties(Properties(values))).values == values
+
+
+@given(
+    st.lists(st.sampled_from([b"a", b"=", b":", b" ", b"\\", b"u", b"0041", b"\n", b"\r", b"#", b"!", b"\t", b"\xe9"]))
+)
+def test_random_text_is_decoded_or_refused(pieces):
+    with contextlib.suppress(CorruptRecord):
+        values = decode_properties(b"".join(pieces)).values
+        assert decode_properties(encode_properties(Properties(values))).values == values
 
 
 def test_meta_properties():

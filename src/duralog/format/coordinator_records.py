@@ -53,7 +53,7 @@ class CoordinatorRecord:
 def decode_coordinator_record(
     types: Mapping[int, RecordType], key: Bytes | None, value: Bytes | None
 ) -> CoordinatorRecord:
-    """The record. Positions in errors count in the key or in the value; the reason says which."""
+    """The record. Positions in errors count in the key or in the value; the reason names the one."""
     if key is None:
         raise CorruptRecord("a coordinator's record has no key", expected="a key", found="null")
     type_id = _leading_int16(key, "key")
@@ -64,11 +64,11 @@ def decode_coordinator_record(
         if record_type is None or not 0 <= version <= record_type.value.last_version:
             decoded_value = bytes(value[_INT16.size :])
         else:
-            decoded_value = decode_message(record_type.value, version, value, _INT16.size)
+            decoded_value = _decode_part(record_type.value, version, value)
     return CoordinatorRecord(
         type_id=type_id,
         type_name=None if record_type is None else record_type.name,
-        key=bytes(key[_INT16.size :]) if record_type is None else decode_message(record_type.key, 0, key, _INT16.size),
+        key=bytes(key[_INT16.size :]) if record_type is None else _decode_part(record_type.key, 0, key),
         version=version,
         value=decoded_value,
     )
@@ -84,6 +84,19 @@ def encode_coordinator_record(types: Mapping[int, RecordType], record: Coordinat
         raise InvalidRecord(f"the value of a record of type {record.type_id} needs a version")
     value = _encode_part(record_type.value if record_type else None, record.version, record.value)
     return key, _INT16.pack(record.version) + value
+
+
+def _decode_part(message: Message, version: int, data: Bytes) -> dict[str, Any]:
+    try:
+        return decode_message(message, version, data, _INT16.size)
+    except CorruptRecord as error:
+        raise CorruptRecord(
+            f"{message.name} v{version}: {error.reason}",
+            fault=error.fault,
+            position=error.position,
+            expected=error.expected,
+            found=error.found,
+        ) from None
 
 
 def _encode_part(message: Message | None, version: int, part: Mapping[str, Any] | bytes) -> bytes:
