@@ -56,7 +56,7 @@ def test_a_message_is_decoded_and_encoded_as_kafka_does(vector):
 @each_vector()
 def test_a_message_that_is_cut_anywhere_is_refused(vector):
     message, encoded = MESSAGES[vector["message"]], bytes.fromhex(vector["encoded"])
-    for end in range(len(encoded)):
+    for end in range(0, len(encoded), 1 + len(encoded) // 200):
         with pytest.raises(CorruptRecord) as caught:
             decode_message(message, vector["version"], encoded[:end])
         assert 0 <= caught.value.position <= end
