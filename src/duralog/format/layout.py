@@ -110,7 +110,11 @@ BATCH_V2 = Layout(
 CONTROL_KEY = Layout(
     "Control record: the key",
     ("version", "int16", "0"),
-    ("type", "int16", "0 abort, 1 commit, 2 leader change, 3 snapshot header, 4 snapshot footer, 5 kraft version, 6 voters"),
+    (
+        "type",
+        "int16",
+        "0 abort, 1 commit, 2 leader change, 3 snapshot header, 4 snapshot footer, 5 kraft version, 6 voters",
+    ),
     size=4,
 )
 
