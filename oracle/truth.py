@@ -126,7 +126,7 @@ def _add_records(told: Json, batch: Batch, records: Sequence[Record]) -> None:
 
 
 def _sequence(batch: Batch, record: Record) -> int:
-    if batch.base_sequence == -1:
+    if batch.base_sequence < 0:
         return -1
     return (batch.base_sequence + record.offset - batch.base_offset) % 2**31
 
@@ -140,7 +140,7 @@ def _batch(fields: Any) -> Batch:
         base_offset=int(fields["base_offset"]),
         last_offset=int(fields["last_offset"]),
         crc=int(fields["crc"]),
-        crc_ok=fields["crc_ok"] == 1,
+        crc_ok=int(fields["crc_ok"]) == 1,
         base_timestamp_ms=int(fields["base_timestamp"]),
         max_timestamp_ms=int(fields["max_timestamp"]),
         record_count=int(fields["record_count"]),

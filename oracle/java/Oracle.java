@@ -36,7 +36,7 @@ public final class Oracle {
             ObjectNode answer;
             try {
                 answer = serve(JSON.readTree(line));
-            } catch (Exception | StackOverflowError | OutOfMemoryError failure) {
+            } catch (Exception | Error failure) {
                 answer = JSON.createObjectNode().put("failure", failure.toString());
             }
             answers.write(JSON.writeValueAsBytes(answer));
