@@ -59,10 +59,7 @@ def _java_sources() -> list[Path]:
 
 
 def _made_once(kind: str, inputs: Iterable[Path], make: Callable[[Path], None]) -> Path:
-    digest = hashlib.sha256()
-    for path in inputs:
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    folder = cache_folder() / f"{kind}-{digest.hexdigest()[:16]}"
+    folder = cache_folder() / f"{kind}-{_digest(inputs)}"
     if folder.is_dir():
         return folder
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -77,6 +74,13 @@ def _made_once(kind: str, inputs: Iterable[Path], make: Callable[[Path], None]) 
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return folder
+
+
+def _digest(inputs: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in inputs:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _fetch_jars(folder: Path) -> None:

@@ -115,7 +115,7 @@ def is_stricter_here(theirs: Json, error: str) -> bool:
 
 
 def comparable(batch: Json) -> Json:
-    """Without what means nothing once it is damaged: the sequence after a negative one, and how bad UTF-8 is replaced."""
+    """Without what means nothing once it is damaged: what follows a negative sequence, how bad UTF-8 is replaced."""
     replaced = re.compile("(?:efbfbd)+")
     records = [
         {**record, "headers": [[replaced.sub("?", key), value] for key, value in record["headers"]]}
