@@ -137,7 +137,7 @@ def _report_tail(source: FileSource, piece: Piece, position: int, output: Output
     prefix = source.read(position, min(left, ENTRY_PREFIX.size))
     expected = f"{ENTRY_PREFIX.size} bytes or more"
     if len(prefix) == ENTRY_PREFIX.size:
-        expected = f"{ENTRY_PREFIX.size + ENTRY_PREFIX.unpack(prefix)[1]:,} bytes"
+        expected = f"{ENTRY_PREFIX.size + ENTRY_PREFIX.unpack(prefix)[1]} bytes"
     report(
         CorruptRecord(
             "the file ends inside a batch",
@@ -145,7 +145,7 @@ def _report_tail(source: FileSource, piece: Piece, position: int, output: Output
             file=source.name,
             position=position,
             expected=expected,
-            found=f"{left:,} bytes",
+            found=f"{left} bytes",
         )
     )
     return 0

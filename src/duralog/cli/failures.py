@@ -28,6 +28,7 @@ USAGE = 2
 INTERRUPTED = 130
 
 _ADVICE = {
+    errno.ENOENT: "check the path",
     errno.EACCES: "run it as a user who may read the file, or copy the file first",
     errno.EPERM: "run it as a user who may read the file, or copy the file first",
     errno.ENOSPC: "the disk is full: free some space or write elsewhere",

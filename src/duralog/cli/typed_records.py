@@ -85,7 +85,7 @@ class TypedRecords:
             }
             self._output.line(f"{{{self._prefix}{_as_json(head | dict(fields))[1:]}")
         else:
-            body = "  ".join(f"{name} {_as_json(value)}" for name, value in fields.items())
+            body = "  ".join(f"{name} {_as_text(name, value)}" for name, value in fields.items())
             self._output.line(f"| offset {offset}  {format_time(timestamp)}  {body}")
 
 
@@ -111,6 +111,11 @@ def _control_fields(batch: Header, key: bytes | None, value: bytes | None) -> Fi
 
 def _bytes(decoded: DecodedRecords, position: int, length: int) -> bytes | None:
     return None if length < 0 else decoded.data[position : position + length].tobytes()
+
+
+def _as_text(name: str, value: Any) -> str:
+    """JSON, but for the names that Kafka's record types have."""
+    return str(value) if name in ("control", "type") else _as_json(value)
 
 
 def _as_json(value: Any) -> str:
