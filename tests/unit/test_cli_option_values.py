@@ -73,7 +73,7 @@ def test_ranges_of_offsets(text: str, expected: OffsetRange) -> None:
 
 @pytest.mark.parametrize("text", ["", "a:b", "10:5", "-1:5", "1:2:3", str(2**63)])
 def test_what_is_no_range(text: str) -> None:
-    with pytest.raises(ValueError, match="offsets|ends before"):
+    with pytest.raises(ValueError, match=r"offsets|ends before"):
         parse_offsets(text)
 
 

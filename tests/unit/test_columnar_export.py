@@ -102,9 +102,14 @@ def test_csv_cells(tmp_path: Path) -> None:
 def test_a_failure_leaves_nothing_behind(tmp_path: Path, extension: str) -> None:
     path = tmp_path / f"out{extension}"
     path.write_text("the old one")
-    with pytest.raises(RuntimeError, match="in between"), Export(str(path)) as export:
-        export.write(FIRST)
-        raise RuntimeError("in between")
+
+    def write_half() -> None:
+        with Export(str(path)) as export:
+            export.write(FIRST)
+            raise RuntimeError("in between")
+
+    with pytest.raises(RuntimeError, match="in between"):
+        write_half()
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
     assert path.read_text() == "the old one"
 

@@ -1,0 +1,105 @@
+"""The command as a process: pipes that close, interrupts, exit codes, and what it loads."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from duralog.format import record_batch
+from duralog.format.index_entries import OffsetIndexEntry, encode_offset_index
+from duralog.format.record import Record
+
+COMMAND = [sys.executable, "-m", "duralog"]
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "orders-0" / "00000000000000000000.log"
+    path.parent.mkdir()
+    values = [Record(key=b"key", value=b"v" * 100, timestamp_ms=1_700_000_000_000)] * 100
+    path.write_bytes(b"".join(record_batch.encode(values, base_offset=first) for first in range(0, 100_000, 100)))
+    return path
+
+
+def loaded_modules(*arguments: object) -> set[str]:
+    """The modules that a run of the command imports."""
+    result = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "duralog", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return {line.rpartition("|")[2].strip() for line in result.stderr.splitlines() if line.startswith("import time:")}
+
+
+def test_a_look_into_an_index_loads_nothing_heavy(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.index"
+    path.write_bytes(encode_offset_index([OffsetIndexEntry(5, 70)], 0))
+    for arguments in (["--help"], ["dump", "--help"], ["dump", path]):
+        assert loaded_modules(*arguments).isdisjoint({"numpy", "numba", "llvmlite", "pyarrow"})
+
+
+def test_a_summary_does_not_load_pyarrow(log: Path) -> None:
+    modules = loaded_modules("dump", "--summary", log)
+    assert "numba" in modules
+    assert "pyarrow" not in modules
+
+
+@pytest.mark.parametrize("mode", [[], ["--records"], ["--records", "--json"]])
+def test_a_reader_that_closes_the_pipe(log: Path, mode: list[str]) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "dump", *mode, str(log)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        complaints = process.stderr.read()
+        assert process.wait(timeout=60) == 0
+    assert b"Traceback" not in complaints
+    assert b"Exception ignored" not in complaints
+
+
+def test_an_interrupt(log: Path) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "dump", "--records", *[str(log)] * 200], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        # There is much more to write than a pipe holds: the command is in the middle of its work.
+        process.send_signal(signal.SIGINT)
+        while process.stdout.read(1 << 20):
+            pass
+        complaints = process.stderr.read()
+        assert process.wait(timeout=60) == 130
+    assert b"Traceback" not in complaints
+
+
+def test_a_full_disk(log: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run([*COMMAND, "dump", log], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode == 1
+    assert "No space left" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_exit_codes(log: Path) -> None:
+    assert run("dump", log).returncode == 0
+    assert run("dump", log.parent / "missing").returncode == 1
+    assert run("dump", "--nonsense", log).returncode == 2
+    assert run("--version").stdout.startswith("duralog ")
+
+
+def test_no_colour_and_no_progress_without_a_terminal(log: Path) -> None:
+    result = run("dump", "--summary", *[log] * 20)
+    assert "\x1b" not in result.stdout + result.stderr
