@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import statistics
 import sys
@@ -53,9 +54,8 @@ def _run_once(job: Job, outcome: Outcome, number: int, records: int, passes: int
         measured = measure(outcome.contender.prepare(setting), scratch)
     except Exception as refusal:
         # Whatever it is, it is this contender's line in the report; the others go on.
-        outcome.failure = (
-            f"{refusal}" if isinstance(refusal, RunFailedError) else f"{type(refusal).__name__}: {refusal}"
-        )
+        kind = "" if isinstance(refusal, RunFailedError) else f"{type(refusal).__name__}: "
+        outcome.failure = without_folders(f"{kind}{refusal}")
         print(f"{job.name}: {outcome.contender.name}: failed: {refusal}", file=sys.stderr)
         return
     finally:
@@ -63,3 +63,8 @@ def _run_once(job: Job, outcome: Outcome, number: int, records: int, passes: int
     outcome.measurements.append(measured)
     value = job.unit.value(measured.amount, measured.seconds)
     print(f"{job.name}: round {number + 1}: {outcome.contender.name}: {value:.3g} {job.unit.name}", file=sys.stderr)
+
+
+def without_folders(text: str) -> str:
+    """The text with file names only: the report is kept, and where things lay on one machine is no part of it."""
+    return re.sub(r"(?<![\w/])/(?:[^\s/:'\"]+/)+", "", text)

@@ -25,12 +25,12 @@ def duralog(file: str, codec: str, records: int) -> Callable[[], int]:
     from duralog.storage.files import FileSource
 
     pa.set_cpu_count(1)
+    read: list[pa.RecordBatch] = []
     with FileSource(file) as source:
-        read = [
-            decoded.to_arrow(columns=["timestamp", "key", "value"])
-            for piece in itertools.islice(read_pieces(source), 1 + records * 150 // (32 << 20))
-            for decoded in piece.decode()
-        ]
+        for piece in read_pieces(source):
+            read += [decoded.to_arrow(columns=["timestamp", "key", "value"]) for decoded in piece.decode()]
+            if sum(rows.num_rows for rows in read) >= records:
+                break
     table = pa.Table.from_batches(read).slice(0, records).combine_chunks()
 
     def work() -> int:
