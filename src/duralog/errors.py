@@ -15,7 +15,51 @@ class DuralogError(Exception):
 
 
 class InvalidRecord(DuralogError):
-    """A record or batch that the caller asked to write breaks a rule of the format."""
+    """A record or batch that the caller asked to write breaks a rule of the format or of its topic."""
+
+
+class RecordTooLarge(InvalidRecord):
+    """A batch is larger than its topic or a segment allows."""
+
+
+class InvalidTimestamp(InvalidRecord):
+    """A record's timestamp is too far from the clock, or of a type that only the log itself may set."""
+
+
+class OffsetOutOfRange(DuralogError):
+    """An offset below the log's start or above its end."""
+
+
+class InvalidConfig(DuralogError):
+    """A config name that does not exist, or a value that it does not allow."""
+
+
+class StoreLocked(DuralogError):
+    """Another process has the directory open for writing."""
+
+
+class StorageError(DuralogError):
+    """The operating system refused a file operation: a full disk, a failing one, missing rights."""
+
+
+class UnknownTopic(DuralogError):
+    """There is no such topic or partition."""
+
+
+class TopicExists(DuralogError):
+    """A topic of this name, or of one too much like it, is there already."""
+
+
+class ProducerFenced(DuralogError):
+    """A newer instance of the producer has taken over, so this one's epoch is refused."""
+
+
+class OutOfOrderSequence(DuralogError):
+    """A batch of an idempotent producer does not follow the last one: something in between is missing."""
+
+
+class InvalidTransactionState(DuralogError):
+    """What a producer asks for does not fit the state of its transaction."""
 
 
 class Fault(IntEnum):

@@ -1,0 +1,1 @@
+"""Kafka's configs, under Kafka's names."""
