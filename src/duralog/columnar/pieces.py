@@ -31,7 +31,9 @@ __all__ = ["PIECE_BYTES", "ByteSource", "DecodedRecords", "MemorySource", "Piece
 PIECE_BYTES = 4 << 20
 """Small enough to stay in the CPU's cache from reading to decoding: eight times as much is half as fast."""
 
+_CLASSIFIED_BYTES: int = MAGIC_POSITION + 1
 _FIRST_ROWS = 1024
+_ROW_BYTES = np.dtype((np.void, BATCH_DTYPE.itemsize))
 
 
 class ByteSource(Protocol):
@@ -141,8 +143,8 @@ def read_pieces(
 
 def _size_of_first(data: NDArray[np.uint8]) -> int:
     """How many bytes it takes to see more of the batch at the start of `data`, which is not all there."""
-    if len(data) <= MAGIC_POSITION:
-        return MAGIC_POSITION + 1
+    if len(data) < _CLASSIFIED_BYTES:
+        return _CLASSIFIED_BYTES
     _, length = ENTRY_PREFIX.unpack(data)
     return ENTRY_PREFIX.size + length
 
@@ -160,5 +162,6 @@ def _scan(data: NDArray[np.uint8], position: int, check_crc: bool) -> tuple[NDAr
         if fault != Fault.NONE or scanned == len(data):
             break
         capacity *= 4
-    batches = tables[0] if len(tables) == 1 else np.concatenate(tables)
-    return batches, scanned, Fault.NONE if scanned == len(data) else Fault(fault)
+    # As plain bytes: numpy joins tables field by field, which takes as long as the scan.
+    batches = tables[0] if len(tables) == 1 else np.concatenate([table.view(_ROW_BYTES) for table in tables])
+    return batches.view(BATCH_DTYPE), scanned, Fault.NONE if scanned == len(data) else Fault(fault)

@@ -42,13 +42,14 @@ class _Kind(IntEnum):
     PACKED_MESSAGE = 5
 
 
-def _kinds(batches: NDArray[Any]) -> NDArray[np.int8]:
-    codec = batches["attributes"] & CODEC_MASK
-    is_message = batches["magic"] < 2
-    kinds = np.where(codec == Codec.NONE, _Kind.PLAIN, _Kind.PACKED) + np.where(is_message, 2, 0)
+def _kinds(batches: NDArray[Any], rows: Rows) -> NDArray[np.int8]:
+    codec = batches["attributes"][rows] & CODEC_MASK
+    is_message = batches["magic"][rows] < 2
+    kinds = np.where(codec == Codec.NONE, np.int8(_Kind.PLAIN), np.int8(_Kind.PACKED))
+    kinds[is_message] += _Kind.PLAIN_MESSAGE - _Kind.PLAIN
     kinds[codec > np.where(is_message, Codec.LZ4, Codec.ZSTD)] = _Kind.UNKNOWN_CODEC
-    kinds[batches["crc_ok"] == 0] = _Kind.WRONG_CHECKSUM
-    return kinds.astype(np.int8)
+    kinds[batches["crc_ok"][rows] == 0] = _Kind.WRONG_CHECKSUM
+    return kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class RunDecoder:
     refusals: Refusals
 
     def decode(self, rows: Rows) -> Iterator[DecodedRecords]:
-        kinds = _kinds(self.batches[rows])
+        kinds = _kinds(self.batches, rows)
         cuts = np.flatnonzero(np.diff(kinds)) + 1
         for run in np.split(rows, cuts):
             if len(run):

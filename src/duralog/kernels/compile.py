@@ -113,7 +113,7 @@ class Kernel:
                 return
             try:
                 self._run = self._compile(cache=True)
-            except OSError as error:
+            except (OSError, RuntimeError) as error:  # numba's two ways to say that it finds no place for the code
                 _log.warning("the kernel cache %s cannot be used (%s): compiling in memory", CACHE_FOLDER, error)
                 self._run = self._compile(cache=False)
 
