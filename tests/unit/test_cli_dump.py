@@ -168,7 +168,7 @@ def test_every_header_field_of_a_batch(tmp_path: Path) -> None:
         f"{2**31 - 1}..1",
         f"{row['crc']:08x}",
         "ok",
-        "transactional,delete_horizon=2023-11-14T22:13:25.000Z",
+        "txn,delete_horizon=2023-11-14T22:13:25.000Z",
     ]
 
 
@@ -588,3 +588,14 @@ def test_wrong_usage(log: Path, arguments: list[str]) -> None:
 def test_version() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.stdout.split()[0]) == (0, "duralog")
+
+
+def test_every_option_and_field_is_documented(log: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "dump.md").read_text(encoding="utf-8")
+    help_text = dump("--help").stdout
+    options = {word.strip("│ ") for word in help_text.split() if word.startswith("--")} - {"--help", "--verify:"}
+    assert len(options) > 15
+    assert [option for option in sorted(options) if f"`{option}" not in text] == []
+    fields = {*objects(log)[0], *objects("--summary", log)[0]} - {"topic", "partition"}
+    fields.update(name for _, _, expected, _ in SMALL_FILES for name in expected)
+    assert [name for name in sorted(fields) if f"`{name}`" not in text] == []

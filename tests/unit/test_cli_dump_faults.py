@@ -82,7 +82,7 @@ def test_a_wrong_checksum_is_flagged_and_its_records_are_skipped(path: Path) -> 
     text = run(path).stdout
     assert "  BAD" in text
     assert f"! {path}: position {2 * SIZE}: " in text
-    assert "1 of them batches with a wrong checksum" in text
+    assert "1 finding (batches with a wrong checksum: 1)" in text
     (summary, _) = [row for row in objects("--summary", path, code=1) if "kind" in row]
     assert (summary["bad_batches"], summary["records"]) == (1, 40)
 

@@ -138,8 +138,11 @@ def dump(
         from duralog.cli.dump_output import Output
         from duralog.cli.dump_run import DumpRun
 
-        output = Output(sys.stdout.buffer, as_json=as_json, colour=sys.stdout.isatty() and not as_json, quiet=quiet)
-        run = DumpRun(request, output, progress_wanted=not (no_progress or quiet))
+        on_terminal = sys.stdout.isatty()
+        output = Output(sys.stdout.buffer, as_json=as_json, colour=on_terminal and not as_json, quiet=quiet)
+        # Lines that run over the terminal are progress enough.
+        is_flood = on_terminal and request.mode in (Mode.BATCHES, Mode.RECORDS) and request.key is None
+        run = DumpRun(request, output, progress_wanted=not (no_progress or quiet or is_flood))
         run.dump(paths)
         if run.has_failed:
             raise typer.Exit(FAILURE)

@@ -39,7 +39,7 @@ _VALID = {1: "ok", 0: "BAD", -1: "-"}
 _CRC_OK = {1: "true", 0: "false", -1: "null"}
 
 COLUMNS = (
-    f"{'base_offset':>12}  {'last_offset':>12}  {'records':>7}  {'position':>10}  {'size':>8}  {'max_timestamp':<24}  "
+    f"{'base_offset':>11}  {'last_offset':>11}  {'records':>7}  {'position':>10}  {'size':>7}  {'max_timestamp':<24}  "
     f"{'time':<6}  {'codec':<6}  {'magic':>5}  {'epoch':>5}  {'producer':>8}  {'sequence':>9}  {'crc':<8}  valid  flags"
 )
 
@@ -103,13 +103,13 @@ def batch_line(batch: Header) -> str:
     time = _TIME[batch.timestamp_type]
     flags = []
     if batch.has(TRANSACTIONAL_BIT):
-        flags.append("transactional")
+        flags.append("txn")
     if batch.has(CONTROL_BIT):
         flags.append("control")
     if batch.has(DELETE_HORIZON_BIT):
         flags.append(f"delete_horizon={format_time(batch.base_timestamp)}")
     return (
-        f"{first:>12}  {batch.last_offset:>12}  {count:>7}  {batch.position:>10}  {batch.size:>8}  "
+        f"{first:>11}  {batch.last_offset:>11}  {count:>7}  {batch.position:>10}  {batch.size:>7}  "
         f"{format_time(batch.max_timestamp):<24}  {time:<6}  {codec:<6}  {batch.magic:>5}  {epoch:>5}  "
         f"{producer:>8}  {sequence:>9}  {batch.crc:08x}  {valid:<5}  {','.join(flags)}"
     ).rstrip()

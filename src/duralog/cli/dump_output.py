@@ -7,7 +7,7 @@ to know that is not wrong, such as a skipped file: a line that starts with `#`, 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 from duralog.cli.failures import CannotWrite, describe, printable
@@ -19,6 +19,9 @@ _BOLD, _RED, _DIM, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
 
 class Output:
     """Collects small lines and passes large blocks straight through, in order."""
+
+    before_writing: Callable[[], None] | None = None
+    """Called before anything is written: whoever draws on the same terminal takes it away."""
 
     def __init__(self, stream: BinaryIO, *, as_json: bool = False, colour: bool = False, quiet: bool = False) -> None:
         self.as_json = as_json
@@ -99,6 +102,8 @@ class Output:
             self._to_stream(text.encode("utf-8", "surrogateescape"))
 
     def _to_stream(self, block: bytes | bytearray | memoryview) -> None:
+        if self.before_writing is not None:
+            self.before_writing()
         try:
             self._stream.write(block)
         except BrokenPipeError:

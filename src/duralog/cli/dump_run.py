@@ -44,6 +44,7 @@ class DumpRun:
         total_bytes = sum(map(_size, logs))
         try:
             with Progress(total_bytes, wanted=self._progress_wanted) as progress, self._sink(bool(logs)) as sink:
+                self._output.before_writing = progress.hide
                 for _, group in groupby(files, key=lambda file: file.folder):
                     self._dump_folder(list(group), sink, progress)
         finally:

@@ -209,7 +209,7 @@ class Summary:
             lines.append(
                 "  formats     " + ", ".join(f"v{magic} {times:,}" for magic, times in sorted(self.magics.items()))
             )
-        if self.first_epoch is not None:
+        if self.last_epoch is not None and self.last_epoch >= 0:
             lines.append(f"  epochs      {self.first_epoch} to {self.last_epoch}")
         if self.gaps:
             first = ", ".join(f"{missing} to {again - 1}" for missing, again in self.first_gaps)
@@ -240,10 +240,9 @@ class Summary:
     def _corrupt(self) -> str:
         if not self.findings:
             return "nothing"
-        bad = f", {self.bad_batches:,} of them batches with a wrong checksum" if self.bad_batches else ""
-        return (
-            f"{self.findings:,} {'finding' if self.findings == 1 else 'findings'}{bad}: see the lines that start with !"
-        )
+        findings = "1 finding" if self.findings == 1 else f"{self.findings:,} findings"
+        bad = f" (batches with a wrong checksum: {self.bad_batches:,})" if self.bad_batches else ""
+        return f"{findings}{bad}: see the lines that start with !"
 
 
 def write_summaries(

@@ -36,7 +36,7 @@ _ADVICE = {
 }
 
 
-class CannotWrite(DuralogError):  # noqa: N818 (as all errors of the package are named)
+class CannotWrite(DuralogError):
     """What a command makes has no place to go to: nothing else it could do makes sense any more."""
 
 

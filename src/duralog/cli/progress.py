@@ -23,6 +23,7 @@ class Progress:
         self._next_look = self._started + _PATIENCE_SECONDS
         self._bar: Any = None
         self._task: Any = None
+        self._is_shown = False
 
     def __enter__(self) -> Progress:
         return self
@@ -30,7 +31,12 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None:
+        self.hide()
+
+    def hide(self) -> None:
+        """Take the bar away, so that lines can be written to the same terminal. It comes back by itself."""
+        if self._is_shown:
+            self._is_shown = False
             self._bar.stop()
 
     def begin(self, label: str) -> None:
@@ -48,10 +54,13 @@ class Progress:
 
     def _draw(self) -> None:
         if self._bar is None:
-            self._bar, self._task = self._start_bar()
+            self._bar, self._task = self._make_bar()
+        if not self._is_shown:
+            self._is_shown = True
+            self._bar.start()
         self._bar.update(self._task, completed=min(self._done, self._total), description=self._label)
 
-    def _start_bar(self) -> tuple[Any, Any]:
+    def _make_bar(self) -> tuple[Any, Any]:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -73,6 +82,5 @@ class Progress:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        bar.start()
         task = bar.add_task(self._label, total=self._total, completed=0)
         return bar, task
