@@ -342,6 +342,17 @@ def test_log_append_time(tmp_path: Path) -> None:
     assert len(offsets("--since", T0 + 777, path)) == 10
 
 
+def test_what_has_no_timestamp_is_at_no_time(tmp_path: Path) -> None:
+    path = tmp_path / "saved.log"
+    path.write_bytes(
+        message_set.encode([Record(value=b"old")], magic=0, base_offset=0)
+        + record_batch.encode([Record(value=b"none"), Record(value=b"some", timestamp_ms=T0)], base_offset=1)
+    )
+    assert offsets(path) == [0, 1, 2]
+    assert offsets("--since", 0, path) == [2]
+    assert offsets("--until", T0 + 1, path) == [2]
+
+
 def test_control_records(tmp_path: Path) -> None:
     path = tmp_path / "orders-0" / "00000000000000000000.log"
     path.parent.mkdir()

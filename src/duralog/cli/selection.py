@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from duralog.cli.dump_request import DumpRequest
 from duralog.cli.option_values import ALL_OFFSETS, OffsetRange
 from duralog.columnar.decoded import DecodedRecords
-from duralog.format.layout import LOG_APPEND_TIME_BIT
+from duralog.format.layout import LOG_APPEND_TIME_BIT, NO_TIMESTAMP
 from duralog.kernels.columns import RecordColumns
 
 _FEW = 16
@@ -20,7 +20,7 @@ _FEW = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Offsets and times include their start and exclude their end."""
+    """Offsets and times include their start and exclude their end. What has no timestamp is at no time."""
 
     offsets: OffsetRange = ALL_OFFSETS
     since_ms: int | None = None
@@ -50,11 +50,13 @@ class Selection:
             # The header tells the largest timestamp only, which is every record's with log append time.
             append_time = (batches["magic"] > 0) & (batches["attributes"] & LOG_APPEND_TIME_BIT != 0)
             maybe &= ~append_time | (batches["max_timestamp"] < self.until_ms)
+            maybe &= batches["max_timestamp"] != NO_TIMESTAMP
         return np.flatnonzero(maybe)
 
     def is_past(self, batches: NDArray[Any]) -> bool:
         """Whether everything after these batches lies behind the selected offsets."""
-        return len(batches) > 0 and bool(batches["base_offset"][-1] >= self.offsets.end)
+        trusted = batches["last_offset"][batches["crc_ok"] != 0]
+        return len(trusted) > 0 and bool(trusted[-1] >= self.offsets.end - 1)
 
     def records(self, decoded: DecodedRecords) -> DecodedRecords:
         """The selected ones of these records."""
@@ -67,7 +69,7 @@ class Selection:
         if self.since_ms is not None:
             chosen &= columns.timestamp >= self.since_ms
         if self.until_ms is not None:
-            chosen &= columns.timestamp < self.until_ms
+            chosen &= (columns.timestamp < self.until_ms) & (columns.timestamp != NO_TIMESTAMP)
         rows = np.flatnonzero(chosen)
         if self.key is not None:
             rows = _with_key(decoded, rows, self.key)
