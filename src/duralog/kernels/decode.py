@@ -18,7 +18,7 @@ from duralog.errors import Fault
 from duralog.format.layout import LOG_APPEND_TIME_BIT
 from duralog.kernels.compile import device, kernel
 from duralog.kernels.scan import BATCH_ROWS
-from duralog.kernels.words import BYTES
+from duralog.kernels.words import BYTES, load_uint8
 
 WHOLE = 0
 """Decode batches as long as all records of the next one fit."""
@@ -52,7 +52,7 @@ def _long_unsigned(data, position, end, max_bytes):
     shift = np.uint64(0)
     last = min(end, position + max_bytes)
     while position < last:
-        byte = np.uint64(data[position])
+        byte = np.uint64(load_uint8(data, position))
         position += 1
         value |= (byte & np.uint64(0x7F)) << shift
         if byte < 0x80:
@@ -64,13 +64,14 @@ def _long_unsigned(data, position, end, max_bytes):
 @device
 def _unsigned(data, position, end, max_bytes):
     """As `_long_unsigned`, with the usual one and two bytes first."""
-    if end - position >= 2:
-        first = np.uint64(data[position])
+    if position < end:
+        first = np.uint64(load_uint8(data, position))
         if first < 0x80:
             return first, position + 1
-        second = np.uint64(data[position + 1])
-        if second < 0x80:
-            return first & np.uint64(0x7F) | second << np.uint64(7), position + 2
+        if position + 1 < end:
+            second = np.uint64(load_uint8(data, position + 1))
+            if second < 0x80:
+                return first & np.uint64(0x7F) | second << np.uint64(7), position + 2
     return _long_unsigned(data, position, end, max_bytes)
 
 
@@ -214,17 +215,19 @@ def decode_batches(
                     return fault, batch, record, start, committed
             if position != record_end:
                 return _RECORD_NOT_CONSUMED, batch, record, start, committed
+            position = record_end
 
             if mode != CHECK:
-                offset[filled] = base_offset + offset_delta
-                timestamp[filled] = base_timestamp + (timestamp_delta & delta_mask)
-                key_position[filled] = key_start
-                key_length[filled] = max(key_bytes, -1)
-                value_position[filled] = value_start
-                value_length[filled] = max(value_bytes, -1)
-                headers_position[filled] = headers_start
-                header_count[filled] = headers
-                batch_row[filled] = rows[batch]
+                row = np.uintp(filled)  # unsigned: numba asks of a signed index whether it is negative
+                offset[row] = base_offset + offset_delta
+                timestamp[row] = base_timestamp + (timestamp_delta & delta_mask)
+                key_position[row] = key_start
+                key_length[row] = max(key_bytes, -1)
+                value_position[row] = value_start
+                value_length[row] = max(value_bytes, -1)
+                headers_position[row] = headers_start
+                header_count[row] = headers
+                batch_row[row] = rows[batch]
                 filled += 1
             record += 1
 

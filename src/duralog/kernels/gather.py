@@ -9,29 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from duralog.kernels.compile import device, kernel
+from duralog.kernels.compile import kernel
 from duralog.kernels.decode import read_varint
 from duralog.kernels.words import BYTES, OUT_BYTES, VECTOR_BYTES, copy_vector
 
 PADDING = VECTOR_BYTES
 
-_INT32_MAX = 2**31 - 1
 _INT64S = types.Array(types.int64, 1, "C")
 _INT32S = types.Array(types.int32, 1, "C")
-
-
-@device
-def copy_bytes(source, source_position, target, target_position, length):
-    """Copy, and perhaps write up to `PADDING` bytes past the end of what is copied.
-
-    REQUIRES: the bytes lie within `source`, and the target has room for them and the padding.
-    """
-    if source_position + length + PADDING <= len(source):
-        for moved in range(0, length, VECTOR_BYTES):
-            copy_vector(source, source_position + moved, target, target_position + moved)
-    else:
-        for moved in range(length):
-            target[target_position + moved] = source[source_position + moved]
 
 
 @kernel(types.Tuple((types.int64, types.int64))(_INT32S, _INT32S))
@@ -59,13 +44,19 @@ def gather(data, positions, lengths, out):
     """
     target = 0
     room = len(out) - PADDING
+    end = len(data)
     for row in range(len(positions)):
         length = np.int64(lengths[row])
         if length > 0:
             position = positions[row]
-            if position < 0 or position > len(data) - length or length > room - target:
+            if position < 0 or position > end - length or length > room - target:
                 return row
-            copy_bytes(data, position, out, target, length)
+            if position + length + PADDING <= end:
+                for moved in range(0, length, VECTOR_BYTES):
+                    copy_vector(data, position + moved, out, target + moved)
+            else:
+                for moved in range(length):
+                    out[target + moved] = data[position + moved]
             target += length
     return len(positions)
 

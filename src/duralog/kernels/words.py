@@ -56,6 +56,8 @@ def _store(operand: Any) -> Any:
     return intrinsic(typing)
 
 
+load_uint8 = _load(types.uint8, swap=False)
+"""Faster than indexing: numba asks of every index whether it is negative."""
 load_int16 = _load(types.int16)
 load_int32 = _load(types.int32)
 load_uint32 = _load(types.uint32)
