@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
+from duralog.cli.dump import EXPORT_EXTENSIONS
 from duralog.cli.main import app
+from duralog.columnar.export import EXTENSIONS
 from duralog.format import control_records, message_set, record_batch
 from duralog.format.checkpoints import (
     EpochStart,
@@ -594,6 +596,10 @@ def test_wrong_usage(log: Path, arguments: list[str]) -> None:
     result = dump(*arguments, log, code=2)
     assert "Error" in result.stderr
     assert result.stdout == ""
+
+
+def test_the_command_line_knows_what_can_be_exported() -> None:
+    assert EXPORT_EXTENSIONS == EXTENSIONS
 
 
 def test_version() -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from duralog.cli.dump_files import dump_file
 from duralog.cli.dump_output import Output
@@ -14,7 +14,7 @@ from duralog.cli.dump_request import DumpRequest, Mode
 from duralog.cli.failures import CannotWrite, describe, printable, say
 from duralog.cli.progress import Progress
 from duralog.errors import CorruptRecord, DuralogError
-from duralog.format.filenames import FileState
+from duralog.format.filenames import FileKind, FileState
 from duralog.storage.files import Content, FoundFile, identify, list_folder
 
 if TYPE_CHECKING:
@@ -190,8 +190,6 @@ def _segments_to_verify(files: list[FoundFile]) -> list[FoundFile]:
     for file in files:
         log = file
         if file.content in _INDEXES:
-            from duralog.format.filenames import FileKind
-
             log = identify(file.sibling(FileKind.LOG))
         logs.setdefault(log.path, log)
     return list(logs.values())
@@ -201,11 +199,8 @@ def _announce_compilation(*, quiet: bool) -> None:
     """The first run on a machine compiles its kernels, which takes seconds: say so."""
     import duralog.kernels.compile as kernels
 
-    said: list[Any] = []
-
     def announce(_: str) -> None:
-        if not said and not quiet:
-            said.append(True)
-            say("compiling for this machine: once, some seconds")
+        kernels.on_compile = None
+        say("compiling for this machine: once, some seconds")
 
-    kernels.on_compile = announce
+    kernels.on_compile = None if quiet else announce
