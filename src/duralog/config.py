@@ -1,1 +1,0 @@
-"""Kafka's configs, under Kafka's names."""

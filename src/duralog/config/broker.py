@@ -1,0 +1,138 @@
+"""The configs of a broker or a store: Kafka's names, from a mapping or from a `server.properties` as it is.
+
+A name that only Kafka has a use for is accepted and has no effect. A name that Kafka does not know either is refused
+where a program gives it, since it is a mistake; in a `server.properties` it has no effect, as in Kafka, and is
+listed in `ignored`: plugins and wrappers of Kafka keep settings of their own there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from duralog.config.definitions import ConfigDef, definitions_of, nearest
+from duralog.config.kafka_names import is_known_to_kafka
+from duralog.config.server_settings import ServerSettings
+from duralog.config.sources import Origin, Source
+from duralog.config.topic import TOPIC_CONFIGS, TopicConfig
+from duralog.errors import InvalidConfig
+from duralog.format.java_properties import decode_properties
+from duralog.format.varint import Bytes
+
+_SMALLEST_CLEANER_MAP_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerConfig(ServerSettings):
+    """All configs, each an attribute: `log.segment.bytes` is `log_segment_bytes`."""
+
+    given: Mapping[str, Origin] = field(default_factory=dict, compare=False, repr=False)
+    """The configs that are not left at their defaults, and by which layer."""
+    ignored: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """What was given and has no effect because nothing is known of it, and why."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, object]) -> BrokerConfig:
+        """Configs by Kafka's names. Refuses unknown names, bad values and contradictions."""
+        known = {name: value for name, value in values.items() if not _is_kafkas_alone(name)}
+        parsed = {name: broker_definition(name).parse(value) for name, value in known.items()}
+        return cls()._with(parsed, Origin.BROKER)._checked()
+
+    @classmethod
+    def from_properties(cls, data: Bytes) -> BrokerConfig:
+        """The configs of a `server.properties`. Refuses bad values and contradictions; unknown names are `ignored`."""
+        values: dict[str, object] = {}
+        ignored: dict[str, str] = {}
+        for name, value in decode_properties(data).values.items():
+            if name in BROKER_CONFIGS or _is_kafkas_alone(name):
+                values[name] = value
+            else:
+                ignored[name] = _unknown(name)
+        return replace(cls.of(values), ignored=ignored)
+
+    def with_dynamic(self, values: Mapping[str, object]) -> BrokerConfig:
+        """With the configs over these that the cluster metadata holds for brokers.
+
+        What cannot be understood is left out, and named in `ignored`: they were set while a broker ran, and a directory
+        must open all the same.
+        """
+        changed, ignored = self, dict(self.ignored)
+        for name, value in values.items():
+            if _is_kafkas_alone(name):
+                continue
+            try:
+                changed = changed._with({name: broker_definition(name).parse(value)}, Origin.DYNAMIC_BROKER)._checked()
+            except InvalidConfig as error:
+                ignored[name] = str(error)
+        return replace(changed, ignored=ignored)
+
+    def get(self, name: str) -> Any:
+        """The value of a config by Kafka's name."""
+        return getattr(self, broker_definition(name).attribute)
+
+    def text(self, name: str) -> str:
+        """The value of a config as Kafka writes it."""
+        return broker_definition(name).text(self.get(name))
+
+    def topic_defaults(self) -> TopicConfig:
+        """What a topic has that sets nothing itself."""
+        values: dict[str, Any] = {}
+        sources: dict[str, Source] = {}
+        for topic_config in TOPIC_CONFIGS.values():
+            for synonym in topic_config.synonyms:
+                value = self.get(synonym.name)
+                if value is not None:
+                    values[topic_config.name] = value * synonym.multiplier if synonym.multiplier != 1 else value
+                    if synonym.name in self.given:
+                        sources[topic_config.name] = Source(self.given[synonym.name], synonym.name)
+                    break
+        values["retention.ms"] = max(values["retention.ms"], -1)
+        return TopicConfig().replaced(values, sources)
+
+    def _with(self, values: Mapping[str, Any], origin: Origin) -> BrokerConfig:
+        return replace(
+            self,
+            **{BROKER_CONFIGS[name].attribute: value for name, value in values.items()},
+            given={**self.given, **dict.fromkeys(values, origin)},
+        )
+
+    def _checked(self) -> BrokerConfig:
+        self.topic_defaults().check()
+        if self.log_cleaner_dedupe_buffer_size // self.log_cleaner_threads <= _SMALLEST_CLEANER_MAP_BYTES:
+            raise InvalidConfig(
+                f"log.cleaner.dedupe.buffer.size ({self.log_cleaner_dedupe_buffer_size}) must be more than"
+                f" {_SMALLEST_CLEANER_MAP_BYTES} for each of log.cleaner.threads ({self.log_cleaner_threads})"
+            )
+        for name in ("session.timeout.ms", "heartbeat.interval.ms"):
+            low, value, high = (f"group.consumer.{prefix}{name}" for prefix in ("min.", "", "max."))
+            if not self.get(low) <= self.get(value) <= self.get(high):
+                raise InvalidConfig(
+                    f"{value} ({self.get(value)}) must be from {low} ({self.get(low)}) to {high} ({self.get(high)})"
+                )
+        return self
+
+
+BROKER_CONFIGS: Mapping[str, ConfigDef] = definitions_of(BrokerConfig)
+"""Every broker config that duralog has a use for, by name."""
+
+
+def broker_definition(name: str) -> ConfigDef:
+    definition = BROKER_CONFIGS.get(name)
+    if definition is None:
+        raise InvalidConfig(_unknown(name))
+    return definition
+
+
+def _is_kafkas_alone(name: str) -> bool:
+    return name not in BROKER_CONFIGS and is_known_to_kafka(name)
+
+
+def _unknown(name: str) -> str:
+    topic_config = TOPIC_CONFIGS.get(name)
+    if topic_config is None:
+        return f"there is no config {name}{nearest(name, BROKER_CONFIGS)}"
+    if not topic_config.synonyms:
+        return f"{name} is a topic config, it cannot be set for all topics"
+    names = " or ".join(synonym.name for synonym in topic_config.synonyms)
+    return f"{name} is a topic config; to set it for all topics, use {names}"

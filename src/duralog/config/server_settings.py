@@ -1,0 +1,118 @@
+"""The broker configs of the server: its identity, its connections, its groups and its transactions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from duralog.config.definitions import (
+    BOOLEAN,
+    INT,
+    INT32_MAX,
+    LIST,
+    LONG,
+    NOT_EMPTY,
+    SHORT,
+    at_least,
+    between,
+    config,
+    optional_config,
+)
+from duralog.config.log_settings import LogSettings
+from duralog.config.topic import DAY_MS, HOUR_MS, MINUTE_MS
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings(LogSettings):
+    """Kafka's broker configs beyond the logs. Times are milliseconds unless the name says otherwise."""
+
+    node_id: int | None = optional_config(
+        INT, at_least(0), doc="Who this node is, when a new directory is made. Kafka insists on it."
+    )
+    auto_create_topics_enable: bool = config(
+        BOOLEAN, True, doc="Whether a client that asks for a topic that is not there gets it."
+    )
+    delete_topic_enable: bool = config(BOOLEAN, True, doc="Whether clients may delete topics.")
+    default_replication_factor: int = config(INT, 1, doc="Replicas of a new topic. One node can have one.")
+
+    listeners: tuple[str, ...] = config(
+        LIST, ("PLAINTEXT://:9092",), NOT_EMPTY, doc="The addresses to listen on, with the protocol of each."
+    )
+    advertised_listeners: tuple[str, ...] | None = optional_config(
+        LIST, NOT_EMPTY, doc="The addresses that clients are told, where those differ from `listeners`."
+    )
+    num_network_threads: int = config(INT, 3, at_least(1), doc="Kafka's: threads that read and write sockets.")
+    num_io_threads: int = config(INT, 8, at_least(1), doc="Kafka's: threads that handle requests.")
+    background_threads: int = config(INT, 10, at_least(1), doc="Kafka's: threads for periodic work.")
+    queued_max_requests: int = config(INT, 500, at_least(1), doc="Requests that may wait before reading stops.")
+    socket_request_max_bytes: int = config(INT, 100 << 20, at_least(1), doc="The largest request that is read.")
+    connections_max_idle_ms: int = config(LONG, 10 * MINUTE_MS, doc="A connection that is silent this long is closed.")
+    max_connections: int = config(INT, INT32_MAX, at_least(0), doc="Connections at the same time.")
+    fetch_max_bytes: int = config(INT, 55 << 20, at_least(1024), doc="The most that one Fetch is answered with.")
+    max_incremental_fetch_session_cache_slots: int = config(
+        INT, 1000, at_least(0), doc="Fetch sessions that are remembered."
+    )
+
+    group_min_session_timeout_ms: int = config(INT, 6000, doc="The shortest session timeout of a classic group.")
+    group_max_session_timeout_ms: int = config(
+        INT, 30 * MINUTE_MS, doc="The longest session timeout of a classic group."
+    )
+    group_initial_rebalance_delay_ms: int = config(
+        INT, 3000, doc="How long a new group waits for more members before its first rebalance."
+    )
+    group_max_size: int = config(INT, INT32_MAX, at_least(1), doc="Members of a classic group.")
+    group_consumer_session_timeout_ms: int = config(
+        INT, 45_000, at_least(1), doc="A member of a consumer group that is silent this long is out."
+    )
+    group_consumer_min_session_timeout_ms: int = config(
+        INT, 45_000, at_least(1), doc="The least that the session timeout may be set to."
+    )
+    group_consumer_max_session_timeout_ms: int = config(
+        INT, 60_000, at_least(1), doc="The most that the session timeout may be set to."
+    )
+    group_consumer_heartbeat_interval_ms: int = config(
+        INT, 5000, at_least(1), doc="How often a member of a consumer group says that it is there."
+    )
+    group_consumer_min_heartbeat_interval_ms: int = config(
+        INT, 5000, at_least(1), doc="The least that the heartbeat interval may be set to."
+    )
+    group_consumer_max_heartbeat_interval_ms: int = config(
+        INT, 15_000, at_least(1), doc="The most that the heartbeat interval may be set to."
+    )
+    group_consumer_max_size: int = config(INT, INT32_MAX, at_least(1), doc="Members of a consumer group.")
+    group_consumer_assignors: tuple[str, ...] = config(
+        LIST, ("uniform", "range"), NOT_EMPTY, doc="How partitions may be shared out; the first is the default."
+    )
+
+    offset_metadata_max_bytes: int = config(INT, 4096, doc="The longest text that may go with a committed offset.")
+    offsets_topic_num_partitions: int = config(INT, 50, at_least(1), doc="Partitions of `__consumer_offsets`.")
+    offsets_topic_segment_bytes: int = config(INT, 100 << 20, at_least(1), doc="Its `segment.bytes`.")
+    offsets_topic_replication_factor: int = config(SHORT, 3, at_least(1), doc="Its replicas. One node has one.")
+    offsets_topic_compression_codec: int = config(
+        INT, 0, between(0, 4), doc="The number of the codec it is written with."
+    )
+    offsets_retention_minutes: int = config(
+        INT, 7 * DAY_MS // MINUTE_MS, at_least(1), doc="Minutes that the offsets of an empty group are kept."
+    )
+    offsets_retention_check_interval_ms: int = config(
+        LONG, 10 * MINUTE_MS, at_least(1), doc="How often expired offsets are looked for."
+    )
+
+    transaction_max_timeout_ms: int = config(
+        INT, 15 * MINUTE_MS, at_least(1), doc="The longest timeout that a transactional producer may ask for."
+    )
+    transaction_partition_verification_enable: bool = config(
+        BOOLEAN, True, doc="Whether a transactional batch is refused in a partition that its transaction does not name."
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = config(
+        INT, 10_000, at_least(1), doc="How often transactions past their timeout are looked for."
+    )
+    transactional_id_expiration_ms: int = config(
+        INT, 7 * DAY_MS, at_least(1), doc="A transactional id that is unused this long is forgotten."
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = config(
+        INT, HOUR_MS, at_least(1), doc="How often unused transactional ids are looked for."
+    )
+    transaction_state_log_num_partitions: int = config(INT, 50, at_least(1), doc="Partitions of `__transaction_state`.")
+    transaction_state_log_segment_bytes: int = config(INT, 100 << 20, at_least(1), doc="Its `segment.bytes`.")
+    transaction_state_log_replication_factor: int = config(SHORT, 3, at_least(1), doc="Its replicas. One node has one.")
+    transaction_state_log_min_isr: int = config(INT, 2, at_least(1), doc="Its `min.insync.replicas`.")
