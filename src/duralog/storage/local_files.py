@@ -1,0 +1,204 @@
+"""Open files, mapped files and locks of the local disk, as `duralog.storage.file_system` describes them."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import ClassVar
+
+from duralog.errors import CorruptRecord, Fault, StorageError, StoreLocked
+from duralog.format.varint import Bytes
+
+FILE_MODE = 0o644
+_MOST_BUFFERS = os.sysconf("SC_IOV_MAX")
+
+
+@contextmanager
+def refusals(operation: str, path: str) -> Iterator[None]:
+    """Tell what the system refuses as a `StorageError`."""
+    try:
+        yield
+    except OSError as error:
+        raise _storage_error(operation, path, error) from error
+
+
+def _storage_error(operation: str, path: str, error: OSError) -> StorageError:
+    return StorageError(f"{path}: cannot {operation}: {error.strerror or error}")
+
+
+class LocalFile:
+    """A file of the local disk."""
+
+    __slots__ = ("__weakref__", "_descriptor", "name", "size")
+
+    def __init__(self, path: str, descriptor: int, size: int) -> None:
+        self.name = path
+        self.size = size
+        self._descriptor = descriptor
+
+    def read(self, position: int, size: int) -> bytes:
+        try:
+            data = os.pread(self._descriptor, size, position)
+        except OSError as error:
+            raise _storage_error("read", self.name, error) from error
+        if len(data) == size:
+            return data
+        # One call gives at most 2 GiB; a file that was cut meanwhile gives nothing more.
+        whole = bytearray(size)
+        whole[: len(data)] = data
+        self.read_into(position + len(data), memoryview(whole)[len(data) :])
+        return bytes(whole)
+
+    def read_into(self, position: int, target: memoryview) -> None:
+        got = 0
+        while got < len(target):
+            with refusals("read", self.name):
+                count = os.preadv(self._descriptor, (target[got:],), position + got)
+            if count == 0:
+                raise CorruptRecord(
+                    "the file became shorter while it was read",
+                    fault=Fault.PARTIAL_BATCH,
+                    file=self.name,
+                    position=position + got,
+                    expected=f"{len(target) - got} bytes more",
+                    found="the end of the file",
+                )
+            got += count
+
+    def append(self, *buffers: Bytes) -> int:
+        size = self.size
+        try:
+            if len(buffers) == 1:
+                written = os.pwrite(self._descriptor, buffers[0], size)
+                if written < len(buffers[0]):
+                    written = self._write_rest(buffers, size, written)
+            else:
+                written = self._write_rest(buffers, size, 0)
+        except OSError as error:
+            self._cut_back(size)
+            raise _storage_error("append to", self.name, error) from error
+        self.size = size + written
+        return written
+
+    def _write_rest(self, buffers: tuple[Bytes, ...], position: int, written: int) -> int:
+        """Write what follows the first `written` bytes of the buffers. Returns how many bytes they all are."""
+        end = 0
+        waiting: list[memoryview] = []
+        for buffer in buffers:
+            view = memoryview(buffer).cast("B")
+            end += len(view)
+            if end > written:
+                waiting.append(view[max(0, len(view) - (end - written)) :])
+        while waiting:
+            count = os.pwritev(self._descriptor, waiting[:_MOST_BUFFERS], position + written)
+            if count == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written += count
+            while waiting and count >= len(waiting[0]):
+                count -= len(waiting.pop(0))
+            if count:
+                waiting[0] = waiting[0][count:]
+        return written
+
+    def _cut_back(self, size: int) -> None:
+        # Where this fails, half a batch stays behind the end. The next append overwrites it; recovery would cut it off.
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, size)
+
+    def truncate(self, size: int) -> None:
+        with refusals("truncate", self.name):
+            os.ftruncate(self._descriptor, size)
+        self.size = size
+
+    def allocate(self, size: int) -> None:
+        if size > 0:
+            with refusals("allocate room in", self.name):
+                os.posix_fallocate(self._descriptor, 0, size)
+
+    def sync(self) -> None:
+        with refusals("sync", self.name):
+            os.fsync(self._descriptor)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class LocalMapping:
+    """A mapped file of the local disk."""
+
+    __slots__ = ("_mapped", "_path", "_reserved", "view")
+
+    _RESERVE_BYTES = 64 << 10
+
+    def __init__(self, path: str, mapped: mmap.mmap | None) -> None:
+        self.view = memoryview(b"" if mapped is None else mapped)
+        self._mapped = mapped
+        self._path = path
+        self._reserved = 0
+
+    def reserve(self, end: int) -> None:
+        if end <= self._reserved:
+            return
+        # Some more than asked for, so that this is done for one entry in thousands.
+        reserved = min(end + self._RESERVE_BYTES, len(self.view))
+        with refusals("reserve room in", self._path):
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                os.posix_fallocate(descriptor, 0, reserved)
+            finally:
+                os.close(descriptor)
+        self._reserved = reserved
+
+    def sync(self) -> None:
+        if self._mapped is not None:
+            with refusals("sync", self._path):
+                self._mapped.flush()
+
+
+class LocalLock:
+    """A POSIX lock, as Java's `FileLock` takes it, so that it keeps Kafka out and is kept out by it.
+
+    Such a lock belongs to the process: a second one of the same process would be granted, and closing any descriptor of
+    the file would drop them all. So the process remembers which files it has locked, and does not open them again.
+    """
+
+    _held: ClassVar[set[tuple[int, int]]] = set()
+    _guard = threading.Lock()
+
+    def __init__(self, path: str) -> None:
+        with self._guard, refusals("lock", path):
+            if os.path.exists(path) and _identity(os.stat(path)) in self._held:
+                raise StoreLocked(f"{path}: this process has it open already")
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+            try:
+                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(self._descriptor)
+                if error.errno in (errno.EACCES, errno.EAGAIN):
+                    raise StoreLocked(f"{path}: another process has it locked") from error
+                raise
+            self._identity = _identity(os.fstat(self._descriptor))
+            self._held.add(self._identity)
+
+    def release(self) -> None:
+        with self._guard:
+            if self._identity in self._held:
+                self._held.remove(self._identity)
+                os.close(self._descriptor)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
