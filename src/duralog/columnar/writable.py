@@ -7,13 +7,14 @@ to 64-bit offsets, and safe for kernels that check nothing. Data is copied only 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from duralog.columnar.encode_columns import WritableColumns
 from duralog.columnar.schema import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE
 from duralog.errors import InvalidRecord
 from duralog.format.layout import NO_TIMESTAMP
@@ -23,17 +24,6 @@ from duralog.kernels.writing import SLACK
 _INT64_MAX = 2**63 - 1
 _UNITS_PER_MS = {"us": 1_000, "ns": 1_000_000}
 _NO_BYTES = np.frombuffer(b"", np.uint8)
-
-
-class WritableColumns(NamedTuple):
-    """In the order of the kernels' arguments."""
-
-    offset: NDArray[np.int64]
-    timestamp: NDArray[np.int64]
-    key: BinaryColumn
-    value: BinaryColumn
-    headers: BinaryColumn
-    """The count of headers and the headers, encoded."""
 
 
 def writable_columns(
