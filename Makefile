@@ -1,6 +1,6 @@
 # Every target makes its own set-up: .venv, the pinned requirements, Java. Nothing but Python 3.11+ is presumed.
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types imports bench clean env env-dev env-bench java
+.PHONY: help run test check lint types imports fuzz bench clean env env-dev env-bench java
 
 BIN := .venv/bin
 TESTS ?= tests
@@ -24,6 +24,9 @@ types: env-dev ## mypy
 
 imports: env-dev ## which package may import which
 	@$(BIN)/lint-imports
+
+fuzz: env-dev ## the randomised tests at length: over 100,000 damaged logs
+	@$(BIN)/python -m pytest tests/properties --randomised 40
 
 bench: env-bench java ## benchmarks against the peers (JOB=name for one, QUICK=1 for a short run)
 	@$(BIN)/python -m bench $(if $(JOB),--job $(JOB)) $(if $(QUICK),--quick)

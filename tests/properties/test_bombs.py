@@ -1,4 +1,4 @@
-"""A few megabytes at most that unpack to half a gigabyte: refused at the ceiling, in bounded memory, by every codec and reader."""
+"""Small batches that unpack to half a gigabyte: refused at the ceiling, in bounded memory, by every codec and reader."""
 
 from __future__ import annotations
 
