@@ -46,6 +46,10 @@ class UnknownTopic(DuralogError):
     """There is no such topic or partition."""
 
 
+class InvalidTopic(DuralogError):
+    """A topic's name or number of partitions is not allowed."""
+
+
 class TopicExists(DuralogError):
     """A topic of this name, or of one too much like it, is there already."""
 
