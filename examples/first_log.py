@@ -1,7 +1,7 @@
 """Writes a partition as Kafka would have left it, then looks at it with `duralog dump`.
 
-Three segments of orders, each with another codec, with their indexes and checkpoints, in `build/sample/orders-0`.
-`make run` calls this.
+Three segments of orders, each with another codec, with their indexes and a checkpoint. The folder may be given; it is
+made anew. `make run` calls this.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from duralog.format.index_entries import (
     index_entries,
 )
 
-FOLDER = Path(os.path.relpath(Path(__file__).parent.parent / "build" / "sample" / "orders-0"))
+DEFAULT_FOLDER = os.path.relpath(Path(__file__).parent.parent / "build" / "sample" / "orders-0")
 FIRST_ORDER_MS = 1_700_000_000_000
 ORDERS_PER_SEGMENT = 50_000
 CUSTOMERS = 2_000
@@ -56,7 +56,7 @@ def orders(first: int, count: int, chance: random.Random) -> pa.Table:
     return pa.Table.from_pylist(rows, pa.schema({**fields, "headers": headers}))
 
 
-def write_segment(base_offset: int, table: pa.Table, codec: Codec) -> None:
+def write_segment(folder: Path, base_offset: int, table: pa.Table, codec: Codec) -> None:
     log = encode_batches(table, base_offset=base_offset, codec=codec, leader_epoch=0).data.tobytes()
     entries = list(index_entries(scan(log)))
     offsets = [entry for entry in entries if isinstance(entry, OffsetIndexEntry)]
@@ -67,7 +67,7 @@ def write_segment(base_offset: int, table: pa.Table, codec: Codec) -> None:
         FileKind.TIME_INDEX: encode_time_index(times, base_offset),
     }
     for kind, content in files.items():
-        (FOLDER / SegmentFile(base_offset, kind).name).write_bytes(content)
+        (folder / SegmentFile(base_offset, kind).name).write_bytes(content)
 
 
 def show(*arguments: str) -> None:
@@ -76,21 +76,22 @@ def show(*arguments: str) -> None:
 
 
 def main() -> None:
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else DEFAULT_FOLDER)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     chance = random.Random(7)
     codecs = (Codec.NONE, Codec.LZ4, Codec.ZSTD)
-    print(f"Writing {len(codecs) * ORDERS_PER_SEGMENT:,} orders to {FOLDER}")
+    print(f"Writing {len(codecs) * ORDERS_PER_SEGMENT:,} orders to {folder}")
     for number, codec in enumerate(codecs):
         base_offset = number * ORDERS_PER_SEGMENT
-        write_segment(base_offset, orders(base_offset, ORDERS_PER_SEGMENT, chance), codec)
-    (FOLDER / LEADER_EPOCH_CHECKPOINT).write_bytes(encode_leader_epoch_checkpoint([EpochStart(0, 0)]))
+        write_segment(folder, base_offset, orders(base_offset, ORDERS_PER_SEGMENT, chance), codec)
+    (folder / LEADER_EPOCH_CHECKPOINT).write_bytes(encode_leader_epoch_checkpoint([EpochStart(0, 0)]))
 
-    show("dump", str(FOLDER), "--summary")
-    show("dump", str(FOLDER), "--limit", "3")
-    show("dump", str(FOLDER), "--records", "--offsets", "60000:60005")
-    show("dump", str(FOLDER), "--records", "--json", "--key", "customer-17", "--limit", "3")
-    show("dump", str(FOLDER), "--verify")
+    show("dump", str(folder), "--summary")
+    show("dump", str(folder), "--limit", "3")
+    show("dump", str(folder), "--records", "--offsets", "60000:60005")
+    show("dump", str(folder), "--records", "--json", "--key", "customer-17", "--limit", "3")
+    show("dump", str(folder), "--verify")
 
 
 if __name__ == "__main__":

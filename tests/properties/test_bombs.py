@@ -1,4 +1,4 @@
-"""Small batches that unpack to half a gigabyte: refused at the ceiling, in bounded memory, by every codec and reader."""
+"""Small batches that unpack to half a gigabyte: refused at the ceiling, in bounded memory, by codec and reader."""
 
 from __future__ import annotations
 
