@@ -51,18 +51,16 @@ def test_batches_of_v2(codec):
     assert rendered(data, render_text) == TEXT_LINES
 
 
-def test_sequence_numbers_wrap():
-    data = record_batch.encode(RECORDS, base_offset=5, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2)
-    assert [json.loads(line)["sequence"] for line in rendered(data, render_json).splitlines()] == [
-        2**31 - 2,
-        2**31 - 1,
-        10,
-    ]
-    first = rendered(data, render_json).splitlines()[0]
-    assert first.startswith(
-        '{"offset":5,"timestamp":1700000000000,"timestamp_type":"CreateTime","sequence":2147483646,"key":'
-    )
-    assert "20.000Z  sequence 2147483646  key " in rendered(data, render_text)
+@pytest.mark.parametrize(
+    ("base_sequence", "sequences"),
+    [(0, [0, 1, 12]), (2**31 - 2, [2**31 - 2, 2**31 - 1, 10]), (2**31 - 1, [2**31 - 1, 0, 11])],
+)
+def test_sequence_numbers_wrap(base_sequence, sequences):
+    data = record_batch.encode(RECORDS, base_offset=5, producer_id=1, producer_epoch=0, base_sequence=base_sequence)
+    lines = rendered(data, render_json).splitlines()
+    assert [json.loads(line)["sequence"] for line in lines] == sequences
+    assert f'"timestamp_type":"CreateTime","sequence":{base_sequence},"key":"k1"' in lines[0]
+    assert f"20.000Z  sequence {base_sequence}  key " in rendered(data, render_text)
 
 
 def test_log_append_time():
@@ -128,6 +126,13 @@ def test_long_values_are_cut_between_characters(most, shown):
 def test_bytes_that_are_no_text_are_cut_near_the_mark():
     data = record_batch.encode([Record(value=b"\x80" * 10)])
     assert rendered(data, render_text, max_field_bytes=5).endswith('value "\\x80\\x80"…(+8 bytes)\n')
+
+
+def test_a_value_of_just_the_length_is_whole():
+    """Whatever follows it: here the count of headers, which starts like the middle of a character."""
+    data = record_batch.encode([Record(value=b"12345", headers=[("h", None)] * 64)])
+    assert b"12345\x80\x01" in data
+    assert 'value "12345"  headers' in rendered(data, render_text, max_field_bytes=5)
 
 
 def test_long_headers_are_cut_too():
