@@ -1,0 +1,55 @@
+"""Which batches a reader gets to see.
+
+Nobody sees control batches: they are the log's own. With `read_committed` a reader also sees nothing from the last
+stable offset on, and nothing of aborted transactions. Their batches stand in the log among all others; what tells
+them apart is the producer and the range from a transaction's first offset to its abort marker. Within that range all
+transactional batches of that producer belong to the transaction.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duralog.format.index_entries import AbortedTransaction
+from duralog.format.layout import CONTROL_BIT, TRANSACTIONAL_BIT
+
+
+class Isolation(StrEnum):
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+def visible_rows(batches: NDArray[Any], aborted: Iterable[AbortedTransaction]) -> NDArray[np.intp] | None:
+    """The rows of the batches (`BATCH_DTYPE`) that hold data for the reader; None if all do."""
+    flags = np.where(batches["magic"] >= 2, batches["attributes"], 0) & (CONTROL_BIT | TRANSACTIONAL_BIT)
+    if not flags.any():
+        return None
+    hidden = flags & CONTROL_BIT != 0
+    transactional = np.flatnonzero(flags == TRANSACTIONAL_BIT)
+    if len(transactional):
+        for producer_id, ranges in _by_producer(aborted).items():
+            rows = transactional[batches["producer_id"][transactional] == producer_id]
+            if len(rows):
+                hidden[rows] = _within(batches["base_offset"][rows], ranges)
+    return np.flatnonzero(~hidden)
+
+
+def _by_producer(aborted: Iterable[AbortedTransaction]) -> dict[int, list[tuple[int, int]]]:
+    ranges: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for transaction in aborted:
+        ranges[transaction.producer_id].append((transaction.first_offset, transaction.last_offset))
+    return ranges
+
+
+def _within(offsets: NDArray[np.int64], ranges: list[tuple[int, int]]) -> NDArray[np.bool_]:
+    """Whether each offset lies in one of the ranges, which do not overlap: a producer has one transaction at a time."""
+    firsts, lasts = np.array(sorted(ranges), np.int64).T
+    candidate = np.searchsorted(firsts, offsets, side="right") - 1
+    inside: NDArray[np.bool_] = (candidate >= 0) & (offsets <= lasts[candidate])
+    return inside
