@@ -1,0 +1,26 @@
+"""What recovery hands to a log: everything that a partition's folder holds, ready to be served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from duralog.storage.leader_epochs import LeaderEpochs
+from duralog.storage.producer_snapshots import ProducerSnapshots
+from duralog.storage.producer_state import ProducerState
+from duralog.storage.segments import Segments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedLog:
+    """There is at least one segment; the last one is active, and writable unless the log is read-only."""
+
+    folder: str
+    segments: Segments
+    log_start_offset: int
+    end_offset: int
+    recovery_point: int
+    """Everything below this offset is on disk for good."""
+    producer_state: ProducerState
+    """Up to `end_offset`."""
+    producer_snapshots: ProducerSnapshots
+    leader_epochs: LeaderEpochs
