@@ -7,6 +7,7 @@ opened the file adds it with `CorruptRecord.in_file`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -16,6 +17,11 @@ class DuralogError(Exception):
 
 class InvalidRecord(DuralogError):
     """A record or batch that the caller asked to write breaks a rule of the format or of its topic."""
+
+    def __init__(self, reason: str, *, record_errors: Sequence[tuple[int, str]] = ()) -> None:
+        super().__init__(reason)
+        self.record_errors = tuple(record_errors)
+        """Where single records are to blame: their place in the batch, and what is wrong with each."""
 
 
 class RecordTooLarge(InvalidRecord):
@@ -60,6 +66,10 @@ class ProducerFenced(DuralogError):
 
 class OutOfOrderSequence(DuralogError):
     """A batch of an idempotent producer does not follow the last one: something in between is missing."""
+
+
+class CoordinatorFenced(DuralogError):
+    """A newer transaction coordinator has written for this producer, so this one's marker is refused."""
 
 
 class InvalidTransactionState(DuralogError):

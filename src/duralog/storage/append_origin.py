@@ -1,0 +1,14 @@
+"""Who appends to a log. It decides which rules an append has to keep."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class AppendOrigin(Enum):
+    CLIENT = "client"
+    """A producer. Nothing of what it sends is trusted."""
+    COORDINATOR = "coordinator"
+    """The broker itself, as the coordinator of groups or transactions. It may write control batches."""
+    AS_IS = "as is"
+    """A copy of another log: batches keep their offsets, leader epochs and producers, whatever they are."""

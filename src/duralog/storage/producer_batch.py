@@ -1,0 +1,110 @@
+"""What the producer state needs to know of a batch that has a producer id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duralog.errors import CorruptRecord
+from duralog.format import record_batch
+from duralog.format.control_records import EndTransactionMarker, decode
+from duralog.format.layout import CONTROL_BIT, NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_BIT
+from duralog.format.varint import Bytes
+
+ReadBytes = Callable[[int, int], Bytes]
+"""The bytes at a position, so many of them."""
+
+REMEMBERED_BATCHES = 5
+"""How many batches of a producer are known: so many may be on their way, and be sent again, at a time."""
+
+_SEQUENCES = 2**31
+_COLUMNS = [
+    *("producer_id", "producer_epoch", "base_sequence", "base_offset", "last_offset", "max_timestamp"),
+    *("attributes", "position", "size"),
+]
+"""What a `ProducerBatch` is made of: its first fields, and where to find the others."""
+
+
+class ProducerBatch(NamedTuple):
+    """A batch of an idempotent or transactional producer, or a marker that ends its transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    base_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    is_transactional: bool
+    marker: EndTransactionMarker | None = None
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence numbers count offsets, and start again at 0 after 2^31 - 1."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset - self.base_offset) % _SEQUENCES
+
+
+def decode_marker(batch: Bytes) -> EndTransactionMarker | None:
+    """The marker in a whole control batch; None for other control records, and when compaction emptied the batch."""
+    records = record_batch.decode_records(batch, record_batch.decode_header(batch, 0))
+    if not records:
+        return None
+    control = decode(records[0].key, records[0].value)
+    return control if isinstance(control, EndTransactionMarker) else None
+
+
+def producer_batches(rows: NDArray[Any], read: ReadBytes, *, only_lasting: bool = False) -> Iterator[ProducerBatch]:
+    """The batches among these rows (`BATCH_DTYPE`) that have a producer id, in their order.
+
+    `read` gives the bytes that the rows' positions count in; it is asked for control batches only. One that holds no
+    marker, or none that can be read, is left out. With `only_lasting`, so are the batches that cannot make a difference
+    to the state after the last row, which are nearly all of them.
+    """
+    chosen = np.flatnonzero(rows["producer_id"] > NO_PRODUCER_ID)
+    if not len(chosen):
+        return
+    if only_lasting:
+        chosen = chosen[_is_lasting(rows[chosen])]
+    for *fields, attributes, position, size in rows[_COLUMNS][chosen].tolist():
+        marker = None
+        if attributes & CONTROL_BIT:
+            with suppress(CorruptRecord):
+                marker = decode_marker(read(position, size))
+            if marker is None:
+                continue
+        yield ProducerBatch._make((*fields, bool(attributes & TRANSACTIONAL_BIT), marker))
+
+
+def _is_lasting(rows: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether a batch can matter to the producer state after all of these rows, which all have a producer id.
+
+    That are: all control batches; the last batches of data of each producer, as many as are remembered; and the first
+    of those that may open a transaction.
+    """
+    by_producer = np.argsort(rows["producer_id"], kind="stable")
+    producer = rows["producer_id"][by_producer]
+    attributes = rows["attributes"][by_producer]
+    is_control = attributes & CONTROL_BIT != 0
+    is_data = ~is_control
+    in_transaction = is_data & (attributes & TRANSACTIONAL_BIT != 0)
+
+    is_first = np.ones(len(rows), np.bool_)
+    is_first[1:] = producer[1:] != producer[:-1]
+    opens = in_transaction.copy()
+    opens[1:] &= is_first[1:] | ~in_transaction[:-1]
+
+    # How many batches of data the producer has from here on, this one included.
+    after = np.cumsum(is_data[::-1])[::-1]
+    last_of_producer = np.append(np.flatnonzero(is_first)[1:], len(rows)) - 1
+    group = np.cumsum(is_first) - 1
+    behind = np.append(after, 0)[last_of_producer + 1][group]
+    is_recent = is_data & (after - behind <= REMEMBERED_BATCHES)
+
+    lasting = np.empty(len(rows), np.bool_)
+    lasting[by_producer] = is_control | opens | is_recent
+    return lasting
