@@ -1,0 +1,58 @@
+"""When the next segment of a log begins: before an append that the current one has no room or no time left for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from duralog.config import TopicConfig
+from duralog.storage.segment import Segment
+
+_INT32_MAX = 2**31 - 1
+
+RandomBelow = Callable[[int], int]
+"""A random number from 0 up to, not including, the given one."""
+
+
+class Arrival(NamedTuple):
+    """What is about to be appended."""
+
+    size_bytes: int
+    max_timestamp_ms: int
+    last_offset: int
+    now_ms: int
+
+
+def roll_reason(segment: Segment, arrival: Arrival, config: TopicConfig, jitter_ms: int) -> str | None:
+    """Why the segment must not take the append; None if it may.
+
+    Time is that of records: how far the new ones are from the first batch. So a log that nobody writes to does not roll,
+    and one that is copied rolls where the original did. Only where the first batch has no timestamp, it is the clock, and
+    the time since when this process has had the segment.
+    """
+    if segment.size_bytes > config.segment_bytes - arrival.size_bytes:
+        return "size"
+    if segment.size_bytes > 0:
+        first_ms = segment.first_timestamp_ms
+        waited_ms = arrival.max_timestamp_ms - first_ms if first_ms >= 0 else arrival.now_ms - segment.created_ms
+        if waited_ms > _longest_ms(config) - jitter_ms:
+            return "time"
+    if segment.offset_index.is_full:
+        return "offset index"
+    if segment.time_index.is_full:
+        return "time index"
+    if not 0 <= arrival.last_offset - segment.base_offset <= _INT32_MAX:
+        return "offset range"
+    return None
+
+
+def choose_jitter_ms(config: TopicConfig, random_below: RandomBelow) -> int:
+    """By how much a new segment rolls earlier than it has to, so that not all partitions roll at the same time."""
+    most = min(config.segment_jitter_ms, config.segment_ms)
+    return random_below(most) if most > 0 else 0
+
+
+def _longest_ms(config: TopicConfig) -> int:
+    if "compact" in config.cleanup_policy:
+        return min(config.segment_ms, config.max_compaction_lag_ms)
+    return config.segment_ms
