@@ -26,9 +26,9 @@ class Arrival(NamedTuple):
 def roll_reason(segment: Segment, arrival: Arrival, config: TopicConfig, jitter_ms: int) -> str | None:
     """Why the segment must not take the append; None if it may.
 
-    Time is that of records: how far the new ones are from the first batch. So a log that nobody writes to does not roll,
-    and one that is copied rolls where the original did. Only where the first batch has no timestamp, it is the clock, and
-    the time since when this process has had the segment.
+    Time is that of records: how far the new ones are from the first batch. So a log that nobody writes to does not
+    roll, and one that is copied rolls where the original did. Only where the first batch has no timestamp, it is the
+    clock, and the time since when this process has had the segment.
     """
     if segment.size_bytes > config.segment_bytes - arrival.size_bytes:
         return "size"
