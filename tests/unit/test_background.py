@@ -155,8 +155,7 @@ def test_a_task_can_stop_its_scheduler() -> None:
 
 def test_a_process_ends_though_nobody_stopped_the_scheduler() -> None:
     program = (
-        "from duralog.errors import StorageError
-from duralog.storage.background import Scheduler\n"
+        "from duralog.storage.background import Scheduler\n"
         "scheduler = Scheduler()\n"
         "assert not any(thread.daemon for thread in scheduler._threads)\n"
         "scheduler.every(1, 'work', lambda: None, first_after_ms=0)\n"
