@@ -20,6 +20,7 @@ class KafkaProcess:
     """Commands to `java/Oracle.java` and its answers. Not for use by several threads."""
 
     def __init__(self, class_path: str) -> None:
+        self.class_path = class_path
         command = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx1g", "-cp", class_path, "Oracle"]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
@@ -41,21 +42,33 @@ class KafkaProcess:
 
     def read(self, path: Path) -> Json:
         """Kafka's view of a .log file: `batches` in the shape of the truth files, `end`, perhaps an `error`."""
-        return self._ask(command="read", file=str(path))
+        return self.ask(command="read", file=str(path))
 
     def write(self, path: Path, batches: Sequence[Json]) -> list[int]:
         """Let Kafka write batches, described as `java/BatchWriter.java` says. Returns their sizes."""
-        sizes: list[int] = self._ask(command="write", file=str(path), batches=batches)["sizes"]
+        sizes: list[int] = self.ask(command="write", file=str(path), batches=batches)["sizes"]
         return sizes
 
     def control_record(self, key: bytes, value: bytes) -> Json:
         """What Kafka makes of a control record: its `type`, and the `message` of the KRaft types."""
-        return self._ask(command="control", key=key.hex(), value=value.hex())
+        return self.ask(command="control", key=key.hex(), value=value.hex())
 
     def dump(self, *arguments: str) -> tuple[str, str]:
         """Run DumpLogSegments. Returns what it printed, and what it printed to stderr."""
-        answer = self._ask(command="dump", arguments=arguments)
+        answer = self.ask(command="dump", arguments=arguments)
         return answer["stdout"], answer["stderr"]
+
+    def ask(self, **command: Any) -> Json:
+        """Any command that `java/Oracle.java` knows."""
+        self._commands.write(json.dumps(command) + "\n")
+        self._commands.flush()
+        line = self._answers.readline()
+        if not line:
+            raise KafkaRefusedError(f"the JVM ended with code {self._process.wait()}")
+        answer: Json = json.loads(line)
+        if "failure" in answer:
+            raise KafkaRefusedError(answer["failure"])
+        return answer
 
     @property
     def _commands(self) -> IO[str]:
@@ -66,14 +79,3 @@ class KafkaProcess:
     def _answers(self) -> IO[str]:
         assert self._process.stdout is not None
         return self._process.stdout
-
-    def _ask(self, **command: Any) -> Json:
-        self._commands.write(json.dumps(command) + "\n")
-        self._commands.flush()
-        line = self._answers.readline()
-        if not line:
-            raise KafkaRefusedError(f"the JVM ended with code {self._process.wait()}")
-        answer: Json = json.loads(line)
-        if "failure" in answer:
-            raise KafkaRefusedError(answer["failure"])
-        return answer

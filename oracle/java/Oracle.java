@@ -7,6 +7,7 @@ import java.io.File;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import kafka.tools.StorageTool;
 import org.apache.kafka.common.utils.Exit;
 import org.apache.kafka.tools.DumpLogSegments;
 
@@ -18,6 +19,11 @@ import org.apache.kafka.tools.DumpLogSegments;
  * {"command": "write", "file": F, "batches": [..]} batches by Kafka's builder, as BatchWriter describes
  * {"command": "control", "key": HEX, "value": HEX} what Kafka makes of a control record
  * {"command": "dump", "arguments": [..]}           DumpLogSegments, with what it printed
+ * {"command": "format", "arguments": [..]}         StorageTool, which makes a log directory
+ * {"command": "configs"}                           the declarations of all configs
+ * {"command": "judge", "cases": [..]}              whether Kafka takes config values, as ConfigTables describes
+ * {"command": "topics", "bootstrap": HOST:PORT}    the topics of a broker; and so on, as BrokerClient describes:
+ *                                                  "create", "produce", "consume"
  * </pre>
  *
  * A command that fails answers {"failure": ...} and the next one is served. The end of stdin ends the process.
@@ -55,13 +61,36 @@ public final class Oracle {
             case "control":
                 return ControlRecords.describe(command);
             case "dump":
-                return dump(command.get("arguments"));
+                return printed(command.get("arguments"), DumpLogSegments::main);
+            case "format":
+                return printed(command.get("arguments"), words -> {
+                    int status = StorageTool.execute(words, System.out);
+                    if (status != 0) {
+                        throw new IllegalStateException("StorageTool ended with code " + status);
+                    }
+                });
+            case "configs":
+                return ConfigTables.declarations();
+            case "judge":
+                return ConfigTables.judge(command.get("cases"));
+            case "topics":
+                return BrokerClient.topics(command);
+            case "create":
+                return BrokerClient.createTopic(command);
+            case "produce":
+                return BrokerClient.produce(command);
+            case "consume":
+                return BrokerClient.consume(command);
             default:
                 throw new IllegalArgumentException("no such command: " + name);
         }
     }
 
-    private static ObjectNode dump(JsonNode arguments) throws Exception {
+    private interface Tool {
+        void run(String[] arguments) throws Exception;
+    }
+
+    private static ObjectNode printed(JsonNode arguments, Tool tool) throws Exception {
         String[] words = JSON.convertValue(arguments, String[].class);
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
         ByteArrayOutputStream complaints = new ByteArrayOutputStream();
@@ -70,7 +99,7 @@ public final class Oracle {
         System.setOut(new PrintStream(printed, false, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(complaints, false, StandardCharsets.UTF_8));
         try {
-            DumpLogSegments.main(words);
+            tool.run(words);
         } finally {
             System.out.flush();
             System.err.flush();

@@ -1,0 +1,174 @@
+"""A real Kafka broker on a given log directory, for as long as a test needs it.
+
+It is its own controller and the only voter, listens on loopback only, on ports that were free, and takes the directory
+as it is: `format_directory` makes a new one. `stop` ends it cleanly, `kill` as a crash would. Questions go through a
+`KafkaProcess`, whose JVM runs Kafka's own clients.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from duralog.format.filenames import META_PROPERTIES, MetadataSnapshotFile
+from duralog.format.properties import decode_meta_properties
+from oracle.kafka_process import Json, KafkaProcess, KafkaRefusedError
+
+CLUSTER_ID = "duralog-test-cluster-A"
+_FIRST_SNAPSHOT = f"__cluster_metadata-0/{MetadataSnapshotFile(0, 0).name}"
+_JAVA = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xmx512m")
+_START_SECONDS = 60
+_STOP_SECONDS = 30
+
+
+class KafkaServer:
+    """A running broker. Use it as a context manager: the end of the block stops it."""
+
+    def __init__(self, kafka: KafkaProcess, directory: Path, *, configs: Mapping[str, object] | None = None) -> None:
+        """Start a broker. It answers once `topics` or another question returns."""
+        self._kafka = kafka
+        self._work = tempfile.TemporaryDirectory(prefix="duralog-kafka-")
+        broker_port, controller_port = free_ports(2)
+        self._address = ("127.0.0.1", broker_port)
+        self.bootstrap = f"127.0.0.1:{broker_port}"
+        settings = server_settings(directory, node_id_of(directory), broker_port, controller_port) | dict(configs or {})
+        properties = Path(self._work.name) / "server.properties"
+        write_properties(properties, settings)
+        self._log = Path(self._work.name) / "server.log"
+        with self._log.open("wb") as log:
+            command = [*_JAVA, "-cp", kafka.class_path, "kafka.Kafka", str(properties)]
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._work.name
+            )
+
+    def __enter__(self) -> KafkaServer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self.stop()
+        finally:
+            if error is not None:
+                error.add_note(f"Kafka's log:\n{self.log[-4000:]}")
+            self._work.cleanup()
+
+    @property
+    def log(self) -> str:
+        """What the broker said so far: warnings and errors."""
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def errors(self) -> list[str]:
+        return [line for line in self.log.splitlines() if line.startswith(("ERROR ", "FATAL "))]
+
+    def stop(self) -> None:
+        """End the broker as an operator does, so that the directory is left clean."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+
+    def kill(self) -> None:
+        """End the broker in the middle of whatever it does."""
+        self._process.kill()
+        self._process.wait()
+
+    def topics(self) -> Json:
+        """Each topic's `id`, number of `partitions` and own `configs`, by name, once every partition has a leader."""
+        topics: Json = self._ask("topics")["topics"]
+        return topics
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        self._ask("create", topic=name, partitions=partitions, configs=dict(configs or {}))
+
+    def produce(
+        self, topic: str, partition: int, records: Sequence[Json], settings: Mapping[str, str] | None = None
+    ) -> list[int | str]:
+        """Append records (`key` and `value` in hex, perhaps `timestamp`). Returns each one's offset, or the refusal."""
+        answer = self._ask(
+            "produce", topic=topic, partition=partition, records=list(records), settings=dict(settings or {})
+        )
+        offsets: list[int | str] = answer["offsets"]
+        return offsets
+
+    def consume(self, topic: str, partition: int, *, isolation: str = "read_uncommitted") -> Json:
+        """The partition's `start` and `end` offsets and all its `records`, keys and values in hex."""
+        return self._ask("consume", topic=topic, partition=partition, isolation=isolation)
+
+    def _ask(self, command: str, **arguments: object) -> Json:
+        self._wait_until_it_listens()
+        return self._kafka.ask(command=command, bootstrap=self.bootstrap, **arguments)
+
+    def _wait_until_it_listens(self) -> None:
+        """So that clients need not try in vain, and a broker that gave up is told of at once."""
+        deadline = time.monotonic() + _START_SECONDS
+        while self._process.poll() is None and time.monotonic() < deadline:
+            with socket.socket() as probe:
+                if probe.connect_ex(self._address) == 0:
+                    return
+            time.sleep(0.05)
+        ended = "does not listen" if self._process.poll() is None else f"ended with code {self._process.returncode}"
+        raise KafkaRefusedError(f"Kafka {ended}:\n{self.log[-4000:]}")
+
+
+def format_directory(kafka: KafkaProcess, directory: Path, *, node_id: int = 1) -> None:
+    """Make a new log directory with Kafka's own tool."""
+    with tempfile.TemporaryDirectory(prefix="duralog-kafka-") as work:
+        properties = Path(work) / "server.properties"
+        write_properties(properties, server_settings(directory, node_id, *free_ports(2)))
+        kafka.ask(command="format", arguments=["format", "-t", CLUSTER_ID, "-c", str(properties)])
+
+
+def server_settings(directory: Path, node_id: int, broker_port: int, controller_port: int) -> dict[str, object]:
+    """The least that a broker needs to run alone on a directory, without waiting for anyone."""
+    controller = f"127.0.0.1:{controller_port}"
+    if (directory / _FIRST_SNAPSHOT).exists():
+        # The voters are in the metadata: the directory was formatted for a quorum that can change.
+        quorum = {"controller.quorum.bootstrap.servers": controller}
+    else:
+        quorum = {"controller.quorum.voters": f"{node_id}@{controller}"}
+    return {
+        "node.id": node_id,
+        "process.roles": "broker,controller",
+        "listeners": f"PLAINTEXT://127.0.0.1:{broker_port},CONTROLLER://{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": directory,
+        "offsets.topic.replication.factor": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        **quorum,
+    }
+
+
+def node_id_of(directory: Path) -> int:
+    """Who the directory belongs to."""
+    node_id = decode_meta_properties((directory / META_PROPERTIES).read_bytes()).node_id
+    assert node_id is not None
+    return node_id
+
+
+def write_properties(path: Path, settings: Mapping[str, object]) -> None:
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="latin-1")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()

@@ -1,0 +1,241 @@
+"""Kafka itself, started on a log directory that it did not make, serves every topic with its configs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from duralog.format import batches, record_batch
+from duralog.format.checkpoints import (
+    EpochStart,
+    PartitionOffset,
+    encode_leader_epoch_checkpoint,
+    encode_offset_checkpoint,
+)
+from duralog.format.compression import Codec
+from duralog.format.filenames import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    FileKind,
+    PartitionFolder,
+    SegmentFile,
+)
+from duralog.format.index_entries import (
+    OffsetIndexEntry,
+    TimeIndexEntry,
+    encode_offset_index,
+    encode_time_index,
+    index_entries,
+)
+from duralog.format.properties import (
+    MetaProperties,
+    decode_meta_properties,
+    encode_clean_shutdown,
+    encode_meta_properties,
+    encode_partition_metadata,
+)
+from duralog.format.record import Record
+from duralog.storage.cluster_metadata import ClusterMetadata
+from duralog.storage.metadata_changes import (
+    add_partitions,
+    alter_topic_configs,
+    create_topic,
+    delete_topic,
+    first_records,
+    new_id,
+)
+from duralog.storage.metadata_log import METADATA_TOPIC, Snapshot, encode_batch, newest_snapshot
+from oracle.kafka_process import KafkaProcess, KafkaRefusedError
+from oracle.kafka_server import CLUSTER_ID, KafkaServer, format_directory
+
+pytestmark = pytest.mark.interop
+
+NODE_ID = 7
+NOW_MS = 1_700_000_000_000
+CONFIGS = {"cleanup.policy": "compact", "segment.bytes": "2097152", "min.cleanable.dirty.ratio": "0.9"}
+FIRST_LOG = SegmentFile(0, FileKind.LOG).name
+METADATA_FOLDER = PartitionFolder(METADATA_TOPIC, 0).name
+
+
+class Directory:
+    """A log directory written with nothing but duralog's formats."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.metadata = ClusterMetadata()
+
+    def change(self, records: list) -> None:
+        batch = encode_batch(records, self.metadata.next_offset, self.metadata.writing_epoch, NOW_MS)
+        folder = self.root / METADATA_FOLDER
+        folder.mkdir(exist_ok=True)
+        with max(folder.glob("*.log"), default=folder / FIRST_LOG).open("ab") as log:
+            log.write(batch)
+        self.metadata.apply_batches(batch)
+
+    def write_partition(self, topic: str, partition: int, data: bytes) -> None:
+        folder = self.root / PartitionFolder(topic, partition).name
+        entries = list(index_entries(batches.scan(data)))
+        offsets = [entry for entry in entries if isinstance(entry, OffsetIndexEntry)]
+        times = [entry for entry in entries if isinstance(entry, TimeIndexEntry)]
+        epochs = [EpochStart(0, 0)] if data else []
+        folder.mkdir()
+        for name, content in {
+            FIRST_LOG: data,
+            SegmentFile(0, FileKind.OFFSET_INDEX).name: encode_offset_index(offsets, 0),
+            SegmentFile(0, FileKind.TIME_INDEX).name: encode_time_index(times, 0),
+            PARTITION_METADATA: encode_partition_metadata(self.metadata.topic(topic).topic_id),
+            LEADER_EPOCH_CHECKPOINT: encode_leader_epoch_checkpoint(epochs),
+        }.items():
+            (folder / name).write_bytes(content)
+
+
+def sample_records(count: int, start: int = 0) -> list[Record]:
+    return [
+        Record(
+            key=b"key-%d" % number,
+            value=None if number % 10 == 9 else b"value %d" % number,
+            timestamp_ms=NOW_MS + number,
+            headers=[("number", b"%d" % number)] if number % 3 == 0 else [],
+        )
+        for number in range(start, start + count)
+    ]
+
+
+def seen_by_kafka(records: list[Record]) -> list[dict]:
+    return [
+        {
+            "offset": offset,
+            "timestamp": record.timestamp_ms,
+            "timestamp_type": "CreateTime",
+            "key": record.key and record.key.hex(),
+            "value": record.value if record.value is None else record.value.hex(),
+            "headers": [[key, value and value.hex()] for key, value in record.headers],
+        }
+        for offset, record in enumerate(records)
+    ]
+
+
+def test_kafka_serves_a_directory_that_duralog_made(kafka: KafkaProcess, tmp_path: Path) -> None:
+    directory = Directory(tmp_path)
+    directory_id = new_id()
+    meta = MetaProperties(version=1, cluster_id=CLUSTER_ID, node_id=NODE_ID, directory_id=directory_id)
+    (tmp_path / META_PROPERTIES).write_bytes(encode_meta_properties(meta, written="now"))
+    placed = {"node_id": NODE_ID, "directory_id": directory_id}
+
+    directory.change(first_records())
+    directory.change(create_topic(directory.metadata, "orders", partitions=2, configs=CONFIGS, **placed))
+    directory.change(create_topic(directory.metadata, "short-lived", partitions=1, configs={}, **placed))
+    directory.change(create_topic(directory.metadata, "grown", partitions=1, configs={"retention.ms": "5"}, **placed))
+    directory.change(add_partitions(directory.metadata, "grown", partitions=3, **placed))
+    directory.change(alter_topic_configs(directory.metadata, "grown", {"retention.ms": None, "flush.ms": "70000"}))
+    directory.change(delete_topic(directory.metadata, "short-lived"))
+
+    records = sample_records(1000)
+    encoded = [
+        record_batch.encode(records[start : start + 250], base_offset=start, codec=codec, leader_epoch=0)
+        for start, codec in zip(range(0, 1000, 250), (Codec.NONE, Codec.ZSTD, Codec.LZ4, Codec.SNAPPY), strict=True)
+    ]
+    directory.write_partition("orders", 0, b"".join(encoded))
+    directory.write_partition("orders", 1, b"")
+    offsets = encode_offset_checkpoint([PartitionOffset("orders", 0, 1000)])
+    (tmp_path / RECOVERY_POINT_CHECKPOINT).write_bytes(offsets)
+    (tmp_path / HIGH_WATERMARK_CHECKPOINT).write_bytes(offsets)
+    (tmp_path / CLEAN_SHUTDOWN).write_bytes(encode_clean_shutdown(-1))
+
+    with KafkaServer(kafka, tmp_path) as server:
+        assert server.topics() == {
+            "orders": {"id": directory.metadata.topic("orders").topic_id, "partitions": 2, "configs": CONFIGS},
+            "grown": {
+                "id": directory.metadata.topic("grown").topic_id,
+                "partitions": 3,
+                "configs": {"flush.ms": "70000"},
+            },
+        }
+        consumed = server.consume("orders", 0)
+        assert (consumed["start"], consumed["end"]) == (0, 1000)
+        assert consumed["records"] == seen_by_kafka(records)
+        assert server.consume("orders", 1)["records"] == []
+        assert server.produce("orders", 0, [{"key": "00", "value": "01"}]) == [1000]
+        assert server.errors == []
+    assert_kafka_agrees(tmp_path, directory)
+
+
+def assert_kafka_agrees(root: Path, directory: Directory) -> None:
+    """What duralog reads out of the metadata after Kafka has written to it is what was there before."""
+    reloaded = load(root)
+    assert {name: topic.topic_id for name, topic in reloaded.topics.items()} == {
+        name: topic.topic_id for name, topic in directory.metadata.topics.items()
+    }
+    for name, topic in directory.metadata.topics.items():
+        assert reloaded.topic(name).partitions.keys() == topic.partitions.keys()
+        assert reloaded.topic_configs(name) == directory.metadata.topic_configs(name)
+    assert reloaded.features == directory.metadata.features
+
+
+def load(root: Path) -> ClusterMetadata:
+    folder = root / METADATA_FOLDER
+    newest = newest_snapshot(path.name for path in folder.iterdir())
+    snapshot = None
+    if newest is not None:
+        data = (folder / newest.name).read_bytes()
+        snapshot = Snapshot(end_offset=newest.end_offset, epoch=newest.epoch, data=data)
+    return ClusterMetadata.load(snapshot, [path.read_bytes() for path in sorted(folder.glob("*.log"))])
+
+
+@pytest.mark.parametrize("origin", ["formatted now", "golden"])
+def test_kafka_accepts_topics_that_duralog_added_to_its_directory(
+    kafka: KafkaProcess, tmp_path: Path, origin: str
+) -> None:
+    """Once in a directory that Kafka formatted and never used, once in one that it used and closed."""
+    root = tmp_path / "store"
+    if origin == "golden":
+        shutil.copytree(Path(__file__).parents[1] / "golden/data/store", root, ignore=shutil.ignore_patterns("*.gz"))
+    else:
+        format_directory(kafka, root, node_id=NODE_ID)
+    meta = decode_meta_properties((root / META_PROPERTIES).read_bytes())
+    assert meta.node_id is not None
+    assert meta.directory_id is not None
+
+    directory = Directory(root)
+    if (root / METADATA_FOLDER).exists():
+        directory.metadata = load(root)
+    if not directory.metadata.features:
+        directory.change(first_records((root / "bootstrap.checkpoint").read_bytes()))
+    records = sample_records(10)
+    directory.change(
+        create_topic(
+            directory.metadata,
+            "added",
+            partitions=1,
+            configs=CONFIGS,
+            node_id=meta.node_id,
+            directory_id=meta.directory_id,
+        )
+    )
+    directory.write_partition("added", 0, record_batch.encode(records, leader_epoch=0))
+    with KafkaServer(kafka, root) as server:
+        topics = server.topics()
+        assert topics["added"] == {
+            "id": directory.metadata.topic("added").topic_id,
+            "partitions": 1,
+            "configs": CONFIGS,
+        }
+        assert topics.keys() == directory.metadata.topics.keys()
+        assert server.consume("added", 0)["records"] == seen_by_kafka(records)
+        assert server.errors == []
+    assert_kafka_agrees(root, directory)
+
+
+def test_a_broker_that_cannot_start_is_told_of_at_once(kafka: KafkaProcess, tmp_path: Path) -> None:
+    format_directory(kafka, tmp_path / "store", node_id=NODE_ID)
+    with (
+        pytest.raises(KafkaRefusedError, match=r"(?s)ended with code 1.*num\.partitions"),
+        KafkaServer(kafka, tmp_path / "store", configs={"num.partitions": 0}) as server,
+    ):
+        server.topics()
