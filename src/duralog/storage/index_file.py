@@ -145,8 +145,7 @@ class IndexFile(ABC):
             raise
 
     def close(self) -> None:
-        """Trim, and let go of the file. Readers that search keep what they hold."""
-        self.trim()
+        """Let go of the file. Readers that search keep what they hold."""
         self._table = None
 
     def as_bytes(self) -> bytes:

@@ -1,0 +1,95 @@
+"""The files of one segment: their names, the open log, and their way from `.cleaned` to `.deleted`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import RLock
+
+from duralog.errors import StorageError
+from duralog.format.filenames import FileKind, FileState, SegmentFile
+from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
+from duralog.storage.file_system import File, FileSystem
+from duralog.storage.index_file import DEFAULT_MAX_BYTES
+
+KINDS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+"""The files of a segment. The log comes first: without it, the others are leftovers that the next start removes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentOptions:
+    """What a topic's config says about its segments."""
+
+    index_interval_bytes: int = DEFAULT_INTERVAL_BYTES
+    index_max_bytes: int = DEFAULT_MAX_BYTES
+    segment_bytes: int = 1 << 30
+    """How much room is allocated for a new log, if that is wanted."""
+    preallocate: bool = False
+
+
+DEFAULT_OPTIONS = SegmentOptions()
+
+
+class SegmentFiles:
+    """Names and opens the files. `opening` guards opening against renaming; who has a file open needs no lock."""
+
+    def __init__(
+        self, fs: FileSystem, folder: str, base_offset: int, *, read_only: bool, state: FileState, opening: RLock
+    ) -> None:
+        self.fs = fs
+        self.folder = folder
+        self.base_offset = base_offset
+        self.read_only = read_only
+        self.state = state
+        self._opening = opening
+        self._log: File | None = None
+        self._is_closed = False
+
+    def path(self, kind: FileKind) -> str:
+        return f"{self.folder}/{SegmentFile(self.base_offset, kind, self.state).name}"
+
+    @property
+    def log(self) -> File:
+        """The log, opened at its first use."""
+        log = self._log
+        return log if log is not None else self._open_log()
+
+    def create_log(self, options: SegmentOptions) -> None:
+        """Make an empty log. Leftover index files of its name go."""
+        path = self.path(FileKind.LOG)
+        log = self.fs.open(path, writable=True, create=True)
+        if log.size:
+            raise StorageError(f"{path}: cannot create: there is a file with {log.size} bytes already")
+        for kind in KINDS[1:]:
+            self.fs.remove(self.path(kind))
+        if options.preallocate:
+            log.allocate(options.segment_bytes)
+        self._log = log
+
+    def rename(self, state: FileState) -> None:
+        """Give every file that exists the suffix of this state."""
+        with self._opening:
+            before = [self.path(kind) for kind in KINDS]
+            self.state = state
+            for path, kind in zip(before, KINDS, strict=True):
+                if kind is FileKind.LOG or self.fs.exists(path):
+                    self.fs.rename(path, self.path(kind))
+
+    def remove(self) -> None:
+        """Remove every file. Who holds one of them open reads on."""
+        with self._opening:
+            for kind in KINDS:
+                self.fs.remove(self.path(kind))
+
+    def close(self) -> None:
+        """Let go of the log, which is closed when its last reader lets go too."""
+        with self._opening:
+            self._log = None
+            self._is_closed = True
+
+    def _open_log(self) -> File:
+        with self._opening:
+            if self._is_closed:
+                raise StorageError(f"{self.path(FileKind.LOG)}: cannot open: the segment was closed")
+            if self._log is None:
+                self._log = self.fs.open(self.path(FileKind.LOG), writable=not self.read_only)
+            return self._log
