@@ -1,0 +1,174 @@
+"""The files of a log directory that belong to no partition: who owns it, how it was closed, and the checkpoints.
+
+    .lock                     held as long as the directory is open for writing
+    meta.properties           which node of which cluster it belongs to
+    .kafka_cleanshutdown      there while the directory is closed and nothing has to be recovered
+    *-checkpoint              one offset for each partition
+
+What must always be true: the clean-shutdown marker is on disk only while every log is closed and flushed. It is taken
+away, for good, before the first log is loaded, and written as the last thing of all.
+
+A damaged checkpoint is worth no more than a missing one: it is logged, and its partitions count as not in it. A damaged
+`meta.properties` is an error, since nobody should write to a directory without knowing whose it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from duralog.errors import CorruptRecord
+from duralog.format.checkpoints import PartitionOffset, decode_offset_checkpoint, encode_offset_checkpoint
+from duralog.format.filenames import (
+    CLEAN_SHUTDOWN,
+    LOCK,
+    META_PROPERTIES,
+    FolderState,
+    PartitionFolder,
+    parse_partition_folder,
+)
+from duralog.format.properties import (
+    META_PROPERTIES_VERSION,
+    MetaProperties,
+    decode_json_object,
+    decode_meta_properties,
+    encode_clean_shutdown,
+    encode_meta_properties,
+)
+from duralog.storage.file_system import FileSystem, Lock
+from duralog.storage.metadata_changes import new_id
+from duralog.storage.metadata_log import METADATA_TOPIC
+
+DEFAULT_NODE_ID = 1
+_NO_BROKER_EPOCH = -1
+
+_logger = logging.getLogger(__name__)
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """The partition folders of a directory."""
+
+    live: Sequence[TopicPartition]
+    """Sorted. Without the metadata log."""
+    deleted: Sequence[PartitionFolder]
+    """Of deleted topics, to be removed."""
+    set_aside: Sequence[PartitionFolder]
+    """Kafka's `-future` and `-stray` folders: replicas on the move, or without a topic. They stay as they are."""
+
+
+class LogDirectory:
+    """One log directory. Methods that write are for a directory that is locked."""
+
+    def __init__(self, file_system: FileSystem, path: str) -> None:
+        self._files = file_system
+        self.path = path
+        self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
+        self._checkpoint_lock = threading.Lock()
+        self._broker_epoch = _NO_BROKER_EPOCH
+
+    def path_of(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def folder_of(self, partition: TopicPartition) -> str:
+        return self.path_of(PartitionFolder(partition.topic, partition.partition).name)
+
+    def lock(self) -> Lock:
+        """Lock the directory against all other writers, Kafka's included; `StoreLocked` if there is one."""
+        self._files.make_folder(self.path)
+        return self._files.lock(self.path_of(LOCK))
+
+    def folders(self) -> Folders:
+        live: list[TopicPartition] = []
+        deleted: list[PartitionFolder] = []
+        set_aside: list[PartitionFolder] = []
+        for entry in self._files.list(self.path):
+            folder = parse_partition_folder(entry.name) if entry.is_folder else None
+            if folder is None or folder.topic == METADATA_TOPIC:
+                continue
+            if folder.state is FolderState.LIVE:
+                live.append(TopicPartition(folder.topic, folder.partition))
+            else:
+                (deleted if folder.state is FolderState.DELETED else set_aside).append(folder)
+        return Folders(sorted(live), deleted, set_aside)
+
+    def read_meta(self) -> MetaProperties | None:
+        path = self.path_of(META_PROPERTIES)
+        if not self._files.exists(path):
+            return None
+        try:
+            return decode_meta_properties(self._files.read_all(path))
+        except CorruptRecord as error:
+            raise error.in_file(path) from None
+
+    def write_new_meta(self, node_id: int | None, now_ms: int) -> MetaProperties:
+        """Give a directory that nobody owns to a node of a new cluster."""
+        meta = MetaProperties(
+            version=META_PROPERTIES_VERSION,
+            cluster_id=new_id(),
+            node_id=DEFAULT_NODE_ID if node_id is None else node_id,
+            directory_id=new_id(),
+        )
+        data = encode_meta_properties(meta, written=_as_java_writes(now_ms))
+        self._files.replace(self.path_of(META_PROPERTIES), data)
+        return meta
+
+    def take_clean_shutdown(self) -> bool:
+        """Whether the directory was closed cleanly. From now on it is not, until `put_clean_shutdown`."""
+        path = self.path_of(CLEAN_SHUTDOWN)
+        if not self._files.exists(path):
+            return False
+        try:
+            broker_epoch = decode_json_object(self._files.read_all(path)).get("brokerEpoch")
+        except CorruptRecord:
+            broker_epoch = None  # That the file is there is all that counts.
+        self._broker_epoch = broker_epoch if isinstance(broker_epoch, int) else _NO_BROKER_EPOCH
+        self._files.remove(path)
+        self._files.sync_folder(self.path)
+        return True
+
+    def put_clean_shutdown(self) -> None:
+        """REQUIRES: every log is closed, and the checkpoints are written."""
+        self._files.write(self.path_of(CLEAN_SHUTDOWN), encode_clean_shutdown(self._broker_epoch), sync=True)
+        self._files.sync_folder(self.path)
+
+    def read_checkpoint(self, name: str) -> Mapping[TopicPartition, int]:
+        """The offsets in one of the checkpoint files."""
+        path = self.path_of(name)
+        offsets: dict[TopicPartition, int] = {}
+        if self._files.exists(path):
+            try:
+                for entry in decode_offset_checkpoint(self._files.read_all(path)):
+                    offsets[TopicPartition(entry.topic, entry.partition)] = entry.offset
+            except CorruptRecord as error:
+                _logger.warning("not used: %s", error.in_file(path))
+                return {}
+            self._checkpoints[name] = offsets
+        return offsets
+
+    def write_checkpoint(self, name: str, collect: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Replace a checkpoint file, unless it says the same already. The later of two calls collects later."""
+        with self._checkpoint_lock:
+            offsets = dict(collect())
+            if self._checkpoints.get(name) == offsets:
+                return
+            entries = [PartitionOffset(*partition, offset) for partition, offset in sorted(offsets.items())]
+            self._files.replace(self.path_of(name), encode_offset_checkpoint(entries))
+            self._checkpoints[name] = offsets
+
+
+def _as_java_writes(now_ms: int) -> str:
+    weekday, month, day, time_of_day, year = datetime.fromtimestamp(now_ms / 1000, UTC).ctime().split()
+    return f"{weekday} {month} {day:0>2} {time_of_day} UTC {year}"

@@ -1,0 +1,220 @@
+"""The topics of a directory: what the cluster metadata says of them, and how it is changed.
+
+`Topics` holds the state of the metadata log and is the only one that appends to that log. A change is one batch: it is
+checked, written, synced, and only then applied here. So a crash leaves all of a change or nothing of it, and what a
+caller sees is on disk.
+
+Topics that only have folders, in a directory without metadata, are known by `add_found`: they have the configs that
+the store was opened with. When there is a metadata log that may be written, `adopt` puts them into it, for Kafka sets
+folders aside that its metadata does not name.
+
+What is read here is immutable and replaced whole: readers take no lock. Changes are for one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol
+
+from duralog.config import TopicConfig, topic_config_texts
+from duralog.errors import DuralogError, StorageError, UnknownTopic
+from duralog.format.layout import NO_LEADER_EPOCH
+from duralog.format.metadata_records import MetadataRecord
+from duralog.format.uuids import ZERO_UUID
+from duralog.format.varint import Bytes
+from duralog.storage import metadata_changes
+from duralog.storage.background import Clock
+from duralog.storage.cluster_metadata import ClusterMetadata, PartitionState
+from duralog.storage.metadata_log import encode_batch
+
+_NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    name: str
+    topic_id: str | None
+    """None for a topic that only has folders, none of which tells."""
+    partitions: tuple[int, ...]
+    """Those that belong into this directory, in order."""
+    overrides: Mapping[str, str]
+    """The configs that the topic sets itself, as they are stored."""
+    config: TopicConfig
+    leader_epochs: Mapping[int, int] = field(default_factory=dict, repr=False)
+
+    def leader_epoch(self, partition: int) -> int:
+        """The epoch of the partition's last leader, -1 if none is known."""
+        return self.leader_epochs.get(partition, NO_LEADER_EPOCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Whose directory this is, and so which partitions belong into it."""
+
+    node_id: int
+    directory_id: str | None
+
+    def holds(self, partition: PartitionState) -> bool:
+        if self.node_id not in partition.replicas:
+            return False
+        replica = partition.replicas.index(self.node_id)
+        if self.directory_id is None or replica >= len(partition.directories):
+            return True
+        return partition.directories[replica] in (self.directory_id, ZERO_UUID)
+
+
+class WritableLog(Protocol):
+    """What `Topics` needs of the metadata log."""
+
+    @property
+    def end_offset(self) -> int: ...
+
+    def append(self, batch: Bytes) -> None:
+        """Append a batch as it is, and return when it would survive a loss of power."""
+
+    def truncate_to(self, offset: int) -> None: ...
+
+
+OpenLog = Callable[[], WritableLog]
+"""Gives the metadata log, and makes it first if need be. Raises for a directory whose metadata must not be changed."""
+
+
+class Topics:
+    """The topics of one directory, by name."""
+
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        *,
+        defaults: TopicConfig,
+        placement: Placement,
+        open_log: OpenLog,
+        clock: Clock,
+        bootstrap: Callable[[], Bytes | None] = lambda: None,
+    ) -> None:
+        self._metadata = metadata
+        self._defaults = defaults
+        self._placement = placement
+        self._open_log = open_log
+        self._clock = clock
+        self._bootstrap = bootstrap
+        self._topics: Mapping[str, Topic] = {}
+        self._replace(metadata.topics)
+
+    @property
+    def by_name(self) -> Mapping[str, Topic]:
+        return self._topics
+
+    def get(self, name: str) -> Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {name}")
+        return topic
+
+    def is_in_metadata(self, name: str) -> bool:
+        """Whether the metadata knows the topic, here or on another node."""
+        return name in self._metadata.topics
+
+    def add_found(self, name: str, topic_id: str | None, partitions: Iterable[int]) -> None:
+        """A topic that folders were found of, and that the metadata knows nothing about."""
+        found = Topic(
+            name=name,
+            topic_id=topic_id,
+            partitions=tuple(sorted(partitions)),
+            overrides=_NO_CONFIGS,
+            config=self._defaults,
+        )
+        self._topics = {**self._topics, name: found}
+
+    def adopt(self, name: str) -> Topic:
+        """Put a topic that was found into the metadata. Partitions that are missing below its last one are new."""
+        found = self.get(name)
+        return self._create(name, found.partitions[-1] + 1, {}, found.topic_id)
+
+    def create(self, name: str, partitions: int, config: Mapping[str, object]) -> Topic:
+        self._defaults.with_overrides(config)
+        return self._create(name, partitions, topic_config_texts(config), None)
+
+    def add_partitions(self, name: str, total: int) -> Topic:
+        """Let the topic have so many partitions."""
+        records = metadata_changes.add_partitions(
+            self._metadata,
+            name,
+            partitions=total,
+            node_id=self._placement.node_id,
+            directory_id=self._placement.directory_id or ZERO_UUID,
+        )
+        self._change(name, records)
+        return self.get(name)
+
+    def delete(self, name: str) -> None:
+        if name in self._metadata.topics:
+            self._change(name, metadata_changes.delete_topic(self._metadata, name))
+        self._topics = {known: topic for known, topic in self._topics.items() if known != name}
+
+    def alter_config(self, name: str, changes: Mapping[str, object]) -> Topic:
+        """Set configs of a topic; those that are None go back to what the store was opened with."""
+        kept = {key: value for key, value in changes.items() if value is not None}
+        texts: dict[str, str | None] = {**dict.fromkeys(changes), **topic_config_texts(kept)}
+        overrides = {**self.get(name).overrides, **texts}
+        self._defaults.with_stored({key: value for key, value in overrides.items() if value is not None}).check()
+        if name not in self._metadata.topics:
+            self.adopt(name)
+        self._change(name, metadata_changes.alter_topic_configs(self._metadata, name, texts))
+        return self.get(name)
+
+    def _create(self, name: str, partitions: int, configs: Mapping[str, str], topic_id: str | None) -> Topic:
+        records = metadata_changes.create_topic(
+            self._metadata,
+            name,
+            partitions=partitions,
+            configs=configs,
+            topic_id=topic_id,
+            node_id=self._placement.node_id,
+            directory_id=self._placement.directory_id or ZERO_UUID,
+        )
+        self._change(name, records)
+        return self.get(name)
+
+    def _change(self, name: str, records: list[MetadataRecord]) -> None:
+        log = self._open_log()
+        if log.end_offset != self._metadata.next_offset:
+            raise StorageError(
+                f"an earlier error has left the metadata log at offset {log.end_offset} instead of"
+                f" {self._metadata.next_offset}: open the directory again"
+            )
+        if not self._metadata.features:
+            records = metadata_changes.first_records(self._bootstrap()) + records
+        batch = encode_batch(records, self._metadata.next_offset, self._metadata.writing_epoch, self._clock())
+        try:
+            log.append(batch)
+        except DuralogError:
+            # What may have been written must not come to light after the caller was told of a failure.
+            with suppress(DuralogError):
+                log.truncate_to(self._metadata.next_offset)
+            raise
+        self._metadata.apply_batches(batch)
+        self._replace([name])
+
+    def _replace(self, names: Iterable[str]) -> None:
+        topics = dict(self._topics)
+        for name in names:
+            state = self._metadata.topics.get(name)
+            if state is None:
+                topics.pop(name, None)
+                continue
+            here = {number: part for number, part in sorted(state.partitions.items()) if self._placement.holds(part)}
+            if here:
+                overrides = dict(self._metadata.topic_configs(name))
+                topics[name] = Topic(
+                    name=name,
+                    topic_id=state.topic_id,
+                    partitions=tuple(here),
+                    overrides=MappingProxyType(overrides),
+                    config=self._defaults.with_stored(overrides),
+                    leader_epochs={number: partition.leader_epoch for number, partition in here.items()},
+                )
+        self._topics = topics
