@@ -1,12 +1,9 @@
 """A segment: one `.log` file of batches, its two sparse indexes and its index of aborted transactions.
 
-Opening a segment touches no file: name and size come from a listing of the folder, and each file is opened when it is
-first used. Only the last segment of a log is written to.
+Only the last segment of a log is written to. What readers may do meanwhile is in `readable_segment`.
 
 What must always be true:
-- One thread writes at a time, under the lock of its log. Readers take no lock: the size grows after the bytes are
-  written, and what a reader holds (`LogSlice`, a piece, an index table) stays valid when the segment is rolled, renamed
-  or deleted.
+- One thread writes at a time, under the lock of its log.
 - A failed append changes nothing: room in the indexes is made sure of before the batch is written, and a batch that was
   written in part is cut off again.
 
@@ -17,34 +14,22 @@ keep the bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from threading import RLock
 from typing import Any
 
 from numpy.typing import NDArray
 
-from duralog.columnar.pieces import Piece, read_pieces
-from duralog.errors import CorruptRecord, Fault, InvalidRecord, RecordTooLarge, StorageError
+from duralog.errors import CorruptRecord, InvalidRecord, StorageError
 from duralog.format.filenames import FileKind, FileState
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.varint import Bytes
 from duralog.kernels.columns import BATCH_DTYPE
-from duralog.storage.batch_walk import walk
-from duralog.storage.file_system import File, FileSystem
-from duralog.storage.index_builder import BuiltIndexes, Visit, build_indexes
-from duralog.storage.lookup import (
-    FoundBatch,
-    LogSlice,
-    TimestampedOffset,
-    find_batch,
-    find_record_by_time,
-    find_tail,
-)
-from duralog.storage.segment_files import DEFAULT_OPTIONS, SegmentFiles, SegmentOptions
-from duralog.storage.sparse_index import OffsetIndex, TimeIndex
-from duralog.storage.transaction_index import TransactionIndex
+from duralog.storage.file_system import FileSystem
+from duralog.storage.index_builder import Visit
+from duralog.storage.lookup import FoundBatch, LogSlice, TimestampedOffset
+from duralog.storage.readable_segment import ReadableSegment, rebuild
+from duralog.storage.segment_files import DEFAULT_OPTIONS, SegmentOptions
 
 __all__ = ["FoundBatch", "LogSlice", "RecoveredSegment", "Segment", "SegmentOptions", "TimestampedOffset"]
 
@@ -75,51 +60,16 @@ class RecoveredSegment:
     """They start with a sound batch whose offset does not fit this segment: it belongs into one of its own."""
 
 
-class Segment:
-    """An existing segment as a listing of its folder shows it; `Segment.create` makes a new one."""
+class Segment(ReadableSegment):
+    """An existing segment; `Segment.create` makes a new one. One thread writes at a time."""
 
-    def __init__(
-        self,
-        fs: FileSystem,
-        folder: str,
-        base_offset: int,
-        *,
-        size_bytes: int,
-        created_ms: int,
-        options: SegmentOptions = DEFAULT_OPTIONS,
-        read_only: bool = False,
-        state: FileState = FileState.LIVE,
-    ) -> None:
-        opening = RLock()
-        self.base_offset = base_offset
-        self.size_bytes = size_bytes
-        """How far the log may be read."""
-        self.created_ms = created_ms
-        """When this object was made: rolling by time falls back on it."""
-        self.options = options
-        self.read_only = read_only
-        self._files = SegmentFiles(fs, folder, base_offset, read_only=read_only, state=state, opening=opening)
-        shared: dict[str, Any] = {"read_only": read_only, "opening": opening}
-        self.transaction_index = TransactionIndex(fs, self.path(FileKind.TRANSACTION_INDEX), base_offset, **shared)
-        shared["max_bytes"] = options.index_max_bytes
-        # Of the files, not of this object: then nothing refers to it in a circle, and the files are closed, and the
-        # disk has its room back, as soon as the last reader of a deleted segment lets go of it.
-        build = partial(_build, self._files, options.index_interval_bytes, check_crc=False)
-        self.offset_index = OffsetIndex(
-            fs, self.path(FileKind.OFFSET_INDEX), base_offset, rebuild=lambda: build().offset_entries, **shared
-        )
-        self.time_index = TimeIndex(
-            fs, self.path(FileKind.TIME_INDEX), base_offset, rebuild=lambda: build().time_entries, **shared
-        )
-        self._is_new = False
-        self._is_growing = False
-        self._is_unsynced = False
-        self._reserved_entries = 0
-        self._bytes_since_entry = 0
-        self._next_offset: int | None = None
-        self._largest_timestamp: tuple[int, int] | None = None
-        self._indexed_timestamp_ms: int | None = None
-        self._first_timestamp_ms: int | None = None
+    _is_new = False
+    """There may be no index files yet."""
+    _is_growing = False
+    """Something was appended since the segment was opened, so its files are larger than their contents."""
+    _is_unsynced = False
+    _reserved_entries = 0
+    _bytes_since_entry = 0
 
     @classmethod
     def create(
@@ -140,114 +90,6 @@ class Segment:
         segment._next_offset = base_offset
         segment._largest_timestamp = (NO_TIMESTAMP, base_offset)
         return segment
-
-    def __repr__(self) -> str:
-        return f"Segment({self.path(FileKind.LOG)!r}, size_bytes={self.size_bytes})"
-
-    def path(self, kind: FileKind) -> str:
-        return self._files.path(kind)
-
-    @property
-    def state(self) -> FileState:
-        return self._files.state
-
-    @property
-    def file(self) -> File:
-        """The log file. Whoever holds it can read on, whatever happens to the segment."""
-        return self._files.log
-
-    # Reading: any thread, at any time.
-
-    def read(
-        self,
-        offset: int,
-        max_bytes: int,
-        *,
-        max_position: int | None = None,
-        min_one: bool = False,
-        max_batch_bytes: int | None = None,
-    ) -> LogSlice | None:
-        """The log from the batch that holds the offset, or the next one above; None if there is none.
-
-        The slice has `max_bytes` at most and ends at `max_position` at the latest. With `min_one` it holds the first
-        batch whole, whatever its size, or raises `RecordTooLarge` if that is above `max_batch_bytes`. Otherwise it may
-        end inside of a batch, even of the first.
-        """
-        end = self.size_bytes
-        found = self.find_batch(offset, end)
-        if found is None:
-            return None
-        if min_one and found.size > max_bytes:
-            if max_batch_bytes is not None and found.size > max_batch_bytes:
-                raise RecordTooLarge(
-                    f"{self.path(FileKind.LOG)}: position {found.position}: a batch of {found.size} bytes, "
-                    f"but the limit for one is {max_batch_bytes}"
-                )
-            max_bytes = found.size
-        if max_position is not None and max_position < end:
-            end = max_position
-        return LogSlice(self.file, found.position, max(0, min(max_bytes, end - found.position)), found.size)
-
-    def find_batch(self, offset: int, end: int | None = None) -> FoundBatch | None:
-        """The first batch whose last offset is this one or above; None if there is none before `end`."""
-        return find_batch(self.file, self.size_bytes if end is None else end, self.offset_index, offset)
-
-    def find_offset_by_timestamp(self, timestamp_ms: int, start_offset: int = 0) -> TimestampedOffset | None:
-        """The first record from `start_offset` on with this timestamp or a later one; None if there is none."""
-        return find_record_by_time(
-            self.file, self.size_bytes, self.offset_index, self.time_index, timestamp_ms, start_offset
-        )
-
-    def batches_from(self, position: int = 0, *, end: int | None = None, check_crc: bool = True) -> Iterator[Piece]:
-        """The batches from a position where one starts."""
-        end = self.size_bytes if end is None else min(end, self.size_bytes)
-        return read_pieces(self.file, start=position, end=end, check_crc=check_crc)
-
-    def next_offset(self) -> int:
-        """One above the last offset; the base offset if there is none.
-
-        A read-only segment ends with its last whole batch from here on: its owner may be in the middle of an append.
-        Any other that does not end with a whole batch raises `CorruptRecord`: it must be recovered first.
-        """
-        if self._next_offset is None:
-            self._find_tail()
-            assert self._next_offset is not None
-        return self._next_offset
-
-    @property
-    def first_timestamp_ms(self) -> int | None:
-        """The largest timestamp of the first batch, which rolling by time counts from; None without a batch."""
-        if self._first_timestamp_ms is None:
-            first = next(walk(self.file, 0, self.size_bytes), None)
-            self._first_timestamp_ms = None if first is None else first.max_timestamp_ms
-        return self._first_timestamp_ms
-
-    @property
-    def max_timestamp_ms(self) -> int:
-        """The largest timestamp of any record; -1 if none has one."""
-        largest = self._largest_timestamp
-        if largest is not None:
-            return largest[0]
-        if self._indexed_timestamp_ms is None:
-            last = self.time_index.last
-            self._indexed_timestamp_ms = NO_TIMESTAMP if last is None else last.timestamp_ms
-        return self._indexed_timestamp_ms
-
-    @property
-    def largest_timestamp_ms(self) -> int:
-        """The largest timestamp of any record, or the time of the log file if none has one."""
-        largest = self.max_timestamp_ms
-        return largest if largest >= 0 else self.modified_ms
-
-    @property
-    def modified_ms(self) -> int:
-        path = self.path(FileKind.LOG)
-        entry = self._files.fs.entry(path)
-        if entry is None:
-            raise StorageError(f"{path}: cannot look at: there is no such file")
-        return entry.modified_ms
-
-    # Writing: one thread at a time.
 
     def append(self, buffers: Sequence[Bytes], batches: NDArray[Any]) -> int:
         """Write batches at the end. Returns the position of the first.
@@ -329,7 +171,7 @@ class Segment:
         """
         self.transaction_index.reset()
         end = self.size_bytes
-        built = _build(self._files, self.options.index_interval_bytes, end=end, visit=visit)
+        built = rebuild(self._files, self.options.index_interval_bytes, end=end, visit=visit)
         self._forget()
         self.offset_index.rewrite(built.offset_entries)
         self.time_index.rewrite(built.time_entries)
@@ -401,30 +243,10 @@ class Segment:
         self._is_growing = True
         self._reserved_entries = entries
 
-    def _find_tail(self) -> None:
-        tail = find_tail(self.file, self.size_bytes, self.offset_index, self.time_index, is_foreign=self.read_only)
-        if self.read_only:
-            self.size_bytes = tail.end
-        elif tail.end != self.size_bytes:
-            raise CorruptRecord(
-                "the file ends inside a batch",
-                fault=Fault.PARTIAL_BATCH,
-                file=self.path(FileKind.LOG),
-                position=tail.end,
-                expected="a whole batch",
-                found=f"{self.size_bytes - tail.end} bytes",
-            )
-        self._largest_timestamp = tail.largest_timestamp
-        self._next_offset = tail.last_offset + 1
-
     def _forget(self) -> None:
-        """What was known of the end, and of the indexes."""
+        super()._forget()
         self._reserved_entries = 0
         self._bytes_since_entry = 0
-        self._next_offset = None
-        self._largest_timestamp = None
-        self._indexed_timestamp_ms = None
-        self._first_timestamp_ms = None
 
     def _is_blank(self, position: int, end: int) -> bool:
         steps = range(position, end, _BLANK_BYTES)
@@ -433,22 +255,3 @@ class Segment:
     def _check_writable(self) -> None:
         if self.read_only:
             raise StorageError(f"{self.path(FileKind.LOG)}: cannot write: the segment was opened for reading")
-
-
-def _build(
-    files: SegmentFiles,
-    interval_bytes: int,
-    *,
-    end: int | None = None,
-    check_crc: bool = True,
-    visit: Visit | None = None,
-) -> BuiltIndexes:
-    log = files.log
-    return build_indexes(
-        log,
-        files.base_offset,
-        end=log.size if end is None else end,
-        interval_bytes=interval_bytes,
-        check_crc=check_crc,
-        visit=visit,
-    )
