@@ -9,7 +9,7 @@ transactional batches of that producer belong to the transaction.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any
 
@@ -25,15 +25,18 @@ class Isolation(StrEnum):
     READ_COMMITTED = "read_committed"
 
 
-def visible_rows(batches: NDArray[Any], aborted: Iterable[AbortedTransaction]) -> NDArray[np.intp] | None:
-    """The rows of the batches (`BATCH_DTYPE`) that hold data for the reader; None if all do."""
+def visible_rows(batches: NDArray[Any], aborted: Callable[[], Iterable[AbortedTransaction]]) -> NDArray[np.intp] | None:
+    """The rows of the batches (`BATCH_DTYPE`) that hold data for the reader; None if all do.
+
+    `aborted` gives the transactions whose records are hidden; it is asked only if there are any of transactions.
+    """
     flags = np.where(batches["magic"] >= 2, batches["attributes"], 0) & (CONTROL_BIT | TRANSACTIONAL_BIT)
     if not flags.any():
         return None
     hidden = flags & CONTROL_BIT != 0
     transactional = np.flatnonzero(flags == TRANSACTIONAL_BIT)
     if len(transactional):
-        for producer_id, ranges in _by_producer(aborted).items():
+        for producer_id, ranges in _by_producer(aborted()).items():
             rows = transactional[batches["producer_id"][transactional] == producer_id]
             if len(rows):
                 hidden[rows] = _within(batches["base_offset"][rows], ranges)

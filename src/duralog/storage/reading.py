@@ -1,0 +1,211 @@
+"""Reading a log: slices of its files as they are, records, tables.
+
+A slice is for those who send it on: nothing of it is decoded, it may start before the offset that was asked for, and
+end inside of a batch. Records and tables hold exactly what was asked for, without control batches and, for
+`read_committed`, without aborted data.
+
+Damage is an error, never a silent end: a batch with a wrong checksum, a length that leads nowhere, half a batch
+before the end of the log. It is raised after the records before it were handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from duralog.columnar.decoded import DecodedRecords
+from duralog.columnar.pieces import PIECE_BYTES, Piece, read_pieces
+from duralog.columnar.python_records import to_records
+from duralog.columnar.runs import Rows
+from duralog.errors import CorruptRecord, Fault, RecordTooLarge
+from duralog.format.index_entries import AbortedTransaction
+from duralog.format.layout import ENTRY_PREFIX
+from duralog.format.record import Record
+from duralog.kernels.columns import RecordColumns
+from duralog.storage.file_system import File
+from duralog.storage.isolation import Isolation, visible_rows
+from duralog.storage.log_view import LogView
+
+_SECOND_PIECE_BYTES = 64 << 10
+_GROWTH = 4
+
+
+class FetchedSlice(NamedTuple):
+    """Bytes of a log file, starting at a batch. They may end inside of one, and stay readable while this is held."""
+
+    file: File | None
+    """None if there is nothing to read."""
+    position: int
+    size: int
+    aborted: tuple[AbortedTransaction, ...] | None
+    """For a reader with `read_committed`: what it has to leave out."""
+
+    def read(self) -> bytes:
+        return b"" if self.file is None else self.file.read(self.position, self.size)
+
+
+def read_slice(
+    view: LogView,
+    offset: int,
+    max_bytes: int,
+    isolation: Isolation,
+    *,
+    min_one: bool = True,
+    max_batch_bytes: int | None = None,
+) -> FetchedSlice:
+    """The log from the batch that holds the offset, within one segment.
+
+    With `min_one` the first batch comes whole even if it is larger than `max_bytes`, or raises `RecordTooLarge` if it
+    is larger than `max_batch_bytes`; without, there is nothing if it does not fit.
+    """
+    view.check_offset(offset)
+    limit = view.limit(isolation)
+    is_committed = isolation is Isolation.READ_COMMITTED
+    if offset < limit:
+        for segment, end in view.segments_from(offset):
+            if segment.base_offset >= limit:
+                break
+            if limit < view.end_offset:
+                unstable = segment.find_batch(limit, end)
+                end = end if unstable is None else unstable.position
+            found = segment.read(offset, max_bytes, max_position=end, min_one=min_one, max_batch_bytes=max_batch_bytes)
+            if found is None or found.position >= end:
+                continue
+            if not min_one and found.first_batch_bytes > max_bytes:
+                break
+            aborted = None
+            if is_committed:
+                entry = segment.offset_index.upper_bound_by_position(found.position + found.size)
+                following = view.segments.after(segment)
+                upper = view.end_offset if following is None else following.base_offset
+                upper = upper if entry is None else entry.offset
+                aborted = tuple(view.aborted_transactions(offset, upper))
+            return FetchedSlice(found.file, found.position, found.size, aborted)
+    return FetchedSlice(None, 0, 0, () if is_committed else None)
+
+
+def read_records(
+    view: LogView, offset: int, isolation: Isolation, *, max_bytes: int | None, max_batch_bytes: int | None
+) -> Iterator[Record]:
+    """The records from the offset to the end of the view, or until their batches have `max_bytes`."""
+    chunks = read_chunks(view, offset, view.limit(isolation), isolation, max_bytes, max_batch_bytes)
+    for chunk in chunks:
+        yield from to_records(chunk)
+
+
+def read_chunks(
+    view: LogView,
+    start_offset: int,
+    end_offset: int,
+    isolation: Isolation,
+    max_bytes: int | None = None,
+    max_batch_bytes: int | None = None,
+) -> Iterator[DecodedRecords]:
+    """The records from `start_offset` up to, not including, `end_offset`, decoded in chunks.
+
+    They end before the batch with which their batches have more than `max_bytes`, but there is one batch at least.
+    """
+    left = max_bytes
+    for piece in _pieces(view, start_offset, end_offset, max_batch_bytes):
+        rows = _wanted_rows(view, piece, end_offset, isolation)
+        is_last = False
+        if left is not None:
+            rows = np.arange(len(piece.batches)) if rows is None else rows
+            taken = np.cumsum(piece.batches["size"][rows], dtype=np.int64)
+            fitting = int(np.searchsorted(taken, left, side="right"))
+            if left == max_bytes:
+                fitting = max(fitting, 1)
+            is_last = fitting < len(rows)
+            rows = rows[:fitting]
+            left -= int(taken[fitting - 1]) if len(rows) else 0
+        for decoded in piece.decode(rows):
+            chunk = _between(decoded, start_offset, end_offset)
+            if len(chunk):
+                yield chunk
+        if is_last or (left is not None and left <= 0):
+            return
+        if piece.fault is not None:
+            raise piece.fault
+
+
+def _pieces(view: LogView, start_offset: int, end_offset: int, max_batch_bytes: int | None) -> Iterator[Piece]:
+    """The batches from the one that holds `start_offset` to the one before `end_offset`, piece by piece.
+
+    The first piece is a single batch, so that who wants one record does not pay for many. The next ones grow.
+    """
+    piece_bytes = 0
+    for segment, end in view.segments_from(start_offset):
+        if segment.base_offset >= end_offset:
+            return
+        first = segment.find_batch(start_offset, end)
+        if first is None:
+            continue
+        position = first.position
+        piece_bytes = piece_bytes or first.size
+        while position < end:
+            if max_batch_bytes is not None:
+                _check_batch_size(segment.file, position, end, max_batch_bytes)
+            piece = next(read_pieces(segment.file, start=position, end=end, piece_bytes=piece_bytes))
+            yield _with_tail_fault(piece) if piece.tail_bytes else piece
+            if piece.tail_bytes or piece.batches["last_offset"][-1] >= end_offset - 1:
+                return
+            position = int(piece.batches["position"][-1] + piece.batches["size"][-1])
+            piece_bytes = min(max(piece_bytes * _GROWTH, _SECOND_PIECE_BYTES), PIECE_BYTES)
+
+
+def _check_batch_size(file: File, position: int, end: int, max_batch_bytes: int) -> None:
+    """Before a batch is read for which there is no room."""
+    if end - position >= ENTRY_PREFIX.size:
+        _, length = ENTRY_PREFIX.unpack(file.read(position, ENTRY_PREFIX.size))
+        if ENTRY_PREFIX.size + length > max_batch_bytes:
+            raise RecordTooLarge(
+                f"{file.name}: position {position}: a batch of {ENTRY_PREFIX.size + length} bytes, the limit for one is"
+                f" {max_batch_bytes}"
+            )
+
+
+def _with_tail_fault(piece: Piece) -> Piece:
+    """The log ends at the end of a batch: if the last one is not all there, its length is wrong."""
+    if piece.fault is not None:
+        return piece
+    position = piece.position
+    if len(piece.batches):
+        position = int(piece.batches["position"][-1] + piece.batches["size"][-1])
+    fault = CorruptRecord(
+        "a batch runs past the end of the log",
+        fault=Fault.PARTIAL_BATCH,
+        file=piece.name,
+        position=position,
+        expected=f"at most {piece.tail_bytes} bytes",
+        found="more",
+    )
+    return replace(piece, fault=fault)
+
+
+def _wanted_rows(view: LogView, piece: Piece, end_offset: int, isolation: Isolation) -> Rows | None:
+    """The rows of batches with records for the reader; None for all."""
+    batches = piece.batches
+
+    def aborted() -> list[AbortedTransaction]:
+        if isolation is Isolation.READ_UNCOMMITTED:
+            return []
+        first, last = int(batches["base_offset"][0]), int(batches["last_offset"][-1])
+        return view.aborted_transactions(first, last + 1)
+
+    rows = visible_rows(batches, aborted)
+    if len(batches) and batches["last_offset"][-1] >= end_offset:
+        rows = np.arange(len(batches)) if rows is None else rows
+        rows = rows[batches["base_offset"][rows] < end_offset]
+    return rows
+
+
+def _between(decoded: DecodedRecords, start_offset: int, end_offset: int) -> DecodedRecords:
+    offsets = decoded.columns.offset
+    if offsets.min() >= start_offset and offsets.max() < end_offset:
+        return decoded
+    kept = (offsets >= start_offset) & (offsets < end_offset)
+    columns = RecordColumns(*(array[kept] for array in decoded.columns.arrays))
+    return replace(decoded, columns=columns, batch_row=decoded.batch_row[kept])
