@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,6 @@ from duralog.cli.dump_request import DumpRequest
 from duralog.cli.failures import printable
 from duralog.cli.times import format_time
 from duralog.columnar.pieces import Piece
-from duralog.errors import CorruptRecord
 from duralog.format.compression import Codec
 from duralog.format.layout import (
     CODEC_MASK,
@@ -28,8 +27,8 @@ from duralog.format.layout import (
 from duralog.format.record import TimestampType
 from duralog.kernels.columns import BATCH_DTYPE
 from duralog.storage.files import Content, FileSource, FoundFile
-
-Report = Callable[[CorruptRecord], None]
+from duralog.storage.findings import Report
+from duralog.storage.log_check import report_wrong_checksums
 
 _INT32_MAX = 2**31 - 1
 _KNOWN_CODECS = {int(codec): codec.label for codec in Codec}
@@ -161,7 +160,7 @@ class BatchSink:
             records += max(batch.record_count, 0)
             self._output.line(batch_object(batch, self._file) if self._output.as_json else batch_line(batch))
             if not batch.crc_ok:
-                report_wrong_checksums(piece, np.array([row], np.intp), self._report)
+                report_wrong_checksums(piece, self._report, np.array([row], np.intp))
         return records
 
     def end(self, log_end: int, *, is_sound: bool) -> None:
@@ -177,12 +176,3 @@ def log_heading(file: FoundFile, source: FileSource) -> str:
         what = "log" if file.offset is None else f"log, base offset {file.offset}"
     state = f" ({file.state.value.lstrip('.')})" if file.state.value else ""
     return f"{printable(file.path)}: {what}{state}, {source.size:,} bytes"
-
-
-def report_wrong_checksums(piece: Piece, rows: NDArray[np.intp], report: Report) -> None:
-    """Tell of those of these batches whose checksum is wrong."""
-    wrong = rows[piece.batches["crc_ok"][rows] == 0]
-    if len(wrong):
-        # A decoder refuses them, in its own words, and has nothing else to decode.
-        for _ in piece.decode(wrong, on_corrupt=lambda error, _: report(error)):
-            pass

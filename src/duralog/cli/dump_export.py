@@ -7,7 +7,6 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.cli.dump_batches import Report
 from duralog.cli.dump_output import Output
 from duralog.cli.dump_request import DumpRequest
 from duralog.cli.failures import CannotWrite, describe, printable
@@ -16,6 +15,7 @@ from duralog.columnar.export import Export
 from duralog.columnar.pieces import DecodedRecords, Piece
 from duralog.format.layout import CONTROL_BIT
 from duralog.storage.files import FileSource, FoundFile
+from duralog.storage.findings import Report
 
 
 class ExportSink:

@@ -31,10 +31,7 @@ from duralog.format.properties import (
     decode_meta_properties,
     decode_partition_metadata,
 )
-from duralog.storage.files import Content, FileSource, FoundFile
-
-LARGEST_FILE_BYTES = 1 << 30
-"""An index of Kafka's default size has 10 MiB; a snapshot of 100,000 producers has 5 MB."""
+from duralog.storage.files import LARGEST_SMALL_FILE_BYTES, Content, FileSource, FoundFile
 
 Row = dict[str, Any]
 
@@ -155,7 +152,7 @@ _SPARSE = {Content.OFFSET_INDEX: OFFSET_INDEX_ENTRY, Content.TIME_INDEX: TIME_IN
 def dump_file(file: FoundFile, request: DumpRequest, output: Output) -> None:
     table = TABLES[file.content]
     with FileSource(file.path) as source:
-        data = source.read_all(limit=LARGEST_FILE_BYTES)
+        data = source.read_all(limit=LARGEST_SMALL_FILE_BYTES)
     output.heading(f"{printable(file.path)}: {table.title}{_named_offset(file)}, {len(data):,} bytes")
     output.columns("  ".join(_pad(name, name, width) for name, width in table.columns.items()))
     quota = request.quota.anew()

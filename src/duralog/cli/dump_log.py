@@ -1,30 +1,29 @@
 """A log file from its first batch to its last, or to where it cannot be read any further.
 
 What is wrong on the way becomes a finding and the walk goes on as far as it can: past a batch whose checksum is wrong,
-up to a length or a format version that cannot be. Zeros to the end of the file are what `preallocate` leaves,
-and not wrong. Half a batch at the end is told with its size.
+up to a length or a format version that cannot be.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.cli.dump_batches import Report, report_wrong_checksums
 from duralog.cli.dump_output import Output
 from duralog.cli.dump_request import DumpRequest
 from duralog.cli.dump_summary import Summary
 from duralog.cli.progress import Progress
 from duralog.cli.selection import Selection
 from duralog.columnar.pieces import Piece, read_pieces
-from duralog.errors import CorruptRecord, Fault
+from duralog.errors import CorruptRecord
 from duralog.format.filenames import FileKind
 from duralog.format.layout import BATCH_V2, ENTRY_PREFIX, MAGIC_POSITION
 from duralog.storage.files import Content, FileSource, FoundFile
+from duralog.storage.findings import Report
+from duralog.storage.log_check import OffsetOrder, end_of, report_tail, report_wrong_checksums
 
-_ZERO_CHECK_BYTES = 8 << 20
 _LARGEST_INDEX_BYTES = 1 << 30
 
 
@@ -64,100 +63,26 @@ def walk_log(file: FoundFile, request: DumpRequest, sink: Sink, output: Output, 
         start = _first_position(file, source, request, output)
         progress.advance(start)
         position = start
-        last_offset: int | None = None
+        base_offset = file.offset if file.content is Content.LOG and start == 0 else None
+        order = OffsetOrder(file.path, report_log, base_offset=base_offset)
         for piece in read_pieces(source, start=start):
             rows = selection.batch_rows(piece.batches)
             if not sink.reports_crc:
-                report_wrong_checksums(piece, rows, report_log)
+                report_wrong_checksums(piece, report_log, rows)
             summary.shown += sink.show(piece, rows)
             summary.add(piece.batches[rows])
-            last_offset = _report_order(piece.batches, last_offset, file.path, report_log)
-            end = _end_of(piece)
+            order.add(piece.batches)
+            end = end_of(piece)
             progress.advance(end - position)
             position = end
             if request.quota.is_used_up or selection.is_past(piece.batches):
                 break
             if piece.fault is not None or piece.tail_bytes:
-                summary.zero_bytes = _report_tail(source, piece, position, output, report_log)
+                summary.zero_bytes = report_tail(source, piece, report_log, output.note)
                 progress.advance(source.size - position)
         output.flush()
         sink.end(position, is_sound=is_sound)
     return summary
-
-
-def _end_of(piece: Piece) -> int:
-    if not len(piece.batches):
-        return piece.position
-    return int(piece.batches["position"][-1]) + int(piece.batches["size"][-1])
-
-
-def _report_order(batches: NDArray[Any], before: int | None, file: str, report: Report) -> int | None:
-    """Offsets must rise from batch to batch. The base offset is outside of the checksum: only this finds it damaged."""
-    good = batches[batches["crc_ok"] != 0]
-    if not len(good):
-        return before
-    ends = good["last_offset"]
-    starts = np.where(good["base_offset"] >= 0, good["base_offset"], ends)
-    reached = np.maximum.accumulate(ends)
-    limit = np.concatenate(([starts[0] - 1 if before is None else before], reached[:-1]))
-    for row in np.flatnonzero(starts <= limit).tolist():
-        report(
-            CorruptRecord(
-                "the batch's offset goes back",
-                fault=Fault.FIELD_VALUE,
-                file=file,
-                position=int(good["position"][row]),
-                expected=f"an offset over {int(limit[row])}",
-                found=int(starts[row]),
-            )
-        )
-    return int(reached[-1]) if before is None else max(before, int(reached[-1]))
-
-
-def _report_tail(source: FileSource, piece: Piece, position: int, output: Output, report: Report) -> int:
-    """What follows the last batch. Returns how many zeros, if it is all zeros."""
-    left = source.size - position
-    if _is_zero(source, position):
-        output.note(
-            source.name,
-            f"the last {left:,} bytes, from position {position} on, are zeros: preallocated, not used yet",
-            position=position,
-            zero_bytes=left,
-        )
-        return left
-    if piece.fault is not None:
-        report(piece.fault)
-        output.note(
-            source.name,
-            f"{left:,} bytes from position {position} on cannot be read",
-            position=position,
-            unread_bytes=left,
-        )
-        return 0
-    prefix = source.read(position, min(left, ENTRY_PREFIX.size))
-    expected = f"{ENTRY_PREFIX.size} bytes or more"
-    if len(prefix) == ENTRY_PREFIX.size:
-        expected = f"{ENTRY_PREFIX.size + ENTRY_PREFIX.unpack(prefix)[1]} bytes"
-    report(
-        CorruptRecord(
-            "the file ends inside a batch",
-            fault=Fault.PARTIAL_BATCH,
-            file=source.name,
-            position=position,
-            expected=expected,
-            found=f"{left} bytes",
-        )
-    )
-    return 0
-
-
-def _is_zero(source: FileSource, position: int) -> bool:
-    while position < source.size:
-        size = min(_ZERO_CHECK_BYTES, source.size - position)
-        if source.read(position, size).count(0) != size:
-            return False
-        position += size
-    return True
 
 
 def _first_position(file: FoundFile, source: FileSource, request: DumpRequest, output: Output) -> int:

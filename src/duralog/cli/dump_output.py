@@ -76,7 +76,7 @@ class Output:
             text = f"! {printable(str(error))}"
             self.line(f"{_RED}{text}{_PLAIN}" if self._colour else text)
 
-    def note(self, file: str, message: str, **fields: Any) -> None:
+    def note(self, file: str, message: str, /, **fields: Any) -> None:
         if self.as_json:
             self.object({"note": message, "file": file, **fields})
         elif not self.quiet:

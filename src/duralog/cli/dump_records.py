@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.cli.dump_batches import Report, log_heading
+from duralog.cli.dump_batches import log_heading
 from duralog.cli.dump_output import Output
 from duralog.cli.dump_request import DumpRequest
 from duralog.cli.selection import Selection, take
@@ -22,6 +22,7 @@ from duralog.columnar.pieces import Piece
 from duralog.columnar.render import LineBuffer, render_json, render_text
 from duralog.format.layout import CONTROL_BIT
 from duralog.storage.files import FileSource, FoundFile
+from duralog.storage.findings import Report
 
 
 class RecordSink:

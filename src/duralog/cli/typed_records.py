@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from duralog.cli.dump_batches import Header, Report
+from duralog.cli.dump_batches import Header
 from duralog.cli.dump_output import Output
 from duralog.cli.times import format_time
 from duralog.columnar.decoded import DecodedRecords
@@ -18,6 +18,7 @@ from duralog.format.control_records import ControlType, EndTransactionMarker, Un
 from duralog.format.internal_topics import CLUSTER_METADATA, COORDINATOR_TOPICS, describe_record
 from duralog.format.layout import CONTROL_BIT, NO_TIMESTAMP
 from duralog.storage.files import Content, FoundFile
+from duralog.storage.findings import Report
 
 Fields = Mapping[str, Any]
 

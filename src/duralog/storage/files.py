@@ -92,6 +92,19 @@ class FileSource:
         self.close()
 
 
+LARGEST_SMALL_FILE_BYTES = 1 << 30
+"""An index of Kafka's default size has 10 MiB; a snapshot of 100,000 producers has 5 MB."""
+
+
+def read_small(path: str) -> bytes | None:
+    """All of a file that is no log; None if there is no such file."""
+    try:
+        with FileSource(path) as source:
+            return source.read_all(limit=LARGEST_SMALL_FILE_BYTES)
+    except FileNotFoundError:
+        return None
+
+
 class Content(IntEnum):
     """What a file of a log directory holds, as its name tells. The order is the one in which a segment is listed."""
 

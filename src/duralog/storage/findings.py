@@ -1,0 +1,79 @@
+"""What a check of files has to say: findings, which are wrong, and notes, which are good to know.
+
+A finding is a `CorruptRecord` that nobody raises: file, position, expected, found. Checks hand each one to a `Report`
+when they come upon it, so that a caller can print, count or collect.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+from duralog.errors import CorruptRecord
+
+SHOWN_PER_FILE = 20
+"""A file of garbage has a finding for each of its entries: the first ones tell it all."""
+
+Report = Callable[[CorruptRecord], None]
+
+
+class TakeNote(Protocol):
+    """Takes the path of a file, a sentence about it, and what a program wants to know of it."""
+
+    def __call__(self, file: str, text: str, /, **fields: int) -> None: ...
+
+
+class Note(NamedTuple):
+    file: str
+    text: str
+    fields: Mapping[str, int] = MappingProxyType({})
+
+
+class FewPerFile:
+    """Passes on the first findings of each file and counts the rest."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._counts: Counter[str] = Counter()
+
+    def __call__(self, error: CorruptRecord) -> None:
+        file = error.file or ""
+        self._counts[file] += 1
+        if self._counts[file] <= SHOWN_PER_FILE:
+            self._report(error)
+
+    @property
+    def count(self) -> int:
+        """All that there were."""
+        return self._counts.total()
+
+    def left_out(self) -> list[Note]:
+        """How many findings of which file were not passed on."""
+        return [
+            Note(file, f"{count - SHOWN_PER_FILE:,} more findings are not shown")
+            for file, count in self._counts.items()
+            if count > SHOWN_PER_FILE
+        ]
+
+
+class Findings:
+    """Collects findings, of each file the first ones, and notes."""
+
+    def __init__(self) -> None:
+        self.errors: list[CorruptRecord] = []
+        self._notes: list[Note] = []
+        self.report = FewPerFile(self.errors.append)
+
+    @property
+    def count(self) -> int:
+        """Of all findings, also those that are not in `errors`."""
+        return self.report.count
+
+    @property
+    def notes(self) -> list[Note]:
+        return [*self._notes, *self.report.left_out()]
+
+    def note(self, file: str, text: str, /, **fields: int) -> None:
+        self._notes.append(Note(file, text, fields))

@@ -1,0 +1,102 @@
+"""The producers of a partition as its log tells them, to hold snapshots and transaction indexes against.
+
+A replay starts from a snapshot, or from an offset that nothing was written before, and takes in batch after batch. As
+long as no batch is missing on the way, the state that comes out must be the next snapshot's, except for producers
+that had expired when that was taken.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duralog.columnar.pieces import Piece
+from duralog.errors import CorruptRecord, Fault
+from duralog.format.index_entries import AbortedTransaction
+from duralog.format.producer_snapshot import ProducerEntry
+from duralog.storage.findings import Report
+from duralog.storage.producer_batch import ProducerBatch, producer_batches
+from duralog.storage.producer_state import ProducerState
+
+_LONG_AGO_MS = -(2**62)
+"""Seen from there, no producer has expired."""
+
+_COMPARED = ("producer_epoch", "last_sequence", "last_offset", "offset_delta", "transaction_first_offset")
+
+
+class Replayed(NamedTuple):
+    batches: list[ProducerBatch]
+    """Those that matter to the state: all markers are among them."""
+    aborted: list[AbortedTransaction]
+
+
+class ProducerReplay:
+    """REQUIRES: batches are added in order, from `start_offset` on."""
+
+    def __init__(self, start_offset: int, snapshot: bytes | None) -> None:
+        """Raises `CorruptRecord` for a damaged snapshot."""
+        if snapshot is None:
+            self._state = ProducerState(end_offset=start_offset)
+        else:
+            self._state = ProducerState.from_snapshot(snapshot, start_offset, now_ms=_LONG_AGO_MS)
+        self._is_whole = snapshot is not None or start_offset == 0
+        """Everything that leads to the state has been seen."""
+
+    def add(self, piece: Piece) -> Replayed:
+        rows = piece.batches
+        if not (rows["crc_ok"] != 0).all():
+            rows = rows[rows["crc_ok"] != 0]
+        if not len(rows):
+            return Replayed([], [])
+        self._is_whole = self._is_whole and self._continues(rows)
+
+        def read(position: int, size: int) -> memoryview:
+            begin = position - piece.position
+            return memoryview(piece.data)[begin : begin + size]
+
+        batches = list(producer_batches(rows, read, only_lasting=True))
+        return Replayed(batches, self._state.update(batches, int(rows["last_offset"][-1]) + 1))
+
+    def _continues(self, rows: NDArray[Any]) -> bool:
+        """Whether no offset is missing, as it is where compaction removed a batch."""
+        before = np.concatenate(([self._state.end_offset - 1], rows["last_offset"][:-1]))
+        return bool((rows["base_offset"] == before + 1).all())
+
+    def compare(self, path: str, offset: int, entries: tuple[ProducerEntry, ...], report: Report) -> None:
+        """Hold a snapshot that was taken at this offset against the log."""
+        if not self._is_whole or self._state.end_offset != offset:
+            return
+        known = {entry.producer_id: entry for entry in self._state.entries()}
+        for entry in entries:
+            found = known.pop(entry.producer_id, None)
+            if found is None:
+                _report(path, report, f"producer {entry.producer_id}, which the log does not know", None, entry)
+            elif any(getattr(entry, name) != getattr(found, name) for name in _COMPARED):
+                _report(path, report, f"another state of producer {entry.producer_id} than the log", found, entry)
+        for left in known.values():
+            # Producers expire, but not in the middle of a transaction.
+            if left.transaction_first_offset >= 0:
+                _report(path, report, f"nothing of producer {left.producer_id}, whose transaction is open", left, None)
+
+
+def _report(path: str, report: Report, what: str, expected: ProducerEntry | None, found: ProducerEntry | None) -> None:
+    report(
+        CorruptRecord(
+            f"the producer snapshot has {what}",
+            fault=Fault.FIELD_VALUE,
+            file=path,
+            expected=_in_words(expected),
+            found=_in_words(found),
+        )
+    )
+
+
+def _in_words(entry: ProducerEntry | None) -> str:
+    if entry is None:
+        return "none"
+    words = f"epoch {entry.producer_epoch}, sequence {entry.last_sequence} at offset {entry.last_offset}"
+    if entry.transaction_first_offset >= 0:
+        words += f", a transaction open from offset {entry.transaction_first_offset} on"
+    return words

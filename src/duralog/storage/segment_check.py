@@ -1,0 +1,86 @@
+"""The side files of one segment against its log: offset index, time index, transaction index.
+
+The log itself is `log_check`'s. Nothing here opens it: whoever reads it hands over the pieces.
+"""
+
+from __future__ import annotations
+
+from duralog.columnar.pieces import Piece
+from duralog.errors import CorruptRecord, Fault
+from duralog.format.filenames import FileKind
+from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
+from duralog.storage.files import FoundFile, read_small
+from duralog.storage.findings import Report, TakeNote
+from duralog.storage.index_checks import OffsetIndexCheck, RebuildCheck, TimeIndexCheck
+from duralog.storage.producer_replay import ProducerReplay
+from duralog.storage.transaction_check import TransactionIndexCheck
+
+
+class SegmentCheck:
+    """Takes all pieces of a log in order, then `finish`.
+
+    `replay` is at the segment's start and goes on with it. `interval_bytes` is the topic's `index.interval.bytes` where
+    it is known for sure: the indexes must then be just what the rule gives.
+    """
+
+    def __init__(
+        self, log: FoundFile, replay: ProducerReplay, report: Report, note: TakeNote, *, interval_bytes: int | None
+    ) -> None:
+        """REQUIRES: the log has its base offset in its name."""
+        assert log.offset is not None
+        self._log = log
+        self._replay = replay
+        self._report = report
+        self._note = note
+        self._is_strict = interval_bytes is not None
+        self._rebuild = RebuildCheck(log.offset, DEFAULT_INTERVAL_BYTES if interval_bytes is None else interval_bytes)
+        self._offsets: OffsetIndexCheck | None = None
+        self._times: TimeIndexCheck | None = None
+        path = log.sibling(FileKind.OFFSET_INDEX)
+        if (data := read_small(path)) is not None:
+            self._offsets = OffsetIndexCheck(path, data, log.offset, report)
+        path = log.sibling(FileKind.TIME_INDEX)
+        if (data := read_small(path)) is not None:
+            self._times = TimeIndexCheck(path, data, log.offset, report)
+        path = log.sibling(FileKind.TRANSACTION_INDEX)
+        self._transactions = TransactionIndexCheck(path, read_small(path), log.offset, report)
+
+    def add(self, piece: Piece) -> None:
+        if self._offsets is not None:
+            self._offsets.add(piece.batches)
+        if self._times is not None:
+            self._times.add(piece.batches)
+        if self._offsets is not None or self._times is not None:
+            self._rebuild.add(piece.batches)
+        self._transactions.add(*self._replay.add(piece))
+
+    def finish(self, log_end: int, *, is_sound: bool) -> None:
+        """`log_end` is where the last batch ends; `is_sound` tells that nothing is wrong with the log itself."""
+        if self._offsets is not None:
+            self._offsets.finish(log_end)
+        if self._times is not None:
+            self._times.finish()
+        if is_sound:
+            self._compare_with_rule()
+            self._transactions.finish()
+        for check, kind in ((self._offsets, FileKind.OFFSET_INDEX), (self._times, FileKind.TIME_INDEX)):
+            if check is None:
+                self._note(self._log.sibling(kind), "is missing; Kafka builds it from the log when it starts")
+
+    def _compare_with_rule(self) -> None:
+        interval = self._rebuild.interval_bytes
+        for path, difference in self._rebuild.differences(self._offsets, self._times):
+            if self._is_strict:
+                self._report(
+                    CorruptRecord(
+                        f"the index {difference}, with index.interval.bytes={interval}",
+                        fault=Fault.FIELD_VALUE,
+                        file=path,
+                    )
+                )
+            else:
+                self._note(
+                    path,
+                    f"{difference}, with index.interval.bytes={interval}:"
+                    " ordinary after restarts or with another interval",
+                )
