@@ -43,6 +43,7 @@ FEATURE_LEVELS: Mapping[str, int] = {
 MOST_PARTITIONS = 10_000
 """Of one change. Kafka refuses larger ones, since a change is one batch."""
 
+# The metadata versions from which on Kafka writes partition records of version 1 and of version 2.
 _DIRECTORIES_SINCE = 17
 _ELIGIBLE_REPLICAS_SINCE = 23
 _TYPE_IDS = {message.name: type_id for type_id, message in METADATA_TYPES.items()}
@@ -150,6 +151,7 @@ def _partition_records(
         )
     level = metadata.features.get(METADATA_VERSION, FEATURE_LEVELS[METADATA_VERSION])
     version = (level >= _DIRECTORIES_SINCE) + (level >= _ELIGIBLE_REPLICAS_SINCE)
+    directories = {"directories": [directory_id]} if level >= _DIRECTORIES_SINCE else {}
     return [
         _record(
             "PARTITION_RECORD",
@@ -163,7 +165,7 @@ def _partition_records(
             leader=node_id,
             leader_epoch=0,
             partition_epoch=0,
-            directories=[directory_id],
+            **directories,
         )
         for partition in range(first, end)
     ]

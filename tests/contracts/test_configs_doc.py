@@ -1,0 +1,16 @@
+"""docs/configs.md says what the declarations say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_description_of_the_configs_is_fresh():
+    checked = subprocess.run(
+        [sys.executable, str(DOCS / "render_configs.py"), "--check"], capture_output=True, encoding="utf-8", check=False
+    )
+    assert checked.returncode == 0, checked.stderr
