@@ -1,0 +1,101 @@
+"""The files that a crash leaves in a partition's folder, and what becomes of them.
+
+Compaction and splitting write new segments as `.cleaned`, rename all of them to `.swap` once they are complete and on
+disk, the last one first, and only then remove the segments that they replace and give the new ones their plain names.
+So the names alone tell how far that came:
+
+- A `.cleaned` file is left: not all were renamed. The originals count; every `.swap` at or above it belongs to the same
+  unfinished work and goes, then the `.cleaned` files go.
+- `.swap` files only: all are complete. They win, and everything in the range of offsets that they cover goes.
+- `.deleted` files were replaced or expired before, and go.
+- An index without its log is the rest of a deletion, and goes.
+
+Each step is on disk before the next one begins, and each is its own repetition: a crash in between only means that
+the next start does the same again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from duralog.columnar.pieces import read_pieces
+from duralog.format.filenames import FileKind, FileState, SegmentFile, parse_segment_file
+from duralog.storage.file_system import Entry, FileSystem
+
+INDEX_KINDS = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+
+
+def settle_leftovers(fs: FileSystem, folder: str, listing: list[Entry] | None = None) -> list[Entry]:
+    """Finish or undo what a crash has interrupted. Returns what is in the folder afterwards.
+
+    `listing` is what the folder holds, if the caller has just looked.
+    """
+    if listing is None:
+        listing = fs.list(folder)
+    files = _segment_files(listing)
+    is_left_over = {file.state for file in files} != {FileState.LIVE}
+    orphans = _without_log(file for file in files if file.state is FileState.LIVE)
+    if files and not is_left_over and not orphans:
+        return listing
+
+    unfinished = [file for file in files if file.state is FileState.CLEANED]
+    swaps = [file for file in files if file.state is FileState.SWAP]
+    gone = {file for file in files if file.state is FileState.DELETED}
+    if unfinished:
+        first = min(file.offset for file in unfinished)
+        undone = {file for file in swaps if file.offset >= first}
+        # Without the `.cleaned` files, a `.swap` would count as complete: so it must be gone before they are.
+        _remove(fs, folder, undone)
+        swaps = [file for file in swaps if file not in undone]
+        gone |= {*unfinished}
+    _remove(fs, folder, gone)
+
+    plain = {file for file in files if file.state is FileState.LIVE}
+    if swaps:
+        replaced = _replaced(fs, folder, swaps, plain)
+        _remove(fs, folder, replaced)
+        plain -= replaced
+        for file in swaps:
+            target = SegmentFile(file.offset, file.kind)
+            fs.rename(os.path.join(folder, file.name), os.path.join(folder, target.name))
+            plain.add(target)
+        fs.sync_folder(folder)
+    _remove(fs, folder, _without_log(plain))
+    return fs.list(folder)
+
+
+def _segment_files(listing: Iterable[Entry]) -> list[SegmentFile]:
+    parsed = (parse_segment_file(entry.name) for entry in listing if not entry.is_folder)
+    return [file for file in parsed if file is not None]
+
+
+def _replaced(fs: FileSystem, folder: str, swaps: list[SegmentFile], plain: set[SegmentFile]) -> set[SegmentFile]:
+    """The plain files in the range of offsets that the new segments cover, snapshots of producers included."""
+    logs = [file for file in swaps if file.kind is FileKind.LOG]
+    if not logs:
+        return set()
+    first = min(file.offset for file in logs)
+    end = max(_end_offset(fs, os.path.join(folder, file.name), file.offset) for file in logs)
+    return {file for file in plain if first <= file.offset < end}
+
+
+def _end_offset(fs: FileSystem, path: str, base_offset: int) -> int:
+    end = base_offset
+    for piece in read_pieces(fs.open(path), check_crc=False):
+        if len(piece.batches):
+            end = int(piece.batches["last_offset"][-1]) + 1
+    return end
+
+
+def _without_log(plain: Iterable[SegmentFile]) -> set[SegmentFile]:
+    files = set(plain)
+    logs = {file.offset for file in files if file.kind is FileKind.LOG}
+    return {file for file in files if file.kind in INDEX_KINDS and file.offset not in logs}
+
+
+def _remove(fs: FileSystem, folder: str, files: set[SegmentFile]) -> None:
+    for file in sorted(files, key=lambda file: file.name):
+        fs.remove(os.path.join(folder, file.name))
+    if files:
+        fs.sync_folder(folder)
