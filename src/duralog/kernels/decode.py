@@ -90,7 +90,7 @@ def read_varlong(data, position, end):
 
 
 @device
-def _skip_headers(data, position, end, count):
+def skip_headers(data, position, end, count):
     """Where `count` headers end, with the fault that was found on the way."""
     for _ in range(count):
         length, position = read_varint(data, position, end)
@@ -210,7 +210,7 @@ def decode_batches(
                 return _HEADER_COUNT, batch, record, start, committed
             position = headers_start
             if headers > 0:
-                fault, position = _skip_headers(data, position, record_end, headers)
+                fault, position = skip_headers(data, position, record_end, headers)
                 if fault != _NONE:
                     return fault, batch, record, start, committed
             if position != record_end:

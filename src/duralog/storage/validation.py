@@ -1,0 +1,152 @@
+"""What may be appended to a log, and the bytes that are written for it.
+
+A client's batch is checked whole: its frame, its checksum, the structure of every record, and the rules of its topic.
+Then it gets its place. Base offset and leader epoch lie outside the checksum and are stamped into the given buffer; the
+largest timestamp and its type are corrected, with the checksum, only where they differ. So the bytes of an honest
+client reach the disk as they came. A batch is built anew where the topic wants another codec, or where the offsets
+inside do not follow each other. Kafka builds anew in the second case only if the batch is compressed, and otherwise
+stores the wrong offsets.
+
+Batches of `AppendOrigin.AS_IS` keep every byte. Only their frames, checksums and the order of offsets are checked.
+
+An append is all or nothing. Whatever is wrong is an error that tells where: `CorruptRecord` for bytes that are not a
+batch (a position counts in the given bytes), `InvalidRecord` and its kinds for a batch that the topic does not take.
+After an error the buffer may hold stamps, but nothing else in it has changed. Half a batch at the end is ignored, as
+Kafka does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duralog.columnar.pieces import MemorySource, read_pieces
+from duralog.columnar.refusals import wrong_checksum
+from duralog.config import TopicConfig
+from duralog.errors import InvalidRecord
+from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from duralog.format.layout import NO_TIMESTAMP
+from duralog.format.record_batch import MAGIC
+from duralog.format.varint import Bytes
+from duralog.kernels.columns import BATCH_DTYPE
+from duralog.storage.append_origin import AppendOrigin
+from duralog.storage.batch_admission import Admission
+from duralog.storage.producer_batch import ProducerBatch, producer_batches
+
+_AS_IS = AppendOrigin.AS_IS
+
+
+class ValidBatches(NamedTuple):
+    """What is to be written, and what is known of it."""
+
+    buffers: Sequence[Bytes]
+    """To be written one behind the other. Where nothing was built anew, they lie in the buffer that was given."""
+    rows: NDArray[Any]
+    """One for each batch (`BATCH_DTYPE`); positions count from the first byte of the buffers."""
+    producer_batches: Sequence[ProducerBatch]
+    """Those of the batches that have a producer id."""
+    base_offset: int
+    """Of the first batch; -1 if that is a compressed message of an old format, which does not tell."""
+    last_offset: int
+    max_timestamp_ms: int
+    append_time_ms: int
+    """The time that the log gave all records, where the topic wants it; otherwise -1."""
+    size_bytes: int
+
+
+def validate(
+    data: Bytes,
+    *,
+    config: TopicConfig,
+    next_offset: int,
+    leader_epoch: int,
+    now_ms: int,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+) -> ValidBatches:
+    """Check the batches in `data`, and give them their offsets from `next_offset` on.
+
+    Stamps are written into `data` if it can be written to; otherwise it is copied. A batch with a producer id must be
+    the only one of its append, as Kafka demands of every batch: so a repeated one can be answered for itself.
+    """
+    if origin is _AS_IS:
+        return _validate_as_is(data, next_offset)
+    view = memoryview(data)
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    admission = Admission(view, config, next_offset, leader_epoch, now_ms, origin, max_decompressed_bytes)
+    position = 0
+    while position < len(view):
+        size = admission.admit(position)
+        if size == 0:
+            break
+        position += size
+    rows = np.frombuffer(admission.rows, BATCH_DTYPE)
+    size_bytes = len(admission.buffers[0]) if len(rows) == 1 else _lay_out(rows, admission.producer_batches)
+    return ValidBatches(
+        admission.buffers,
+        rows,
+        admission.producer_batches,
+        next_offset,
+        admission.next_offset - 1,
+        admission.max_timestamp_ms,
+        admission.append_time_ms,
+        size_bytes,
+    )
+
+
+def _lay_out(rows: NDArray[Any], with_producer: list[ProducerBatch]) -> int:
+    """Set the positions of several batches. Returns their size together."""
+    if not len(rows):
+        raise InvalidRecord("there is no whole batch in the bytes to append")
+    if with_producer:
+        raise InvalidRecord(f"a batch with a producer id is appended alone, not together with {len(rows) - 1} more")
+    ends = np.cumsum(rows["size"], dtype=np.int64)
+    rows["position"] = ends - rows["size"]
+    return int(ends[-1])
+
+
+def _validate_as_is(data: Bytes, next_offset: int) -> ValidBatches:
+    view = memoryview(data)
+    source = MemorySource(view, "the bytes to append")
+    pieces = list(read_pieces(source, piece_bytes=max(source.size, 1)))
+    if not pieces or not len(pieces[0].batches):
+        raise InvalidRecord("there is no whole batch in the bytes to append")
+    (piece,) = pieces
+    if piece.fault is not None:
+        raise piece.fault
+    rows = piece.batches
+    wrong = np.flatnonzero(rows["crc_ok"] == 0)
+    if len(wrong):
+        row = rows[wrong[0]]
+        start = int(row["position"])
+        raise wrong_checksum(row, piece.data[start : start + int(row["size"])]).in_file(source.name, start)
+    _check_order(rows, next_offset)
+    size_bytes = int(rows["position"][-1] + rows["size"][-1])
+    return ValidBatches(
+        [view[:size_bytes]],
+        rows,
+        list(producer_batches(rows, lambda position, size: view[position : position + size])),
+        int(rows["base_offset"][0]),
+        int(rows["last_offset"][-1]),
+        int(rows["max_timestamp"].max()),
+        NO_TIMESTAMP,
+        size_bytes,
+    )
+
+
+def _check_order(rows: NDArray[Any], next_offset: int) -> None:
+    """Each batch lies above the one before it. A compressed message of an old format tells only its last offset."""
+    last = rows["last_offset"]
+    first = np.where(rows["magic"] == MAGIC, rows["base_offset"], last)
+    before = np.append(np.int64(next_offset - 1), last[:-1])
+    wrong = np.flatnonzero((first <= before) | (last < first))
+    if len(wrong):
+        row = int(wrong[0])
+        raise InvalidRecord(
+            f"the batch at {rows['position'][row]} has the offsets {first[row]} to {last[row]},"
+            f" where they begin at {before[row] + 1} or above"
+        )
