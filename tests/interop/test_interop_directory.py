@@ -33,6 +33,7 @@ from duralog.format.index_entries import (
     encode_time_index,
     index_entries,
 )
+from duralog.format.metadata_records import METADATA_TYPES, MetadataRecord
 from duralog.format.properties import (
     MetaProperties,
     decode_meta_properties,
@@ -43,6 +44,7 @@ from duralog.format.properties import (
 from duralog.format.record import Record
 from duralog.storage.cluster_metadata import ClusterMetadata
 from duralog.storage.metadata_changes import (
+    FEATURE_LEVELS,
     add_partitions,
     alter_topic_configs,
     create_topic,
@@ -70,7 +72,7 @@ class Directory:
         self.root = root
         self.metadata = ClusterMetadata()
 
-    def change(self, records: list) -> None:
+    def change(self, records: list[MetadataRecord]) -> None:
         batch = encode_batch(records, self.metadata.next_offset, self.metadata.writing_epoch, NOW_MS)
         folder = self.root / METADATA_FOLDER
         folder.mkdir(exist_ok=True)
@@ -93,6 +95,11 @@ class Directory:
             LEADER_EPOCH_CHECKPOINT: encode_leader_epoch_checkpoint(epochs),
         }.items():
             (folder / name).write_bytes(content)
+
+
+def metadata_record(type_name: str, **fields) -> MetadataRecord:
+    (type_id,) = (number for number, message in METADATA_TYPES.items() if message.name == type_name)
+    return MetadataRecord(type_id=type_id, type_name=type_name, version=0, fields=fields)
 
 
 def sample_records(count: int, start: int = 0) -> list[Record]:
@@ -185,7 +192,11 @@ def load(root: Path) -> ClusterMetadata:
     if newest is not None:
         data = (folder / newest.name).read_bytes()
         snapshot = Snapshot(end_offset=newest.end_offset, epoch=newest.epoch, data=data)
-    return ClusterMetadata.load(snapshot, [path.read_bytes() for path in sorted(folder.glob("*.log"))])
+    return ClusterMetadata.load(snapshot, log_of(root))
+
+
+def log_of(root: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted((root / METADATA_FOLDER).glob("*.log"))]
 
 
 @pytest.mark.parametrize("origin", ["formatted now", "golden"])
@@ -229,6 +240,53 @@ def test_kafka_accepts_topics_that_duralog_added_to_its_directory(
         assert topics.keys() == directory.metadata.topics.keys()
         assert server.consume("added", 0)["records"] == seen_by_kafka(records)
         assert server.errors == []
+    assert_kafka_agrees(root, directory)
+
+
+def test_kafka_and_duralog_take_turns(kafka: KafkaProcess, tmp_path: Path) -> None:
+    """Also over a transaction that Kafka left open when it died, and over snapshots that it makes.
+
+    The open transaction holds a config of no topic: Kafka's broker, unlike its controller, has been seen to keep what
+    an aborted transaction wrote when other records follow it.
+    """
+    root = tmp_path / "store"
+    format_directory(kafka, root, node_id=NODE_ID)
+    placed = {
+        "node_id": NODE_ID,
+        "directory_id": decode_meta_properties((root / META_PROPERTIES).read_bytes()).directory_id,
+    }
+    directory = Directory(root)
+    directory.change(first_records())
+    lost = metadata_record("CONFIG_RECORD", resource_type=2, resource_name="lost", name="flush.ms", value="1")
+    directory.change([metadata_record("BEGIN_TRANSACTION_RECORD", name="never ended"), lost])
+    directory.change(create_topic(directory.metadata, "first", partitions=1, configs=CONFIGS, **placed))
+
+    often = {"metadata.log.max.record.bytes.between.snapshots": 1}
+    with KafkaServer(kafka, root, configs=often) as server:
+        assert server.topics().keys() == {"first"}
+        server.create_topic("kafkas", 3, {"flush.ms": "80000"})
+        assert server.produce("kafkas", 2, [{"key": "00", "value": "01"}]) == [0]
+        assert server.errors == []
+
+    newest = newest_snapshot(path.name for path in (root / METADATA_FOLDER).iterdir())
+    assert newest is not None
+    assert newest.end_offset > directory.metadata.next_offset
+    directory.metadata = load(root)
+    from_the_log_alone = ClusterMetadata.load(None, log_of(root))
+    assert directory.metadata.topics == from_the_log_alone.topics
+    assert directory.metadata.topics.keys() == {"first", "kafkas"}
+    assert len(directory.metadata.topic("kafkas").partitions) == 3
+    assert directory.metadata.topic_configs("kafkas") == {"flush.ms": "80000"}
+    assert directory.metadata.topic_configs("first") == CONFIGS
+    assert directory.metadata.features == from_the_log_alone.features == FEATURE_LEVELS
+
+    directory.change(delete_topic(directory.metadata, "first"))
+    directory.change(create_topic(directory.metadata, "second", partitions=1, configs=CONFIGS, **placed))
+    with KafkaServer(kafka, root, configs=often) as server:
+        topics = server.topics()
+        assert topics.keys() == {"kafkas", "second"}
+        assert topics["second"]["configs"] == CONFIGS
+        assert [record["value"] for record in server.consume("kafkas", 2)["records"]] == ["01"]
     assert_kafka_agrees(root, directory)
 
 
