@@ -173,6 +173,8 @@ class Segment(ReadableSegment):
         end = self.size_bytes
         built = rebuild(self._files, self.options.index_interval_bytes, end=end, visit=visit)
         self._forget()
+        # Who wrote this may have died before it synced.
+        self._is_unsynced = not self.read_only
         self.offset_index.rewrite(built.offset_entries)
         self.time_index.rewrite(built.time_entries)
         return RecoveredSegment(
