@@ -21,11 +21,12 @@ from duralog.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
 from duralog.format import record_batch
 from duralog.format.compression import Codec
 from duralog.format.control_records import ControlType, EndTransactionMarker, encode
-from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from duralog.format.record import Record, TimestampType
-from duralog.kernels.columns import BATCH_DTYPE
 from duralog.kernels.encode import HEADER_BYTES, MAX_RECORDS_BYTES
-from duralog.kernels.scan import scan_batches
+from duralog.storage.producer_batch import producer_batches
+from duralog.storage.rebuilding import target_codec, target_level
+from duralog.storage.validation import ValidBatches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,14 +64,14 @@ class Stamp(NamedTuple):
 
 def batches_of_records(
     records: Sequence[Record], *, config: TopicConfig, stamp: Stamp, codec: Codec | None, producer: Producer
-) -> EncodedBatches:
+) -> ValidBatches:
     columns = record_columns(records, base_offset=stamp.next_offset, default_timestamp_ms=stamp.now_ms)
     return _encode(columns, config=config, stamp=stamp, codec=codec, producer=producer)
 
 
 def batches_of_table(
     table: pa.Table | pa.RecordBatch, *, config: TopicConfig, stamp: Stamp, codec: Codec | None, producer: Producer
-) -> EncodedBatches:
+) -> ValidBatches:
     """Of a table that was read from a log, the offsets are left out: the records get new ones."""
     # Not at the top: a log that is given no tables need not load pyarrow.
     from duralog.columnar.schema import OFFSET
@@ -82,58 +83,39 @@ def batches_of_table(
 
 
 def marker_batch(
-    *, producer_id: int, producer_epoch: int, commit: bool, coordinator_epoch: int, stamp: Stamp
-) -> EncodedBatches:
-    """The control batch that ends a producer's transaction."""
+    *, producer_id: int, producer_epoch: int, commit: bool, coordinator_epoch: int, now_ms: int
+) -> bytearray:
+    """The control batch that ends a producer's transaction, to be validated like any other."""
     if producer_id < 0 or producer_epoch < 0:
         raise InvalidRecord(f"producer {producer_id}, epoch {producer_epoch}: neither may be negative")
     type_ = ControlType.COMMIT if commit else ControlType.ABORT
     key, value = encode(EndTransactionMarker(type=type_, coordinator_epoch=coordinator_epoch))
-    batch = record_batch.encode(
-        [Record(key=key, value=value, timestamp_ms=stamp.now_ms)],
-        base_offset=stamp.next_offset,
-        leader_epoch=stamp.leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
+    return bytearray(
+        record_batch.encode(
+            [Record(key=key, value=value, timestamp_ms=now_ms)],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=True,
+            is_control=True,
+        )
     )
-    data = np.frombuffer(batch, np.uint8)
-    rows = np.empty(1, BATCH_DTYPE)
-    scan_batches(data, 0, True, rows)
-    return EncodedBatches(data, rows)
-
-
-def stored_codec(config: TopicConfig, given: Codec | None) -> tuple[Codec, int | None]:
-    """The codec and level that a topic stores batches with: its own, or the writer's where it leaves the choice."""
-    if config.compression_type == "producer":
-        codec = Codec.NONE if given is None else given
-    elif config.compression_type == "uncompressed":
-        codec = Codec.NONE
-    else:
-        codec = Codec.named(config.compression_type)
-    levels = {
-        Codec.GZIP: config.compression_gzip_level,
-        Codec.LZ4: config.compression_lz4_level,
-        Codec.ZSTD: config.compression_zstd_level,
-    }
-    return codec, levels.get(codec)
 
 
 def _encode(
     columns: WritableColumns, *, config: TopicConfig, stamp: Stamp, codec: Codec | None, producer: Producer
-) -> EncodedBatches:
+) -> ValidBatches:
     producer.check()
     _check_keys(columns, config)
     is_create_time = config.message_timestamp_type == "CreateTime"
     if is_create_time:
         _check_timestamps(columns, config, stamp.now_ms)
-    stored, level = stored_codec(config, codec)
+    is_own_choice = config.compression_type == "producer"
+    stored = (codec or Codec.NONE) if is_own_choice else target_codec(config)
     in_one_batch = producer.producer_id != NO_PRODUCER_ID
     encoded = encode_columns(
         columns,
         codec=stored,
-        level=level,
+        level=target_level(config, stored),
         batch_bytes=_all_bytes(columns) if in_one_batch else _batch_bytes(config, stored),
         timestamp_type=TimestampType.CREATE_TIME if is_create_time else TimestampType.LOG_APPEND_TIME,
         append_time_ms=stamp.now_ms,
@@ -144,7 +126,22 @@ def _encode(
         is_transactional=producer.is_transactional,
     )
     _check_sizes(encoded, config, in_one_batch=in_one_batch)
-    return encoded
+    rows = encoded.batches
+    data = encoded.data.data
+
+    def read(position: int, size: int) -> memoryview:
+        return data[position : position + size]
+
+    return ValidBatches(
+        buffers=(data,),
+        rows=rows,
+        producer_batches=tuple(producer_batches(rows, read)) if in_one_batch else (),
+        base_offset=stamp.next_offset,
+        last_offset=stamp.next_offset + len(columns.offset) - 1,
+        max_timestamp_ms=int(rows["max_timestamp"].max(initial=NO_TIMESTAMP)),
+        append_time_ms=NO_TIMESTAMP if is_create_time else stamp.now_ms,
+        size_bytes=len(encoded.data),
+    )
 
 
 def _check_keys(columns: WritableColumns, config: TopicConfig) -> None:

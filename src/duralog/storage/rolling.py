@@ -34,7 +34,10 @@ def roll_reason(segment: Segment, arrival: Arrival, config: TopicConfig, jitter_
         return "size"
     if segment.size_bytes > 0:
         first_ms = segment.first_timestamp_ms
-        waited_ms = arrival.max_timestamp_ms - first_ms if first_ms >= 0 else arrival.now_ms - segment.created_ms
+        if first_ms is None or first_ms < 0:
+            waited_ms = arrival.now_ms - segment.created_ms
+        else:
+            waited_ms = arrival.max_timestamp_ms - first_ms
         if waited_ms > _longest_ms(config) - jitter_ms:
             return "time"
     if segment.offset_index.is_full:

@@ -1,0 +1,110 @@
+"""What a log loses: segments that have expired, records below a new start, and an end that is cut off.
+
+Readers first, files after: a view without the segments is published before their files are touched, so nobody starts to
+read what is about to go, and who reads already holds the files. Files are renamed `.deleted` at once and removed later.
+A crash in between leaves files that the next start removes, or finds below the log's start and deletes then.
+
+REQUIRES of all functions: the writer's lock is held, and `check_writable` was called.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from duralog.errors import OffsetOutOfRange, StorageError
+from duralog.format.filenames import FileState
+from duralog.storage.log_view import LogView
+from duralog.storage.log_writer import LogWriter
+from duralog.storage.segment import Segment
+
+_log = logging.getLogger(__name__)
+
+
+def delete_segments(writer: LogWriter, base_offsets: Iterable[int], reason: str) -> int:
+    """Delete the segments with these base offsets. Returns how many that were; unknown ones are gone already.
+
+    If the active segment is among them, a new one is started first: the log ends where it did, and is empty if all go.
+    """
+    wanted = set(base_offsets)
+    if writer.view.segments.active.base_offset in wanted:
+        writer.roll(writer.view.end_offset)
+    view = writer.view
+    # An empty active segment could not be rolled, and stays.
+    gone = [segment for segment in view.segments.inactive if segment.base_offset in wanted]
+    if gone:
+        kept = view.segments.removed(gone)
+        start_offset = max(view.start_offset, kept.first.base_offset)
+        writer.producers.advance_log_start(start_offset)
+        writer.publish(kept, start_offset, view.end_offset)
+        writer.recovery_point = max(writer.recovery_point, start_offset)
+        _log.info("%s: %d segments are deleted: %s", writer.folder, len(gone), reason)
+        _discard(writer, gone)
+        writer.epochs.truncate_from_start(start_offset)
+    return len(gone)
+
+
+def raise_start_offset(writer: LogWriter, start_offset: int) -> None:
+    """Let the log start here, if it starts before. Whole segments below go with the next deletion."""
+    view = writer.view
+    if start_offset <= view.start_offset:
+        return
+    if start_offset > view.end_offset:
+        raise OffsetOutOfRange(f"the log ends at offset {view.end_offset}: it cannot start at {start_offset}")
+    writer.producers.advance_log_start(start_offset)
+    writer.publish(view.segments, start_offset, view.end_offset)
+    writer.recovery_point = max(writer.recovery_point, start_offset)
+    writer.epochs.truncate_from_start(start_offset)
+
+
+def truncate_to(writer: LogWriter, offset: int) -> None:
+    """Cut off the batch that holds the offset, and everything after it. The log ends with the batch before."""
+    view = writer.view
+    if offset >= view.end_offset:
+        return
+    if offset < view.start_offset:
+        raise OffsetOutOfRange(f"the log starts at offset {view.start_offset}: it cannot be cut at {offset}")
+    gone = [segment for segment in view.segments if segment.base_offset > offset]
+    kept = view.segments.removed(gone)
+    cut = kept.active.find_batch(offset)
+    with writer.flushing:
+        try:
+            position = kept.active.size_bytes if cut is None else cut.position
+            writer.view = LogView(kept, view.start_offset, offset, position, min(view.last_stable_offset, offset))
+            kept.active.truncate_to(offset)
+            end_offset = max(kept.active.next_offset(), view.start_offset)
+            writer.recovery_point = min(writer.recovery_point, end_offset)
+            writer.publish(kept, view.start_offset, end_offset)
+            writer.snapshots.remove_outside(view.start_offset, end_offset)
+            writer.epochs.truncate_from_end(end_offset)
+            writer.rebuild_producers()
+            writer.publish(kept, view.start_offset, end_offset)
+            _discard(writer, gone)
+        except BaseException as error:
+            writer.fail(error)
+            raise
+
+
+def _discard(writer: LogWriter, segments: Sequence[Segment]) -> None:
+    """Rename the files of segments that no view names any more, and have them removed later."""
+    snapshots: list[str] = []
+    failure: StorageError | None = None
+    for segment in segments:
+        try:
+            segment.rename(FileState.DELETED)
+            snapshot = writer.snapshots.mark_deleted(segment.base_offset)
+        except StorageError as error:
+            failure = failure or error
+        else:
+            if snapshot is not None:
+                snapshots.append(snapshot)
+
+    def remove() -> None:
+        for segment in segments:
+            segment.delete()
+        for path in snapshots:
+            writer.file_system.remove(path)
+
+    writer.later(writer.config.file_delete_delay_ms, f"delete segments of {writer.folder}", remove)
+    if failure is not None:
+        raise failure

@@ -1,0 +1,252 @@
+"""The writing side of a log: appending, rolling, flushing, and what readers get to see of it.
+
+All of it runs under one lock; readers take none, they hold a `LogView`. Only the waiting for the disk is outside of the
+lock, so that appends go on while a flush in the background waits.
+
+What must always be true:
+- A view is published after its bytes are written.
+- An append is all or nothing. One that fails leaves the log as it was, and the next one is welcome.
+- When an fsync fails, nobody knows what is on disk, and asking again would not tell: the log takes no more appends
+  until it is opened again, which looks at the files.
+
+If the machine dies, everything below the recovery point is there. What follows may be torn; opening the log again cuts
+it after the last valid batch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from threading import Lock, RLock
+from typing import NamedTuple
+
+from duralog.columnar.pieces import Piece
+from duralog.config import TopicConfig
+from duralog.errors import RecordTooLarge, StorageError
+from duralog.storage.append_origin import AppendOrigin
+from duralog.storage.file_system import FileSystem
+from duralog.storage.loaded_log import LoadedLog
+from duralog.storage.log_view import LogView
+from duralog.storage.producer_batch import ReadBytes
+from duralog.storage.recovery import segment_options
+from duralog.storage.rolling import Arrival, RandomBelow, choose_jitter_ms, roll_reason
+from duralog.storage.segment import Segment
+from duralog.storage.segments import Segments
+from duralog.storage.validation import ValidBatches
+
+Clock = Callable[[], int]
+"""Milliseconds."""
+Later = Callable[[int, str, Callable[[], None]], None]
+"""Runs work after so many milliseconds, under a name for errors."""
+
+_INT32_MAX = 2**31 - 1
+_log = logging.getLogger(__name__)
+
+
+class AppendResult(NamedTuple):
+    """Where records were written."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """The time that the log gave the records, if the topic wants it to; otherwise -1."""
+    duplicate: bool = False
+    """The producer had sent the batch before: nothing was written, and the offsets are those of the first time."""
+
+
+def piece_reader(piece: Piece) -> ReadBytes:
+    """Reads bytes of a piece by their position in its file."""
+    view = piece.data.data
+
+    def read(position: int, size: int) -> memoryview:
+        begin = position - piece.position
+        return view[begin : begin + size]
+
+    return read
+
+
+class LogWriter:
+    def __init__(
+        self,
+        loaded: LoadedLog,
+        *,
+        config: TopicConfig,
+        file_system: FileSystem,
+        clock: Clock,
+        later: Later,
+        random_below: RandomBelow,
+        read_only: bool,
+    ) -> None:
+        self.lock = RLock()
+        self.config = config
+        self.clock = clock
+        self.later = later
+        self.folder = loaded.folder
+        self.file_system = file_system
+        self.read_only = read_only
+        self.producers = loaded.producer_state
+        self.snapshots = loaded.producer_snapshots
+        self.epochs = loaded.leader_epochs
+        self.leader_epoch = max(loaded.leader_epochs.latest_epoch, 0)
+        self.recovery_point = loaded.recovery_point
+        self.last_flush_ms = clock()
+        self.refusal: str | None = "it was opened for reading" if read_only else None
+        """Why nothing can be written any more."""
+        self._random_below = random_below
+        self._jitter_ms = choose_jitter_ms(config, random_below)
+        self.flushing = Lock()
+        """Held while the recovery point moves. Whoever needs both takes the other lock first."""
+        self._has_new_names = True
+        """Files were made since the folder was synced last."""
+        self.publish(loaded.segments, loaded.log_start_offset, loaded.end_offset)
+
+    def publish(self, segments: Segments, start_offset: int, end_offset: int) -> None:
+        """Let readers see this from now on."""
+        stable = self.producers.last_stable_offset(end_offset, start_offset)
+        self.view = LogView(segments, start_offset, end_offset, segments.active.size_bytes, stable)
+
+    def check_writable(self) -> None:
+        if self.refusal is not None:
+            raise StorageError(f"{self.folder}: cannot write to the log: {self.refusal}")
+
+    def fail(self, error: BaseException) -> None:
+        """Take no more appends: it is not known what is on disk."""
+        if self.refusal is None:
+            self.refusal = f"it must be opened again after this: {error}"
+            _log.error("%s: no more appends: %s", self.folder, error)
+
+    # Appending. REQUIRES of all below: the lock is held, and `check_writable` was called.
+
+    def append(
+        self, batches: ValidBatches, *, origin: AppendOrigin = AppendOrigin.CLIENT, transaction_version: int = 0
+    ) -> AppendResult:
+        if batches.size_bytes > self.config.segment_bytes:
+            raise RecordTooLarge(
+                f"{batches.size_bytes} bytes at once are more than a segment takes: segment.bytes is"
+                f" {self.config.segment_bytes}"
+            )
+        if origin is not AppendOrigin.AS_IS:
+            for batch in batches.producer_batches:
+                written = self.producers.check(batch, origin=origin, transaction_version=transaction_version)
+                if written is not None:
+                    return AppendResult(written.base_offset, written.last_offset, written.timestamp_ms, True)
+        now_ms = self.clock()
+        arrival = Arrival(batches.size_bytes, batches.max_timestamp_ms, batches.last_offset, now_ms)
+        if roll_reason(self.view.segments.active, arrival, self.config, self._jitter_ms) is not None:
+            # Of a compressed message the first offset is not known; it lies above this one.
+            first = batches.last_offset - _INT32_MAX if batches.base_offset < 0 else batches.base_offset
+            self.roll(max(first, self.view.end_offset))
+        self._note_epoch(batches, origin)
+        self._write(batches)
+        if self.view.end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush()
+        return AppendResult(batches.base_offset, batches.last_offset, batches.append_time_ms)
+
+    def _note_epoch(self, batches: ValidBatches, origin: AppendOrigin) -> None:
+        if origin is AppendOrigin.AS_IS:
+            self.epochs.observe(batches.rows)
+        elif self.epochs.latest_epoch != self.leader_epoch:
+            self.epochs.assign(self.leader_epoch, batches.base_offset)
+
+    def _write(self, batches: ValidBatches) -> None:
+        view = self.view
+        segment = view.segments.active
+        file_bytes, size_bytes = segment.file.size, segment.size_bytes
+        try:
+            segment.append(batches.buffers, batches.rows)
+            aborted = self.producers.update(batches.producer_batches, batches.last_offset + 1)
+            for transaction in aborted:
+                segment.transaction_index.append(transaction)
+                self._has_new_names = True
+        except BaseException:
+            if segment.file.size != file_bytes:
+                self._take_back(segment, size_bytes)
+            raise
+        self.publish(view.segments, view.start_offset, batches.last_offset + 1)
+
+    def _take_back(self, segment: Segment, size_bytes: int) -> None:
+        """Bring everything to where it was before an append that failed half-way."""
+        try:
+            segment.truncate_to(self.view.end_offset)
+            segment.cut(size_bytes)
+            self.rebuild_producers()
+        except BaseException as error:
+            self.fail(error)
+
+    def rebuild_producers(self) -> None:
+        """Learn the producers again from the newest snapshot and the batches after it."""
+        view = self.view
+        state = self.snapshots.load(view.start_offset, view.end_offset, now_ms=self.clock())
+        for segment, end in view.segments_from(state.end_offset):
+            first = segment.find_batch(state.end_offset, end)
+            for piece in () if first is None else segment.batches_from(first.position, end=end):
+                state.replay(piece.batches, piece_reader(piece))
+        self.producers = state
+
+    # Rolling
+
+    def roll(self, base_offset: int) -> None:
+        """Start a new segment at this offset, unless the active one is empty and starts there already."""
+        view = self.view
+        active = view.segments.active
+        if active.size_bytes == 0 and active.base_offset == base_offset:
+            return
+        self.producers.update((), base_offset)
+        self.snapshots.take(self.producers, sync=False, log_start_offset=view.start_offset)
+        options = segment_options(self.config)
+        segment = Segment.create(self.file_system, self.folder, base_offset, created_ms=self.clock(), options=options)
+        try:
+            active.on_roll()
+        except BaseException:
+            segment.delete()
+            raise
+        self._has_new_names = True
+        self._jitter_ms = choose_jitter_ms(self.config, self._random_below)
+        self.publish(view.segments.added(segment), view.start_offset, view.end_offset)
+        self.later(0, f"flush {self.folder} after a roll", lambda: self.flush_rolled(base_offset))
+
+    # Flushing: any thread, without the lock.
+
+    def flush(self, end_offset: int | None = None) -> None:
+        """Return when all records, or those below the offset, would survive a loss of power."""
+        with self.flushing:
+            view = self.view
+            end = view.end_offset if end_offset is None else min(end_offset, view.end_offset)
+            if self.refusal is not None or end <= self.recovery_point:
+                return
+            segments = [found for found in view.segments.from_floor(self.recovery_point) if found.base_offset < end]
+            try:
+                for segment in segments:
+                    segment.flush()
+                if self._has_new_names or segments[-1].base_offset >= self.recovery_point:
+                    self._has_new_names = False
+                    self.file_system.sync_folder(self.folder)
+            except StorageError as error:
+                # A segment that was deleted meanwhile is nobody's loss.
+                if all(segment in self.view.segments for segment in segments):
+                    self.fail(error)
+                raise
+            self.recovery_point = max(self.recovery_point, end)
+            self.last_flush_ms = self.clock()
+
+    def flush_rolled(self, base_offset: int) -> None:
+        """What is left to do after a roll, for which nobody has to wait."""
+        try:
+            self.snapshots.sync(base_offset)
+        except StorageError as error:
+            # It only shortens the next start, and may be gone already.
+            _log.warning("%s", error)
+        self.flush(base_offset)
+
+    def close(self) -> None:
+        """Bring the files to their final sizes and to disk, and let go of them. REQUIRES: the lock is held."""
+        view = self.view
+        if self.refusal is None:
+            view.segments.active.on_roll()
+            self.flush()
+            view.segments.active.flush()
+            self.producers.update((), view.end_offset)
+            self.snapshots.take(self.producers, sync=True, log_start_offset=view.start_offset)
+        self.refusal = self.refusal or "it was closed"
+        for segment in view.segments:
+            segment.close()
