@@ -96,9 +96,12 @@ class TestState:
         assert metadata.topics == {}
         with pytest.raises(UnknownTopic):
             metadata.topic_by_id(topic_id)
-        for each in create_topic(metadata, "orders", partitions=1, configs={}, **PLACED):
+        with pytest.raises(CorruptRecord):
+            metadata.apply(record("REMOVE_TOPIC_RECORD", topic_id=topic_id))
+        for each in create_topic(metadata, "orders", partitions=1, configs={}, topic_id=topic_id, **PLACED):
             metadata.apply(each)
         assert metadata.topic_configs("orders") == {}
+        assert list(metadata.topic_by_id(topic_id).partitions) == [0]
 
     def test_a_new_leader_raises_both_epochs_other_changes_one(self):
         metadata = one_topic()
@@ -347,8 +350,8 @@ class TestBytes:
     def test_the_newest_complete_snapshot_is_chosen(self):
         names = [
             MetadataSnapshotFile(10, 1).name,
-            MetadataSnapshotFile(20, 2).name,
             MetadataSnapshotFile(20, 1).name,
+            MetadataSnapshotFile(20, 2).name,
             MetadataSnapshotFile(30, 2, SnapshotState.DELETED).name,
             "00000000000000000040-0000000002-12ab.checkpoint.part",
             "00000000000000000000.log",

@@ -227,6 +227,9 @@ class TestBrokerConfig:
             ({"remote.storage.enable": 1}, "remote.storage.enable is a topic config, it cannot be set for all topics"),
             ({"log.retention.hours": 0}, "must be a whole number of 32 bits, at least 1, or negative for no limit"),
             ({"log.roll.ms": 0}, "log.roll.ms: 0 is not allowed"),
+            ({"log.dirs": "/a,,/b"}, "log.dirs: '/a,,/b' is not allowed"),
+            ({"log.cleaner.io.max.bytes.per.second": "1e400"}, "'1e400' is not allowed, it must be a number"),
+            ({"group.consumer.heartbeat.interval.ms": 15001}, "to group.consumer.max.heartbeat.interval.ms (15000)"),
             ({"log.dirs": ""}, "log.dirs: '' is not allowed, it must be a list of words, not empty"),
             (
                 {"log.cleaner.min.compaction.lag.ms": 10, "log.cleaner.max.compaction.lag.ms": 5},
