@@ -135,8 +135,8 @@ def dump(
     )
     _refuse_contradictions(request)
     with told_plainly():
-        from duralog.cli.dump_output import Output
         from duralog.cli.dump_run import DumpRun
+        from duralog.cli.output import Output
 
         on_terminal = sys.stdout.isatty()
         output = Output(sys.stdout.buffer, as_json=as_json, colour=on_terminal and not as_json, quiet=quiet)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.cli.dump_output import Output
 from duralog.cli.dump_request import DumpRequest
 from duralog.cli.failures import printable
+from duralog.cli.output import Output
 from duralog.cli.times import format_time
 from duralog.columnar.pieces import Piece
 from duralog.format.compression import Codec

@@ -7,9 +7,9 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.cli.dump_output import Output
 from duralog.cli.dump_request import DumpRequest
 from duralog.cli.failures import CannotWrite, describe, printable
+from duralog.cli.output import Output
 from duralog.cli.selection import Selection, take
 from duralog.columnar.export import Export
 from duralog.columnar.pieces import DecodedRecords, Piece

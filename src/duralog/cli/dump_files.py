@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from duralog.cli.dump_output import Output
 from duralog.cli.dump_request import DumpRequest
 from duralog.cli.failures import printable
+from duralog.cli.output import Output
+from duralog.cli.tables import Columns, header_line, row_line
 from duralog.cli.times import format_time
 from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import decode_leader_epoch_checkpoint, decode_offset_checkpoint
@@ -38,11 +39,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """How the entries of one kind of file look. A column is a name and a width; a negative width aligns left."""
+    """How the entries of one kind of file look."""
 
     title: str
     kind: str
-    columns: dict[str, int]
+    columns: Columns
     rows: Callable[[bytes, int, OnCorrupt], Iterable[Row]]
     """Of the file's bytes and the offset in its name."""
 
@@ -154,7 +155,7 @@ def dump_file(file: FoundFile, request: DumpRequest, output: Output) -> None:
     with FileSource(file.path) as source:
         data = source.read_all(limit=LARGEST_SMALL_FILE_BYTES)
     output.heading(f"{printable(file.path)}: {table.title}{_named_offset(file)}, {len(data):,} bytes")
-    output.columns("  ".join(_pad(name, name, width) for name, width in table.columns.items()))
+    output.columns(header_line(table.columns))
     quota = request.quota.anew()
     shown = 0
 
@@ -202,7 +203,7 @@ def _write_row(row: Row, table: Table, file: FoundFile, output: Output) -> None:
     if output.as_json:
         output.object({"kind": table.kind, "file": file.path, **row})
         return
-    output.line("  ".join(_pad(name, _text(name, row[name]), width) for name, width in table.columns.items()).rstrip())
+    output.line(row_line(table.columns, [_text(name, row[name]) for name in table.columns]))
 
 
 def _text(name: str, value: Any) -> str:
@@ -213,12 +214,6 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, dict):
         return json.dumps(value)
     return printable(str(value))
-
-
-def _pad(name: str, text: str, width: int) -> str:
-    if width < 0:
-        return text.ljust(max(-width, len(name)))
-    return text.rjust(max(width, len(name)))
 
 
 def _note_zero_tail(file: FoundFile, data: bytes, output: Output) -> None:

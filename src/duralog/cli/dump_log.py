@@ -11,9 +11,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.cli.dump_output import Output
 from duralog.cli.dump_request import DumpRequest
 from duralog.cli.dump_summary import Summary
+from duralog.cli.output import Output
 from duralog.cli.progress import Progress
 from duralog.cli.selection import Selection
 from duralog.columnar.pieces import Piece, read_pieces

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duralog.cli.dump_batches import log_heading
-from duralog.cli.dump_output import Output
 from duralog.cli.dump_request import DumpRequest
+from duralog.cli.output import Output
 from duralog.cli.selection import Selection, take
 from duralog.cli.typed_records import TypedRecords
 from duralog.columnar.decoded import DecodedRecords

@@ -8,14 +8,15 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
+from duralog.cli.compilation import announce_compilation
 from duralog.cli.dump_files import dump_file
-from duralog.cli.dump_output import Output
 from duralog.cli.dump_request import DumpRequest, Mode
 from duralog.cli.failures import CannotWrite, describe, printable, say
+from duralog.cli.output import Output
 from duralog.cli.progress import Progress
 from duralog.errors import CorruptRecord, DuralogError
 from duralog.format.filenames import FileKind, FileState
-from duralog.storage.files import Content, FoundFile, identify, list_folder
+from duralog.storage.files import Content, FoundFile, identify, list_folder, size_of
 
 if TYPE_CHECKING:
     from duralog.cli.dump_log import Sink
@@ -41,7 +42,7 @@ class DumpRun:
         if self._request.mode is Mode.VERIFY:
             files = _segments_to_verify(files)
         logs = [file for file in files if file.content in _LOGS]
-        total_bytes = sum(map(_size, logs))
+        total_bytes = sum(size_of(log.path) for log in logs)
         try:
             with Progress(total_bytes, wanted=self._progress_wanted) as progress, self._sink(bool(logs)) as sink:
                 self._output.before_writing = progress.hide
@@ -109,7 +110,7 @@ class DumpRun:
         """What shows the batches. Without a log to read, nothing heavy is loaded."""
         if not has_logs and self._request.mode is not Mode.EXPORT:
             return nullcontext(None)
-        _announce_compilation(quiet=self._output.quiet)
+        announce_compilation(quiet=self._output.quiet)
         request, output = self._request, self._output
         if request.mode is Mode.BATCHES:
             from duralog.cli.dump_batches import BatchSink
@@ -149,13 +150,6 @@ def _likeness(log: tuple[FoundFile, Summary]) -> tuple[int, str]:
     return log[0].content, log[0].state.value
 
 
-def _size(file: FoundFile) -> int:
-    try:
-        return os.path.getsize(file.path)
-    except OSError:
-        return 0
-
-
 def _without_outside(files: list[FoundFile], request: DumpRequest) -> list[FoundFile]:
     """Without the segments that hold none of the selected offsets, told by the base offset of the next segment."""
     if request.offsets.is_everything:
@@ -193,14 +187,3 @@ def _segments_to_verify(files: list[FoundFile]) -> list[FoundFile]:
             log = identify(file.sibling(FileKind.LOG))
         logs.setdefault(log.path, log)
     return list(logs.values())
-
-
-def _announce_compilation(*, quiet: bool) -> None:
-    """The first run on a machine compiles its kernels, which takes seconds: say so."""
-    import duralog.kernels.compile as kernels
-
-    def announce(_: str) -> None:
-        kernels.on_compile = None
-        say("compiling for this machine: once, some seconds")
-
-    kernels.on_compile = None if quiet else announce

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duralog.cli.dump_batches import CODEC_LABELS
-from duralog.cli.dump_output import Output
 from duralog.cli.failures import printable
+from duralog.cli.output import Output
 from duralog.cli.times import format_time
 from duralog.format.layout import (
     CODEC_MASK,

@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duralog.cli.dump_batches import log_heading
-from duralog.cli.dump_output import Output
 from duralog.cli.dump_request import DumpRequest
+from duralog.cli.output import Output
 from duralog.columnar.pieces import Piece
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import FileKind
+from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
 from duralog.storage.files import Content, FileSource, FoundFile, read_small
 from duralog.storage.findings import FewPerFile, Report
 from duralog.storage.producer_replay import ProducerReplay
@@ -50,7 +51,12 @@ class VerifySink:
         if file.content is Content.LOG and file.offset is not None:
             self._replay = self._replay_at(file, file.offset)
             self._check = SegmentCheck(
-                file, self._replay, self._report, self._output.note, interval_bytes=self._interval
+                file,
+                self._replay,
+                self._report,
+                self._output.note,
+                interval_bytes=DEFAULT_INTERVAL_BYTES if self._interval is None else self._interval,
+                is_exact=self._interval is not None,
             )
 
     def show(self, piece: Piece, rows: NDArray[np.intp]) -> int:  # noqa: ARG002 (all batches are checked)

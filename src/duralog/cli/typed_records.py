@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from duralog.cli.dump_batches import Header
-from duralog.cli.dump_output import Output
+from duralog.cli.output import Output
 from duralog.cli.times import format_time
 from duralog.columnar.decoded import DecodedRecords
 from duralog.errors import CorruptRecord

@@ -92,6 +92,14 @@ class FileSource:
         self.close()
 
 
+def size_of(path: str) -> int:
+    """The size of a file that a listing had; 0 if it has gone meanwhile."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
 LARGEST_SMALL_FILE_BYTES = 1 << 30
 """An index of Kafka's default size has 10 MiB; a snapshot of 100,000 producers has 5 MB."""
 
@@ -211,21 +219,20 @@ def list_folder(folder: str) -> list[FoundFile]:
 
     The folder's own files come first, then partition after partition; in each, by offset, then by kind.
     """
-    files, folders = _entries(folder)
-    found = sorted(map(identify, files), key=_order_in_folder)
-    for inner in sorted(folders, key=_order_of_folders):
-        inner_files, _ = _entries(inner)
-        found += sorted(map(identify, inner_files), key=_order_in_folder)
+    found, folders = look_into(folder)
+    for inner in folders:
+        found += look_into(inner)[0]
     return found
 
 
-def _entries(folder: str) -> tuple[list[str], list[str]]:
+def look_into(folder: str) -> tuple[list[FoundFile], list[str]]:
+    """The files of a folder, by offset, then by kind, and the paths of the folders in it, by topic and partition."""
     files: list[str] = []
     folders: list[str] = []
     with os.scandir(folder) as entries:
         for entry in entries:
             (folders if entry.is_dir() else files).append(entry.path)
-    return files, folders
+    return sorted(map(identify, files), key=_order_in_folder), sorted(folders, key=_order_of_folders)
 
 
 def _order_in_folder(file: FoundFile) -> tuple[int, int, int, str]:

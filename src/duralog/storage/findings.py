@@ -15,6 +15,8 @@ from duralog.errors import CorruptRecord
 
 SHOWN_PER_FILE = 20
 """A file of garbage has a finding for each of its entries: the first ones tell it all."""
+COLLECTED_PER_FILE = 5
+"""Where many files are looked at."""
 
 Report = Callable[[CorruptRecord], None]
 
@@ -34,14 +36,15 @@ class Note(NamedTuple):
 class FewPerFile:
     """Passes on the first findings of each file and counts the rest."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, *, shown: int = SHOWN_PER_FILE) -> None:
         self._report = report
+        self._shown = shown
         self._counts: Counter[str] = Counter()
 
     def __call__(self, error: CorruptRecord) -> None:
         file = error.file or ""
         self._counts[file] += 1
-        if self._counts[file] <= SHOWN_PER_FILE:
+        if self._counts[file] <= self._shown:
             self._report(error)
 
     @property
@@ -52,9 +55,9 @@ class FewPerFile:
     def left_out(self) -> list[Note]:
         """How many findings of which file were not passed on."""
         return [
-            Note(file, f"{count - SHOWN_PER_FILE:,} more findings are not shown")
+            Note(file, f"{count - self._shown:,} more findings are not shown")
             for file, count in self._counts.items()
-            if count > SHOWN_PER_FILE
+            if count > self._shown
         ]
 
 
@@ -64,7 +67,7 @@ class Findings:
     def __init__(self) -> None:
         self.errors: list[CorruptRecord] = []
         self._notes: list[Note] = []
-        self.report = FewPerFile(self.errors.append)
+        self.report = FewPerFile(self.errors.append, shown=COLLECTED_PER_FILE)
 
     @property
     def count(self) -> int:

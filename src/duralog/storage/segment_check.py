@@ -8,7 +8,6 @@ from __future__ import annotations
 from duralog.columnar.pieces import Piece
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.filenames import FileKind
-from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
 from duralog.storage.files import FoundFile, read_small
 from duralog.storage.findings import Report, TakeNote
 from duralog.storage.index_checks import OffsetIndexCheck, RebuildCheck, TimeIndexCheck
@@ -19,31 +18,40 @@ from duralog.storage.transaction_check import TransactionIndexCheck
 class SegmentCheck:
     """Takes all pieces of a log in order, then `finish`.
 
-    `replay` is at the segment's start and goes on with it. `interval_bytes` is the topic's `index.interval.bytes` where
-    it is known for sure: the indexes must then be just what the rule gives.
+    `replay` is at the segment's start and goes on with it. With `is_exact`, the indexes must be just what the rule
+    gives for this `index.interval.bytes`; otherwise that they differ is a note.
     """
 
     def __init__(
-        self, log: FoundFile, replay: ProducerReplay, report: Report, note: TakeNote, *, interval_bytes: int | None
+        self,
+        log: FoundFile,
+        replay: ProducerReplay,
+        report: Report,
+        note: TakeNote,
+        *,
+        interval_bytes: int,
+        is_exact: bool,
     ) -> None:
         """REQUIRES: the log has its base offset in its name."""
         assert log.offset is not None
         self._log = log
         self._replay = replay
-        self._report = report
+        self._report = self._remembering(report)
         self._note = note
-        self._is_strict = interval_bytes is not None
-        self._rebuild = RebuildCheck(log.offset, DEFAULT_INTERVAL_BYTES if interval_bytes is None else interval_bytes)
+        self._wrong: set[str | None] = set()
+        """Files that something is wrong with."""
+        self._is_exact = is_exact
+        self._rebuild = RebuildCheck(log.offset, interval_bytes)
         self._offsets: OffsetIndexCheck | None = None
         self._times: TimeIndexCheck | None = None
         path = log.sibling(FileKind.OFFSET_INDEX)
         if (data := read_small(path)) is not None:
-            self._offsets = OffsetIndexCheck(path, data, log.offset, report)
+            self._offsets = OffsetIndexCheck(path, data, log.offset, self._report)
         path = log.sibling(FileKind.TIME_INDEX)
         if (data := read_small(path)) is not None:
-            self._times = TimeIndexCheck(path, data, log.offset, report)
+            self._times = TimeIndexCheck(path, data, log.offset, self._report)
         path = log.sibling(FileKind.TRANSACTION_INDEX)
-        self._transactions = TransactionIndexCheck(path, read_small(path), log.offset, report)
+        self._transactions = TransactionIndexCheck(path, read_small(path), log.offset, self._report)
 
     def add(self, piece: Piece) -> None:
         if self._offsets is not None:
@@ -67,10 +75,19 @@ class SegmentCheck:
             if check is None:
                 self._note(self._log.sibling(kind), "is missing; Kafka builds it from the log when it starts")
 
+    def _remembering(self, report: Report) -> Report:
+        def remember(error: CorruptRecord) -> None:
+            self._wrong.add(error.file)
+            report(error)
+
+        return remember
+
     def _compare_with_rule(self) -> None:
         interval = self._rebuild.interval_bytes
         for path, difference in self._rebuild.differences(self._offsets, self._times):
-            if self._is_strict:
+            if path in self._wrong:
+                continue
+            if self._is_exact:
                 self._report(
                     CorruptRecord(
                         f"the index {difference}, with index.interval.bytes={interval}",

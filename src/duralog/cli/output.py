@@ -1,4 +1,4 @@
-"""Where a dump writes: lines for people, or one JSON object a line, never both.
+"""Where a command writes: lines for people, or one JSON object a line, never both.
 
 A finding is something wrong with the bytes: a line that starts with `!`, or an object with `error`. A note is something
 to know that is not wrong, such as a skipped file: a line that starts with `#`, or an object with `note`.

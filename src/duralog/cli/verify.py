@@ -1,0 +1,206 @@
+"""`duralog verify`: whether a log directory is what it should be. `storage.verification` does the work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from duralog.cli.failures import FAILURE, printable, told_plainly
+from duralog.cli.option_values import parse_bytes
+from duralog.cli.options import (
+    HOW,
+    AsJson,
+    Directory,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    TopicChoice,
+    parsed,
+    standard_output,
+)
+from duralog.cli.tables import header_line, plural, row_line, size_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duralog.cli.output import Output
+    from duralog.errors import CorruptRecord
+    from duralog.storage.findings import Note
+    from duralog.storage.partition_check import PartitionReport
+    from duralog.storage.verification import Verification
+
+COLUMNS = {
+    "partition": -32,
+    "segments": 8,
+    "batches": 10,
+    "records": 12,
+    "bytes": 16,
+    "first_offset": 12,
+    "end_offset": 12,
+    "findings": 8,
+}
+_ALIKE = 3
+"""So many notes that say the same of different files are listed, no more."""
+
+
+def verify(
+    directory: Directory,
+    topic: TopicChoice = None,
+    partition: PartitionChoice = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also unpack every batch and decode every record.", rich_help_panel=HOW)
+    ] = False,
+    index_interval: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="The topics' index.interval.bytes; indexes must then match exactly.",
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    threads: Annotated[int, typer.Option(min=1, max=64, help="Read with so many threads.", rich_help_panel=HOW)] = 2,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+) -> None:
+    """Check every file of a log directory, or of one partition folder. Nothing is changed.
+
+    Checksums, offsets, all indexes against their logs, producer snapshots, leader epochs, checkpoints, metadata.
+
+    Exit code: 0 all is well, 1 there are findings or something cannot be read, 2 wrong usage, 130 interrupted.
+    """
+    interval = None if index_interval is None else parsed("--index-interval", parse_bytes, index_interval)
+    with told_plainly():
+        from duralog.cli.compilation import announce_compilation
+        from duralog.cli.progress import Progress
+
+        announce_compilation(quiet=quiet)
+        from duralog.storage.verification import Verification
+
+        output = standard_output(as_json=as_json, quiet=quiet)
+        verification = Verification(
+            directory, topic=topic, partition=partition, threads=threads, interval_bytes=interval, decode=deep
+        )
+        try:
+            with Progress(verification.size_bytes, wanted=not (no_progress or quiet)) as progress:
+                output.before_writing = progress.hide
+                _run(verification, output, progress)
+        finally:
+            output.flush()
+        if verification.totals.errors:
+            raise typer.Exit(FAILURE)
+
+
+def _run(verification: Verification, output: Output, progress: Any) -> None:
+    read = 0
+
+    def show(done: int, name: str) -> None:
+        nonlocal read
+        progress.begin(name)
+        progress.advance(done - read)
+        read = done
+
+    output.columns(header_line(COLUMNS))
+    reports: list[PartitionReport] = []
+    for report in verification.run(show):
+        if output.as_json:
+            output.object(_partition_object(report))
+            _write_findings(output, report.errors, report.notes)
+        elif not output.quiet:
+            output.line(_partition_line(report))
+        reports.append(report)
+    if output.as_json:
+        _write_findings(output, verification.errors, verification.notes)
+        output.object(_summary_object(verification))
+        return
+    errors = [error for report in reports for error in report.errors]
+    notes = [note for report in reports for note in report.notes]
+    if not output.quiet and (errors or notes or verification.errors or verification.notes):
+        output.line("")
+    _write_findings(output, [*errors, *verification.errors], _without_repetition([*notes, *verification.notes]))
+    output.heading(_summary_line(verification))
+
+
+def _partition_line(report: PartitionReport) -> str:
+    counts = report.counts
+    cells = [
+        printable(report.name),
+        f"{counts.segments:,}",
+        f"{counts.batches:,}",
+        f"{counts.records:,}" if counts.records or not counts.wrappers else "-",
+        f"{counts.size_bytes:,}",
+        str(report.base_offset),
+        str(report.end_offset),
+        f"{report.error_count:,}" if report.error_count else "-",
+    ]
+    return row_line(COLUMNS, cells)
+
+
+def _partition_object(report: PartitionReport) -> dict[str, Any]:
+    return {
+        "kind": "partition",
+        "folder": report.folder,
+        "topic": None if report.partition is None else report.partition.topic,
+        "partition": None if report.partition is None else report.partition.partition,
+        "topic_id": report.topic_id,
+        "segments": report.counts.segments,
+        "batches": report.counts.batches,
+        "records": report.counts.records,
+        "compressed_messages": report.counts.wrappers,
+        "bytes": report.counts.size_bytes,
+        "first_offset": report.base_offset,
+        "end_offset": report.end_offset,
+        "findings": report.error_count,
+        "notes": len(report.notes),
+    }
+
+
+def _write_findings(output: Output, errors: Sequence[CorruptRecord], notes: Sequence[Note]) -> None:
+    for error in errors:
+        output.finding(error)
+    for note in notes:
+        output.note(note.file, note.text, **note.fields)
+
+
+def _without_repetition(notes: Sequence[Note]) -> list[Note]:
+    """The notes for a person: of those that say the same, the first ones, and how many more there are."""
+    from duralog.storage.findings import Note
+
+    by_text: dict[str, list[Note]] = {}
+    for note in notes:
+        by_text.setdefault(note.text, []).append(note)
+    shown_notes: list[Note] = []
+    for text, alike in by_text.items():
+        shown_notes += alike[:_ALIKE]
+        if len(alike) > _ALIKE:
+            shown_notes.append(Note(f"and {len(alike) - _ALIKE:,} more", text))
+    return shown_notes
+
+
+def _summary_object(verification: Verification) -> dict[str, Any]:
+    totals = verification.totals
+    return {
+        "kind": "summary",
+        "path": verification.path,
+        "partitions": totals.partitions,
+        "segments": totals.counts.segments,
+        "batches": totals.counts.batches,
+        "records": totals.counts.records,
+        "compressed_messages": totals.counts.wrappers,
+        "bytes": totals.counts.size_bytes,
+        "seconds": round(totals.seconds, 3),
+        "findings": totals.errors,
+    }
+
+
+def _summary_line(verification: Verification) -> str:
+    totals = verification.totals
+    counts = totals.counts
+    rate = counts.size_bytes / totals.seconds if totals.seconds else 0
+    verdict = plural(totals.errors, "finding") if totals.errors else "no findings"
+    advice = f"; duralog repair --dry-run {verification.path} tells what can be done" if totals.errors else ""
+    return (
+        f"{plural(totals.partitions, 'partition')}, {plural(counts.batches, 'batch')}, {size_text(counts.size_bytes)}"
+        f" in {totals.seconds:.2f} s ({size_text(int(rate))}/s): {verdict}{printable(advice)}"
+    )
