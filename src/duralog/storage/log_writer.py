@@ -28,6 +28,7 @@ from duralog.storage.file_system import FileSystem
 from duralog.storage.loaded_log import LoadedLog
 from duralog.storage.log_view import LogView
 from duralog.storage.producer_batch import ReadBytes
+from duralog.storage.record_append import Stamp
 from duralog.storage.recovery import segment_options
 from duralog.storage.rolling import Arrival, RandomBelow, choose_jitter_ms, roll_reason
 from duralog.storage.segment import Segment
@@ -92,6 +93,8 @@ class LogWriter:
         self.last_flush_ms = clock()
         self.refusal: str | None = "it was opened for reading" if read_only else None
         """Why nothing can be written any more."""
+        self.in_doubt = False
+        """It is not known what is on disk."""
         self._random_below = random_below
         self._jitter_ms = choose_jitter_ms(config, random_below)
         self.flushing = Lock()
@@ -111,9 +114,14 @@ class LogWriter:
 
     def fail(self, error: BaseException) -> None:
         """Take no more appends: it is not known what is on disk."""
+        self.in_doubt = True
         if self.refusal is None:
             self.refusal = f"it must be opened again after this: {error}"
             _log.error("%s: no more appends: %s", self.folder, error)
+
+    def stamp(self) -> Stamp:
+        """What the next batches get."""
+        return Stamp(self.view.end_offset, self.leader_epoch, self.clock())
 
     # Appending. REQUIRES of all below: the lock is held, and `check_writable` was called.
 

@@ -1,7 +1,382 @@
-"""One partition's log: append, read, look up, roll, flush, delete."""
+"""One partition's log: append, read, look up, roll, flush, delete.
+
+This is what users of a store work with. Any thread may call anything at any time: writers wait for each other at one
+lock (`duralog.storage.log_writer`), readers wait for nobody (`duralog.storage.log_view`). Everything is on one node, so
+the high watermark is the end of the log.
+
+A log that was opened for reading refuses what would change it, and so does one that was closed, or that a failing disk
+has left in doubt.
+"""
 
 from __future__ import annotations
 
-from duralog.storage.loaded_log import LoadedLog
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-__all__ = ["LoadedLog"]
+from duralog.config import TopicConfig
+from duralog.errors import OffsetOutOfRange, PolicyViolation
+from duralog.format.compression import Codec
+from duralog.format.index_entries import AbortedTransaction
+from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
+from duralog.format.producer_snapshot import ProducerEntry
+from duralog.format.record import Record
+from duralog.format.varint import Bytes
+from duralog.storage.append_origin import AppendOrigin
+from duralog.storage.file_system import FileSystem
+from duralog.storage.isolation import Isolation
+from duralog.storage.leader_epochs import LeaderEpochs
+from duralog.storage.loaded_log import LoadedLog
+from duralog.storage.log_trimming import delete_segments, raise_start_offset, truncate_to
+from duralog.storage.log_view import LogView, SegmentInfo
+from duralog.storage.log_writer import AppendResult, Clock, Later, LogWriter
+from duralog.storage.lookup import TimestampedOffset
+from duralog.storage.reading import FetchedSlice, read_chunks, read_records, read_slice
+from duralog.storage.record_append import Producer, batches_of_records, batches_of_table, marker_batch
+from duralog.storage.rolling import RandomBelow
+from duralog.storage.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP, offset_for_timestamp
+from duralog.storage.validation import validate
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
+    "AppendOrigin",
+    "AppendResult",
+    "FetchedSlice",
+    "LoadedLog",
+    "PartitionLog",
+    "SegmentInfo",
+    "TimestampedOffset",
+]
+
+DEFAULT_SLICE_BYTES = 1 << 20
+
+
+def _at_once(_delay_ms: int, _name: str, work: Callable[[], None]) -> None:
+    work()
+
+
+class PartitionLog:
+    """The log of one partition, made from what recovery found in its folder."""
+
+    def __init__(
+        self,
+        loaded: LoadedLog,
+        *,
+        topic: str,
+        partition: int,
+        config: TopicConfig,
+        file_system: FileSystem,
+        clock: Clock,
+        read_only: bool = False,
+        later: Later = _at_once,
+        random_below: RandomBelow = random.randrange,
+    ) -> None:
+        """`later` runs what need not be waited for: flushing after a roll, removing the files of deleted segments."""
+        self.topic = topic
+        self.partition = partition
+        self._writer = LogWriter(
+            loaded,
+            config=config,
+            file_system=file_system,
+            clock=clock,
+            later=later,
+            random_below=random_below,
+            read_only=read_only,
+        )
+
+    def __repr__(self) -> str:
+        return f"<PartitionLog {self.topic}-{self.partition} from {self.start_offset} to {self.end_offset}>"
+
+    # What it is
+
+    @property
+    def view(self) -> LogView:
+        """The log as it is now, which does not change any more."""
+        return self._writer.view
+
+    @property
+    def folder(self) -> str:
+        return self._writer.folder
+
+    @property
+    def config(self) -> TopicConfig:
+        return self._writer.config
+
+    def update_config(self, config: TopicConfig) -> None:
+        """Follow other configs from now on. Segments keep the index sizes that they were made with."""
+        with self._writer.lock:
+            self._writer.config = config
+
+    @property
+    def read_only(self) -> bool:
+        return self._writer.read_only
+
+    @property
+    def in_doubt(self) -> bool:
+        """A failing disk has left the log in a state that only recovery can tell: it must not count as closed well."""
+        return self._writer.in_doubt
+
+    @property
+    def start_offset(self) -> int:
+        return self.view.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset of the next record: reading from here means from now on."""
+        return self.view.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.view.end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below this offset every transaction is decided."""
+        return self.view.last_stable_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below this offset would survive a loss of power."""
+        return self._writer.recovery_point
+
+    @property
+    def last_flush_ms(self) -> int:
+        return self._writer.last_flush_ms
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.view.segments)
+
+    @property
+    def segments(self) -> tuple[SegmentInfo, ...]:
+        """Oldest first; the last one is active."""
+        return self.view.infos()
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        return self._writer.epochs
+
+    # Appending
+
+    def append(
+        self,
+        records: Iterable[Record],
+        *,
+        codec: str | None = None,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        is_transactional: bool = False,
+    ) -> AppendResult:
+        """Append the records, all or none. Offsets and, where a record has none, timestamps are the log's to give.
+
+        `codec` is used if the topic leaves the choice. With a producer id, records that were sent before are
+        recognised by their sequence number, and they may be part of a transaction.
+        """
+        records = records if isinstance(records, list | tuple) else list(records)
+        chosen = None if codec is None else Codec.named(codec)
+        producer = Producer(producer_id, producer_epoch, base_sequence, is_transactional)
+        writer = self._writer
+        with writer.lock:
+            writer.check_writable()
+            if not records:
+                return self._nothing()
+            stamp = writer.stamp()
+            batches = batches_of_records(records, config=writer.config, stamp=stamp, codec=chosen, producer=producer)
+            return writer.append(batches)
+
+    def append_arrow(self, table: pa.Table | pa.RecordBatch, codec: str | None = None) -> AppendResult:
+        """Append the rows of a table, all or none: `value`, and `key`, `timestamp` and `headers` if it has them."""
+        chosen = None if codec is None else Codec.named(codec)
+        writer = self._writer
+        with writer.lock:
+            writer.check_writable()
+            if not table.num_rows:
+                return self._nothing()
+            stamp = writer.stamp()
+            batches = batches_of_table(table, config=writer.config, stamp=stamp, codec=chosen, producer=Producer())
+            return writer.append(batches)
+
+    def append_batches(
+        self, data: Bytes, *, origin: AppendOrigin = AppendOrigin.CLIENT, transaction_version: int = 0
+    ) -> AppendResult:
+        """Append whole batches as a client sends them, checked, and stamped in place if `data` can be written to.
+
+        With `AppendOrigin.AS_IS` they keep their bytes, offsets included: for copies of other logs.
+        """
+        writer = self._writer
+        with writer.lock:
+            writer.check_writable()
+            stamp = writer.stamp()
+            batches = validate(
+                data,
+                config=writer.config,
+                next_offset=stamp.next_offset,
+                leader_epoch=stamp.leader_epoch,
+                now_ms=stamp.now_ms,
+                origin=origin,
+            )
+            return writer.append(batches, origin=origin, transaction_version=transaction_version)
+
+    def end_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int = 0,
+        transaction_version: int = 0,
+    ) -> AppendResult:
+        """Write the marker that commits or aborts the producer's transaction."""
+        marker = marker_batch(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            commit=commit,
+            coordinator_epoch=coordinator_epoch,
+            now_ms=self._writer.clock(),
+        )
+        return self.append_batches(marker, origin=AppendOrigin.COORDINATOR, transaction_version=transaction_version)
+
+    def become_leader(self, epoch: int) -> None:
+        """Write in this epoch from now on."""
+        writer = self._writer
+        with writer.lock:
+            writer.check_writable()
+            writer.epochs.assign(epoch, writer.view.end_offset)
+            writer.leader_epoch = epoch
+
+    def _nothing(self) -> AppendResult:
+        end_offset = self._writer.view.end_offset
+        return AppendResult(end_offset, end_offset - 1, NO_TIMESTAMP)
+
+    # Reading
+
+    def read(
+        self,
+        offset: int,
+        *,
+        isolation: str = Isolation.READ_UNCOMMITTED,
+        max_bytes: int | None = None,
+        max_batch_bytes: int | None = None,
+    ) -> Iterator[Record]:
+        """The records from the offset, or the next one that exists, to where the log ends now.
+
+        They end when their batches have `max_bytes`, but the first batch always comes. `OffsetOutOfRange` if the offset
+        is not within the log; `RecordTooLarge` at a batch that is larger than `max_batch_bytes`.
+        """
+        view = self.view
+        view.check_offset(offset)
+        return read_records(view, offset, Isolation(isolation), max_bytes=max_bytes, max_batch_bytes=max_batch_bytes)
+
+    def read_arrow(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        *,
+        isolation: str = Isolation.READ_UNCOMMITTED,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """The records from one offset up to, not including, the other, as a table; of these columns, or of all.
+
+        They start where the log starts, and end where it ends now, if nothing else is said.
+        """
+        # Not at the top: pyarrow takes long to load, and not every reader wants tables.
+        from duralog.columnar.tables import to_table
+
+        view = self.view
+        level = Isolation(isolation)
+        start = view.start_offset if start_offset is None else start_offset
+        view.check_offset(start)
+        end = view.limit(level)
+        if end_offset is not None:
+            view.check_offset(end_offset)
+            end = min(end, end_offset)
+        chunks = read_chunks(view, start, end, level)
+        return to_table(chunks, topic=self.topic, partition=self.partition, columns=columns)
+
+    def read_slice(
+        self,
+        offset: int,
+        max_bytes: int = DEFAULT_SLICE_BYTES,
+        isolation: str = Isolation.READ_UNCOMMITTED,
+        *,
+        min_one: bool = True,
+        max_batch_bytes: int | None = None,
+    ) -> FetchedSlice:
+        """Bytes of a log file from the batch that holds the offset, to be sent on as they are."""
+        return read_slice(
+            self.view, offset, max_bytes, Isolation(isolation), min_one=min_one, max_batch_bytes=max_batch_bytes
+        )
+
+    def offset_for_timestamp(
+        self, timestamp_ms: int, *, isolation: str = Isolation.READ_UNCOMMITTED
+    ) -> TimestampedOffset | None:
+        """The first record at this time or later; None if there is none. Also for EARLIEST, LATEST, MAX_TIMESTAMP."""
+        return offset_for_timestamp(self.view, timestamp_ms, Isolation(isolation), self._writer.epochs)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records from one offset up to, not including, the other."""
+        return self.view.aborted_transactions(start_offset, end_offset)
+
+    # Keeping and losing
+
+    def roll(self) -> None:
+        """Start a new segment, unless the active one is empty."""
+        with self._writer.lock:
+            self._writer.check_writable()
+            self._writer.roll(self._writer.view.end_offset)
+
+    def flush(self) -> None:
+        """Return when all records would survive a loss of power."""
+        if not self.read_only:
+            self._writer.check_writable()
+            self._writer.flush()
+
+    def delete_records(self, before_offset: int) -> int:
+        """Let the log start at this offset, or at its end for -1. Returns where it starts now.
+
+        The records below cannot be read from here on. Their segments go when retention next looks at the log.
+        """
+        writer = self._writer
+        with writer.lock:
+            writer.check_writable()
+            if "delete" not in writer.config.cleanup_policy:
+                raise PolicyViolation("records can only be deleted where cleanup.policy has delete in it")
+            end_offset = writer.view.end_offset
+            offset = end_offset if before_offset == LATEST else before_offset
+            if not 0 <= offset <= end_offset:
+                raise OffsetOutOfRange(f"offset {before_offset} is not within the log, which ends at {end_offset}")
+            raise_start_offset(writer, offset)
+            return writer.view.start_offset
+
+    def delete_segments(self, base_offsets: Iterable[int], reason: str) -> int:
+        """Delete whole segments, by their base offsets. Returns how many. Readers that are in one of them read on."""
+        with self._writer.lock:
+            self._writer.check_writable()
+            return delete_segments(self._writer, base_offsets, reason)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut off the batch that holds the offset, and all that follow."""
+        with self._writer.lock:
+            self._writer.check_writable()
+            truncate_to(self._writer, offset)
+
+    def producers(self) -> list[ProducerEntry]:
+        """The producers with an id that have written here, and what is known of each."""
+        with self._writer.lock:
+            return self._writer.producers.entries()
+
+    def expire_producers(self) -> int:
+        """Forget producers that have not written for too long. Returns how many."""
+        with self._writer.lock:
+            return self._writer.producers.expire(self._writer.clock())
+
+    def close(self) -> None:
+        """Bring everything to disk and let go of the files. What readers hold stays readable."""
+        with self._writer.lock:
+            self._writer.close()
