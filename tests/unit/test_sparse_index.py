@@ -117,6 +117,8 @@ def test_time_lookups_give_the_greatest_entry_not_above(
     for target in range(-1, 502):
         below = [entry for entry in entries if entry[0] <= target]
         assert index.lookup(target) == TimeIndexEntry(*(below[-1] if below else (-1, BASE)))
+        before = [entry for entry in entries if entry[1] <= BASE + target]
+        assert index.lookup_offset(BASE + target) == TimeIndexEntry(*(before[-1] if before else (-1, BASE)))
 
 
 @given(rising, st.integers(0, 502))

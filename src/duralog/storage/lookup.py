@@ -71,13 +71,18 @@ def find_batch(file: File, end: int, index: OffsetIndex, offset: int) -> FoundBa
     if entry.position:
         try:
             found = first_reaching(file, entry.position, end, offset)
+            if found is None:
+                at_entry = next(walk(file, entry.position, end), None)
+                is_right = at_entry is not None and at_entry.last_offset <= offset
+            else:
+                # The batch of an entry ends at the entry's offset; in the index of an older Kafka, there or before.
+                is_right = found[0] != entry.position or found[2] <= offset
         except CorruptRecord as error:
             _tell_wrong(index, entry, error)
         else:
-            # A batch that an entry leads to ends at the entry's offset, or before it in the indexes of older Kafkas.
-            if found is None or found[0] != entry.position or found[2] <= offset:
+            if is_right:
                 return None if found is None else FoundBatch(*found)
-            _tell_wrong(index, entry, f"its batch ends at offset {found[2]}")
+            _tell_wrong(index, entry, "that batch is another one")
     found = first_reaching(file, 0, end, offset)
     return None if found is None else FoundBatch(*found)
 
@@ -134,6 +139,8 @@ def find_tail(
     if tail.last_offset < entry.offset:
         tail = _tail_of(batches(file, 0, end), base_offset)
     reached = time_index.last
+    if reached is not None and reached.offset > tail.last_offset:
+        reached = time_index.lookup_offset(tail.last_offset)
     if reached is not None and reached.timestamp_ms >= tail.largest_timestamp[0]:
         return tail._replace(largest_timestamp=(reached.timestamp_ms, reached.offset))
     return tail

@@ -66,8 +66,7 @@ class OffsetIndex(IndexFile):
     def lookup(self, offset: int) -> OffsetIndexEntry:
         """The last entry that is not above the offset; the segment's start if there is none."""
         table = self._opened()
-        slot = _search(table, _INT32, 0, _OFFSET_SIZE, offset - self.base_offset) - 1
-        return OffsetIndexEntry(self.base_offset, 0) if slot < 0 else self._entry(table, slot)
+        return self._entry(table, _search(table, _INT32, 0, _OFFSET_SIZE, offset - self.base_offset) - 1)
 
     def upper_bound_by_position(self, position: int) -> OffsetIndexEntry | None:
         """The first entry at or behind the position; None if there is none."""
@@ -78,8 +77,8 @@ class OffsetIndex(IndexFile):
     def lookup_position(self, position: int) -> OffsetIndexEntry:
         """The last entry that is not behind the position; the segment's start if there is none."""
         table = self._opened()
-        slot = _search(table, _INT32, OFFSET_INDEX_ENTRY.at.position, _OFFSET_SIZE, position) - 1
-        return OffsetIndexEntry(self.base_offset, 0) if slot < 0 else self._entry(table, slot)
+        at = OFFSET_INDEX_ENTRY.at.position
+        return self._entry(table, _search(table, _INT32, at, _OFFSET_SIZE, position) - 1)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of this offset and above."""
@@ -90,6 +89,8 @@ class OffsetIndex(IndexFile):
         return decode_offset_index(self.as_bytes(), self.base_offset)
 
     def _entry(self, table: Table, slot: int) -> OffsetIndexEntry:
+        if slot < 0:
+            return OffsetIndexEntry(self.base_offset, 0)
         relative, position = OFFSET_INDEX_ENTRY.unpack(table.view, slot * _OFFSET_SIZE)
         return OffsetIndexEntry(self.base_offset + relative, position)
 
@@ -124,7 +125,7 @@ class TimeIndex(IndexFile):
         assert table is not None
         assert table.is_growing
         if self._last_timestamp is None:
-            self._last_timestamp = self._timestamp(table, table.count - 1)
+            self._last_timestamp = self._entry(table, table.count - 1).timestamp_ms
         if timestamp_ms <= self._last_timestamp:
             return
         at = table.count * _TIME_SIZE
@@ -141,11 +142,13 @@ class TimeIndex(IndexFile):
     def lookup(self, timestamp_ms: int) -> TimeIndexEntry:
         """The last entry that is not above the timestamp; no timestamp and the segment's start if there is none."""
         table = self._opened()
-        slot = _search(table, _INT64, 0, _TIME_SIZE, timestamp_ms) - 1
-        if slot < 0:
-            return TimeIndexEntry(NO_TIMESTAMP, self.base_offset)
-        timestamp, relative = TIME_INDEX_ENTRY.unpack(table.view, slot * _TIME_SIZE)
-        return TimeIndexEntry(timestamp, self.base_offset + relative)
+        return self._entry(table, _search(table, _INT64, 0, _TIME_SIZE, timestamp_ms) - 1)
+
+    def lookup_offset(self, offset: int) -> TimeIndexEntry:
+        """The last entry that is not behind the offset; no timestamp and the segment's start if there is none."""
+        table = self._opened()
+        at = TIME_INDEX_ENTRY.at.relative_offset
+        return self._entry(table, _search(table, _INT32, at, _TIME_SIZE, offset - self.base_offset) - 1)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of this offset and above."""
@@ -156,8 +159,11 @@ class TimeIndex(IndexFile):
     def entries(self) -> Iterator[TimeIndexEntry]:
         return decode_time_index(self.as_bytes(), self.base_offset)
 
-    def _timestamp(self, table: Table, slot: int) -> int:
-        return TIME_INDEX_ENTRY.unpack(table.view, slot * _TIME_SIZE)[0] if slot >= 0 else NO_TIMESTAMP
+    def _entry(self, table: Table, slot: int) -> TimeIndexEntry:
+        if slot < 0:
+            return TimeIndexEntry(NO_TIMESTAMP, self.base_offset)
+        timestamp, relative = TIME_INDEX_ENTRY.unpack(table.view, slot * _TIME_SIZE)
+        return TimeIndexEntry(timestamp, self.base_offset + relative)
 
     def _is_consistent(self, entries: memoryview) -> bool:
         fields = np.frombuffer(entries, _TIME_FIELDS)
