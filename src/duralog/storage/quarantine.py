@@ -2,8 +2,8 @@
 
 They lie in the folder `duralog-quarantine` inside the partition's folder: Kafka reads only the files of a partition's
 folder, moves the folder with them and deletes it with the topic. Each entry is a report, a small JSON file, and beside
-it the bytes as they were found, without the zeros that they end with: zeros tell nothing, and a log that was allocated
-ahead has a gigabyte of them.
+it the bytes as they were found. Zeros that they end with become a hole in the file: a log that was allocated ahead may
+have a gigabyte of them.
 
 What must always be true: an entry is on disk before the log loses its bytes. The name of an entry is made from the
 place and the contents, so a crash in between means that the same entry is written again, not a second one.
@@ -29,6 +29,8 @@ BYTES_SUFFIX = ".bytes"
 
 REPORT_VERSION = 1
 
+NO_OFFSET = -1
+
 Clock = Callable[[], int]
 
 _COPIED_AT_ONCE = 4 << 20
@@ -48,8 +50,8 @@ class Report:
     start: int
     """Their position in that file."""
     end: int
-    size_bytes: int
-    """How many of them are here; what follows up to `end` was zeros."""
+    zeros_from: int
+    """The position from which they are all zeros, or `end`."""
     fault: str
     reason: str
     expected: str
@@ -82,14 +84,14 @@ class Quarantine:
         self._make_folder()
         content_end = _end_of_content(file, damage.start, damage.end)
         half_written = os.path.join(self.folder, "range" + HALF_WRITTEN_SUFFIX)
-        digest = self._copy(file, damage.start, content_end, half_written)
+        digest = self._copy(file, damage, content_end, half_written)
         report = self._report(
             damage.reason,
             name=f"{base_offset:020}-{damage.start}-{damage.end}-{digest}",
             base_offset=base_offset,
             start=damage.start,
             end=damage.end,
-            size_bytes=content_end - damage.start,
+            zeros_from=content_end,
             offset_before=offset_before,
             offset_after=offset_after,
             kafka=kafka,
@@ -113,9 +115,9 @@ class Quarantine:
             base_offset=base_offset,
             start=0,
             end=size_bytes,
-            size_bytes=size_bytes,
+            zeros_from=size_bytes,
             offset_before=offset_before,
-            offset_after=-1,
+            offset_after=NO_OFFSET,
             kafka=kafka,
         )
         # First the report: once the file has moved, nobody would write one.
@@ -159,14 +161,15 @@ class Quarantine:
             **fields,
         )
 
-    def _copy(self, file: File, start: int, end: int, target_path: str) -> str:
+    def _copy(self, file: File, damage: Damage, content_end: int, target_path: str) -> str:
         digest = hashlib.blake2b(digest_size=8)
         self._fs.remove(target_path)
         target = self._fs.open(target_path, writable=True, create=True)
-        for position in range(start, end, _COPIED_AT_ONCE):
-            data = file.read(position, min(_COPIED_AT_ONCE, end - position))
+        for position in range(damage.start, content_end, _COPIED_AT_ONCE):
+            data = file.read(position, min(_COPIED_AT_ONCE, content_end - position))
             digest.update(data)
             target.append(data)
+        target.truncate(damage.end - damage.start)
         target.sync()
         target.close()
         return digest.hexdigest()
@@ -190,7 +193,7 @@ def _decode(data: bytes, name: str) -> Report | None:
         report = Report(**json.loads(data))
     except (ValueError, TypeError):
         return None
-    numbers = (report.base_offset, report.start, report.end, report.size_bytes, report.restored_batches, report.time_ms)
+    numbers = (report.base_offset, report.start, report.end, report.zeros_from, report.restored_batches, report.time_ms)
     return report if report.name == name and all(isinstance(number, int) for number in numbers) else None
 
 

@@ -4,8 +4,9 @@ Opening a log settles what a crash has left: files are renamed, removed, written
 by the same code, but nothing reaches the disk: a name may stand for a file of another name, be hidden, or have its
 contents in memory.
 
-The directory may belong to a process that writes to it. A file that was here under its unfinished name may have its
-final name by the time it is opened; then it is found there.
+The directory may belong to a process that writes to it. So a folder is listed until its names hold still, and counts
+as it was then. A file that had its unfinished name may have its final one by the time it is opened; then it is found
+there.
 """
 
 # ruff: noqa: ARG002 (what is refused has the arguments of the protocol)
@@ -19,6 +20,7 @@ from duralog.format.filenames import FileState
 from duralog.format.varint import Bytes
 from duralog.storage.file_system import Entry, File, FileSystem, Lock, Mapping
 
+_MOST_LISTINGS = 10
 _MOVING_STATES = tuple(state.value for state in FileState if state is not FileState.LIVE)
 
 
@@ -29,6 +31,7 @@ class ShadowFileSystem:
         self._below = below
         self._changed: dict[str, str | bytes | None] = {}
         """By path: the path of the file that it stands for, the contents, or None for a file that is gone."""
+        self._listed: dict[str, list[Entry]] = {}
 
     def open(self, path: str, *, writable: bool = False, create: bool = False) -> File:
         if writable or create:
@@ -49,7 +52,9 @@ class ShadowFileSystem:
         return content if isinstance(content, bytes) else self._below.read_all(content)
 
     def list(self, folder: str) -> list[Entry]:
-        entries = {entry.name: entry for entry in self._below.list(folder)}
+        if folder not in self._listed:
+            self._listed[folder] = _steady_listing(self._below, folder)
+        entries = {entry.name: entry for entry in self._listed[folder]}
         for path, content in self._changed.items():
             if os.path.dirname(path) != os.path.normpath(folder):
                 continue
@@ -156,6 +161,16 @@ class MemoryFile:
 
     def close(self) -> None:
         """Nothing to do."""
+
+
+def _steady_listing(fs: FileSystem, folder: str) -> list[Entry]:
+    listing = fs.list(folder)
+    for _ in range(_MOST_LISTINGS):
+        again = fs.list(folder)
+        if {entry.name for entry in again} == {entry.name for entry in listing}:
+            break
+        listing = again
+    return listing
 
 
 def _settled(path: str) -> str:

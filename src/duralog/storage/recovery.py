@@ -1,0 +1,279 @@
+"""Loading a partition's folder: what a log is made of when it is opened, after a clean stop or a crash.
+
+After a clean stop hardly anything is read: names and sizes from the folder, the end of the last segment, the newest
+snapshot of the producers. After a crash, every segment from the recovery point on is checked batch by batch, its
+indexes are built again, and what is damaged is taken out (`duralog.storage.segment_repair`).
+
+What must always be true:
+- Work that a crash interrupts is done again by the next start, with the same outcome.
+- Every batch that is served afterwards is valid and in order, as `duralog.storage.damage` has it.
+- Read-only, the same is done in memory (`duralog.storage.shadow`), except that damage is left for whoever reads it: a
+  reader must not wait until a whole foreign log is checked.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+
+from duralog.columnar.pieces import Piece
+from duralog.config import TopicConfig
+from duralog.errors import CorruptRecord, StorageError
+from duralog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, SegmentFile, parse_segment_file
+from duralog.format.index_entries import AbortedTransaction
+from duralog.storage.file_system import Entry, FileSystem
+from duralog.storage.leader_epochs import LeaderEpochs
+from duralog.storage.leftovers import settle_leftovers
+from duralog.storage.loaded_log import LoadedLog
+from duralog.storage.producer_recovery import ProducerRecovery
+from duralog.storage.producer_state import DEFAULT_EXPIRATION_MS
+from duralog.storage.quarantine import Clock, Quarantine
+from duralog.storage.segment import Segment, SegmentOptions
+from duralog.storage.segment_repair import SegmentRepair
+from duralog.storage.segments import Segments
+from duralog.storage.shadow import ShadowFileSystem
+
+Progress = Callable[[int], None]
+"""Told, again and again, how many bytes more were checked."""
+
+_log = logging.getLogger(__name__)
+
+_READ_ONLY_ATTEMPTS = 5
+
+
+def load_partition(
+    fs: FileSystem,
+    folder: str,
+    *,
+    config: TopicConfig,
+    clean: bool,
+    recovery_point: int = 0,
+    log_start_checkpoint: int = 0,
+    clock: Clock,
+    read_only: bool = False,
+    progress: Progress | None = None,
+    producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+) -> LoadedLog:
+    """What the folder holds, ready to be served.
+
+    `clean`: the directory was closed in order, so that nothing has to be checked. `recovery_point` and
+    `log_start_checkpoint` are the partition's offsets in the two checkpoints, or 0.
+    """
+    attempts = _READ_ONLY_ATTEMPTS if read_only else 1
+    while True:
+        attempts -= 1
+        try:
+            return _Loader(
+                ShadowFileSystem(fs) if read_only else fs,
+                folder,
+                config=config,
+                clean=clean,
+                recovery_point=recovery_point,
+                log_start=log_start_checkpoint,
+                clock=clock,
+                read_only=read_only,
+                progress=progress,
+                producer_expiration_ms=producer_expiration_ms,
+            ).load()
+        except StorageError:
+            # A directory that its owner writes to may lose a file that was listed: then look again.
+            if not attempts:
+                raise
+
+
+def segment_options(config: TopicConfig) -> SegmentOptions:
+    """What a topic's config says about its segments."""
+    return SegmentOptions(
+        index_interval_bytes=config.index_interval_bytes,
+        index_max_bytes=config.segment_index_bytes,
+        segment_bytes=config.segment_bytes,
+        preallocate=config.preallocate,
+    )
+
+
+class _Loader:
+    """One loading of one folder."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        folder: str,
+        *,
+        config: TopicConfig,
+        clean: bool,
+        recovery_point: int,
+        log_start: int,
+        clock: Clock,
+        read_only: bool,
+        progress: Progress | None,
+        producer_expiration_ms: int,
+    ) -> None:
+        self._fs = fs
+        self._folder = folder
+        self._options = segment_options(config)
+        self._clean = clean
+        self._recovery_point = recovery_point
+        self._log_start = log_start
+        self._now_ms = clock()
+        self._read_only = read_only
+        self._progress = progress
+        self._segments: list[Segment] = []
+        self._suspect: set[int] = set()
+        """The base offsets of segments that must be recovered whatever else is known."""
+        self._open_segments(settle_leftovers(fs, folder))
+        self._producers = ProducerRecovery(fs, folder, now_ms=self._now_ms, expiration_ms=producer_expiration_ms)
+        self._epochs = self._open_epochs()
+        self._repair = SegmentRepair(
+            fs,
+            folder,
+            self._segments,
+            open_segment=self._open_rewritten,
+            quarantine=Quarantine(fs, folder, clock),
+            log_start=log_start,
+            is_preallocated=config.preallocate,
+        )
+
+    def load(self) -> LoadedLog:
+        if self._segments:
+            self._recover()
+        if self._segments and self._segments[-1].next_offset() < self._log_start:
+            self._start_anew()
+        if not self._segments:
+            self._segments.append(self._create(self._log_start))
+        end_offset = self._segments[-1].next_offset()
+        start_offset = max(self._log_start, self._segments[0].base_offset)
+        self._epochs.truncate_from_end(end_offset)
+        self._epochs.truncate_from_start(self._log_start)
+        self._producers.finish(self._segments, start_offset, end_offset, clean=self._clean)
+        recovery_point = end_offset if self._clean else min(self._recovery_point, end_offset)
+        return LoadedLog(
+            folder=self._folder,
+            segments=Segments(self._segments),
+            log_start_offset=start_offset,
+            end_offset=end_offset,
+            recovery_point=max(recovery_point, start_offset),
+            producer_state=self._producers.state,
+            producer_snapshots=self._producers.snapshots,
+            leader_epochs=self._epochs,
+        )
+
+    def _open_segments(self, listing: Iterable[Entry]) -> None:
+        """Make the segments of a listing, without opening a file, and note which of them cannot be used as they are."""
+        sizes: dict[int, int] = {}
+        present: dict[FileKind, set[int]] = {kind: set() for kind in FileKind}
+        for entry in listing:
+            file = None if entry.is_folder else parse_segment_file(entry.name)
+            if file is not None and file.state is FileState.LIVE:
+                present[file.kind].add(file.offset)
+                if file.kind is FileKind.LOG:
+                    sizes[file.offset] = entry.size
+        for base_offset in sorted(sizes):
+            segment = self._segment(base_offset, sizes[base_offset])
+            self._segments.append(segment)
+            # Read-only, an index that is missing is built when it is first used.
+            if base_offset not in present[FileKind.OFFSET_INDEX] and not self._read_only:
+                self._suspect.add(base_offset)
+            elif base_offset in present[FileKind.TRANSACTION_INDEX]:
+                try:
+                    segment.transaction_index.check()
+                except CorruptRecord as error:
+                    _log.warning("%s; it is built again", error)
+                    self._suspect.add(base_offset)
+
+    def _segment(self, base_offset: int, size_bytes: int) -> Segment:
+        return Segment(
+            self._fs,
+            self._folder,
+            base_offset,
+            size_bytes=size_bytes,
+            created_ms=self._now_ms,
+            options=self._options,
+            read_only=self._read_only,
+        )
+
+    def _open_rewritten(self, base_offset: int, size_bytes: int) -> Segment:
+        self._suspect.add(base_offset)
+        return self._segment(base_offset, size_bytes)
+
+    def _create(self, base_offset: int) -> Segment:
+        if self._read_only:
+            self._fs.write(f"{self._folder}/{SegmentFile(base_offset, FileKind.LOG).name}", b"", sync=False)
+            return self._segment(base_offset, 0)
+        return Segment.create(self._fs, self._folder, base_offset, created_ms=self._now_ms, options=self._options)
+
+    def _recover(self) -> None:
+        """Recover what a crash may have damaged, the oldest segment first."""
+        unclean_from: int | None = None
+        if self._clean:
+            self._check_tail()
+        elif not self._read_only:
+            bases = [segment.base_offset for segment in self._segments]
+            unclean_from = bases[max(0, bisect_right(bases, self._recovery_point) - 1)]
+            # Snapshots from there on may tell of batches that never came to the disk.
+            self._producers.snapshots.remove_outside(self._log_start, unclean_from)
+        place = 0
+        while place < len(self._segments):
+            base_offset = self._segments[place].base_offset
+            is_unclean = unclean_from is not None and base_offset >= unclean_from
+            is_trusted = not is_unclean and base_offset not in self._suspect
+            if is_trusted or self._recover_segment(place, ends_log=is_unclean):
+                place += 1
+
+    def _check_tail(self) -> None:
+        """Find the end of a log that was closed in order; if it is not where it should be, recover the last segment."""
+        try:
+            self._segments[-1].next_offset()
+        except CorruptRecord as error:
+            _log.warning("%s; the log was closed in order, but is checked all the same", error)
+            self._suspect.add(self._segments[-1].base_offset)
+
+    def _recover_segment(self, place: int, *, ends_log: bool) -> bool:
+        """Check a segment and build what belongs to it. False if it was rewritten, and must be recovered again."""
+        segment = self._segments[place]
+        self._producers.bring_to(self._segments, segment.base_offset, self._log_start)
+        aborted: list[AbortedTransaction] = []
+        recovered = segment.recover(lambda piece: aborted.extend(self._take_in(piece)))
+        if aborted:
+            segment.transaction_index.rewrite(aborted)
+        if self._read_only:
+            return True
+        if not self._repair.is_sound(place, recovered) and not self._repair.repair(place, recovered, ends_log=ends_log):
+            self._producers.look_again()
+            return False
+        self._producers.is_ready_for(self._segments[place + 1] if place + 1 < len(self._segments) else None)
+        if ends_log:
+            self._producers.snapshots.take(self._producers.state, sync=False, log_start_offset=self._log_start)
+        else:
+            # The next start may trust this segment again, so what was built must not get lost.
+            segment.flush()
+            self._fs.sync_folder(self._folder)
+        return True
+
+    def _take_in(self, piece: Piece) -> list[AbortedTransaction]:
+        self._epochs.observe(piece.batches)
+        if self._progress is not None:
+            self._progress(int(piece.batches["size"].sum()))
+        return self._producers.replay(piece)
+
+    def _start_anew(self) -> None:
+        """A log that ends before its start has nothing to serve: an empty one takes its place."""
+        if self._read_only:
+            self._segments.clear()
+        else:
+            self._repair.remove_all()
+        self._producers.snapshots.remove_all()
+        self._epochs.clear()
+
+    def _open_epochs(self) -> LeaderEpochs:
+        path = f"{self._folder}/{LEADER_EPOCH_CHECKPOINT}"
+        try:
+            epochs = LeaderEpochs.open(self._fs, path)
+        except CorruptRecord as error:
+            _log.warning("%s; the epochs are read from the log", error)
+            epochs = LeaderEpochs(self._fs, path)
+            for segment in self._segments:
+                for piece in segment.batches_from(0):
+                    epochs.observe(piece.batches[piece.batches["crc_ok"] == 1])
+        epochs.create_file()
+        return epochs
