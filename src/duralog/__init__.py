@@ -1,8 +1,124 @@
-"""Apache Kafka's log storage in Python: the same files on disk, byte for byte."""
+"""Apache Kafka's log storage in Python: the same files on disk, byte for byte.
 
-from duralog.errors import CorruptRecord, DuralogError, InvalidRecord
+`duralog.open(directory)` is the way in. What needs numpy or compiled kernels is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from duralog.errors import (
+    CoordinatorFenced,
+    CorruptRecord,
+    DuralogError,
+    InvalidConfig,
+    InvalidRecord,
+    InvalidTimestamp,
+    InvalidTopic,
+    InvalidTransactionState,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    PolicyViolation,
+    ProducerFenced,
+    RecordTooLarge,
+    StorageError,
+    StoreLocked,
+    TopicExists,
+    UnknownTopic,
+)
 from duralog.format.record import Record, TimestampType
+
+if TYPE_CHECKING:
+    from duralog.config import BrokerConfig
+    from duralog.storage.lookup import TimestampedOffset
+    from duralog.storage.parallel import Progress
+    from duralog.storage.partition_log import PartitionLog
+    from duralog.storage.retention import BUILT_IN_POLICIES, AgingLog, Removable, RetentionPolicy, RetentionReport
+    from duralog.storage.store import Store
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["CorruptRecord", "DuralogError", "InvalidRecord", "Record", "TimestampType", "__version__"]
+__all__ = [
+    "BUILT_IN_POLICIES",
+    "AgingLog",
+    "BrokerConfig",
+    "CoordinatorFenced",
+    "CorruptRecord",
+    "DuralogError",
+    "InvalidConfig",
+    "InvalidRecord",
+    "InvalidTimestamp",
+    "InvalidTopic",
+    "InvalidTransactionState",
+    "OffsetOutOfRange",
+    "OutOfOrderSequence",
+    "PartitionLog",
+    "PolicyViolation",
+    "ProducerFenced",
+    "Progress",
+    "Record",
+    "RecordTooLarge",
+    "Removable",
+    "RetentionPolicy",
+    "RetentionReport",
+    "StorageError",
+    "Store",
+    "StoreLocked",
+    "TimestampType",
+    "TimestampedOffset",
+    "TopicExists",
+    "UnknownTopic",
+    "__version__",
+    "open",
+]
+
+_LOADED_LATER = {
+    "BUILT_IN_POLICIES": "duralog.storage.retention",
+    "AgingLog": "duralog.storage.retention",
+    "BrokerConfig": "duralog.config",
+    "PartitionLog": "duralog.storage.partition_log",
+    "Progress": "duralog.storage.parallel",
+    "Removable": "duralog.storage.retention",
+    "RetentionPolicy": "duralog.storage.retention",
+    "RetentionReport": "duralog.storage.retention",
+    "Store": "duralog.storage.store",
+    "TimestampedOffset": "duralog.storage.lookup",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LOADED_LATER:
+        raise AttributeError(f"module 'duralog' has no attribute {name!r}")
+    value = getattr(import_module(_LOADED_LATER[name]), name)
+    globals()[name] = value
+    return value
+
+
+def open(
+    directory: str | os.PathLike[str],
+    config: Mapping[str, object] | BrokerConfig | None = None,
+    read_only: bool = False,
+    *,
+    retention_policies: Sequence[RetentionPolicy] | None = None,
+    show_progress: Callable[[Progress], None] | None = None,
+) -> Store:
+    """Open a log directory, Kafka's or duralog's. For writing, it is made if it is not there.
+
+    `config` has Kafka's broker configs by name; topics that set nothing themselves follow it. For the contents of a
+    `server.properties`, give `BrokerConfig.from_properties(contents)`. Read-only opening takes no lock and changes
+    nothing. `retention_policies` are asked instead of the built-in ones. `show_progress` is told how far loading is.
+    """
+    from duralog.config import BrokerConfig
+    from duralog.storage.retention import BUILT_IN_POLICIES
+    from duralog.storage.store import Store
+
+    return Store(
+        os.fspath(directory),
+        config=config if isinstance(config, BrokerConfig) else BrokerConfig.of(config or {}),
+        read_only=read_only,
+        retention_policies=BUILT_IN_POLICIES if retention_policies is None else retention_policies,
+        show_progress=show_progress,
+    )

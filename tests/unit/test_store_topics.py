@@ -243,7 +243,7 @@ def test_a_partition_belongs_into_the_directory_that_the_metadata_names(
         partition_epoch=0,
         directories=directories,
     )
-    assert Placement(NODE_ID, DIRECTORY_ID).holds(partition) is expected
+    assert Placement(NODE_ID, DIRECTORY_ID).holds("orders", partition) is expected
 
 
 def test_a_topic_without_partitions_here_is_not_listed(log: MemoryLog, topics: Topics) -> None:
@@ -251,3 +251,19 @@ def test_a_topic_without_partitions_here_is_not_listed(log: MemoryLog, topics: T
     elsewhere = topics_of(log, placement=Placement(NODE_ID + 1, DIRECTORY_ID))
     assert elsewhere.by_name == {}
     assert elsewhere.is_in_metadata("orders")
+
+
+def test_a_reader_lists_what_has_a_folder_wherever_the_metadata_places_it(log: MemoryLog, topics: Topics) -> None:
+    topics.create("orders", 3, {"retention.ms": 5})
+    topics.create("elsewhere", 1, {})
+    live = {("orders", 1), ("orders", 7)}
+    seen = topics_of(
+        log,
+        placement=Placement(NODE_ID + 1, None),
+        holds=lambda name, partition: (name, partition.partition) in live,
+    )
+    seen.add_found("orders", None, [1, 7])
+    assert [*seen.by_name] == ["orders"]
+    assert seen.get("orders").partitions == (1, 7)
+    assert seen.get("orders").config.retention_ms == 5
+    assert seen.get("orders").topic_id == topics.get("orders").topic_id

@@ -30,7 +30,14 @@ from duralog.storage.log_view import LogView
 from duralog.storage.producer_batch import ReadBytes
 from duralog.storage.record_append import Stamp
 from duralog.storage.recovery import segment_options
-from duralog.storage.rolling import Arrival, RandomBelow, choose_jitter_ms, roll_reason
+from duralog.storage.rolling import (
+    NO_FREE_RANGE,
+    Arrival,
+    RandomBelow,
+    choose_jitter_ms,
+    free_range,
+    roll_reason,
+)
 from duralog.storage.segment import Segment
 from duralog.storage.segments import Segments
 from duralog.storage.validation import ValidBatches
@@ -77,6 +84,7 @@ class LogWriter:
         later: Later,
         random_below: RandomBelow,
         read_only: bool,
+        leader_epoch: int = 0,
     ) -> None:
         self.lock = RLock()
         self.config = config
@@ -88,7 +96,7 @@ class LogWriter:
         self.producers = loaded.producer_state
         self.snapshots = loaded.producer_snapshots
         self.epochs = loaded.leader_epochs
-        self.leader_epoch = max(loaded.leader_epochs.latest_epoch, 0)
+        self.leader_epoch = max(loaded.leader_epochs.latest_epoch, leader_epoch)
         self.recovery_point = loaded.recovery_point
         self.last_flush_ms = clock()
         self.refusal: str | None = "it was opened for reading" if read_only else None
@@ -97,11 +105,16 @@ class LogWriter:
         """It is not known what is on disk."""
         self._random_below = random_below
         self._jitter_ms = choose_jitter_ms(config, random_below)
+        self._free_range = NO_FREE_RANGE
         self.flushing = Lock()
         """Held while the recovery point moves. Whoever needs both takes the other lock first."""
         self._has_new_names = True
         """Files were made since the folder was synced last."""
         self.publish(loaded.segments, loaded.log_start_offset, loaded.end_offset)
+
+    def follow(self, config: TopicConfig) -> None:
+        self.config = config
+        self._free_range = NO_FREE_RANGE
 
     def publish(self, segments: Segments, start_offset: int, end_offset: int) -> None:
         """Let readers see this from now on."""
@@ -138,23 +151,21 @@ class LogWriter:
                 written = self.producers.check(batch, origin=origin, transaction_version=transaction_version)
                 if written is not None:
                     return AppendResult(written.base_offset, written.last_offset, written.timestamp_ms, True)
-        now_ms = self.clock()
-        arrival = Arrival(batches.size_bytes, batches.max_timestamp_ms, batches.last_offset, now_ms)
-        if roll_reason(self.view.segments.active, arrival, self.config, self._jitter_ms) is not None:
-            # Of a compressed message the first offset is not known; it lies above this one.
-            first = batches.last_offset - _INT32_MAX if batches.base_offset < 0 else batches.base_offset
-            self.roll(max(first, self.view.end_offset))
-        self._note_epoch(batches, origin)
-        self._write(batches)
-        if self.view.end_offset - self.recovery_point >= self.config.flush_messages:
-            self.flush()
-        return AppendResult(batches.base_offset, batches.last_offset, batches.append_time_ms)
-
-    def _note_epoch(self, batches: ValidBatches, origin: AppendOrigin) -> None:
+        free = self._free_range
+        if (
+            self.view.end_position + batches.size_bytes > free.end_position
+            or batches.max_timestamp_ms > free.max_timestamp_ms
+            or batches.last_offset > free.last_offset
+        ):
+            self._roll_if_due(batches)
         if origin is AppendOrigin.AS_IS:
             self.epochs.observe(batches.rows)
         elif self.epochs.latest_epoch != self.leader_epoch:
             self.epochs.assign(self.leader_epoch, batches.base_offset)
+        self._write(batches)
+        if self.view.end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush()
+        return AppendResult(batches.base_offset, batches.last_offset, batches.append_time_ms)
 
     def _write(self, batches: ValidBatches) -> None:
         view = self.view
@@ -193,6 +204,16 @@ class LogWriter:
 
     # Rolling
 
+    def _roll_if_due(self, batches: ValidBatches) -> None:
+        active = self.view.segments.active
+        arrival = Arrival(batches.size_bytes, batches.max_timestamp_ms, batches.last_offset, self.clock())
+        if roll_reason(active, arrival, self.config, self._jitter_ms) is not None:
+            # Of a compressed message the first offset is not known; it lies above this one.
+            first = batches.last_offset - _INT32_MAX if batches.base_offset < 0 else batches.base_offset
+            self.roll(max(first, self.view.end_offset))
+        else:
+            self._free_range = free_range(active, self.config, self._jitter_ms)
+
     def roll(self, base_offset: int) -> None:
         """Start a new segment at this offset, unless the active one is empty and starts there already."""
         view = self.view
@@ -210,6 +231,7 @@ class LogWriter:
             raise
         self._has_new_names = True
         self._jitter_ms = choose_jitter_ms(self.config, self._random_below)
+        self._free_range = NO_FREE_RANGE
         self.publish(view.segments.added(segment), view.start_offset, view.end_offset)
         self.later(0, f"flush {self.folder} after a roll", lambda: self.flush_rolled(base_offset))
 

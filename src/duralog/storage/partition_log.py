@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from duralog.config import TopicConfig
@@ -73,10 +74,14 @@ class PartitionLog:
         file_system: FileSystem,
         clock: Clock,
         read_only: bool = False,
+        leader_epoch: int = 0,
         later: Later = _at_once,
         random_below: RandomBelow = random.randrange,
     ) -> None:
-        """`later` runs what need not be waited for: flushing after a roll, removing the files of deleted segments."""
+        """`later` runs what need not be waited for: flushing after a roll, removing the files of deleted segments.
+
+        `leader_epoch` is the one to write in, unless the log has seen a later one.
+        """
         self.topic = topic
         self.partition = partition
         self._writer = LogWriter(
@@ -87,6 +92,7 @@ class PartitionLog:
             later=later,
             random_below=random_below,
             read_only=read_only,
+            leader_epoch=leader_epoch,
         )
 
     def __repr__(self) -> str:
@@ -110,7 +116,7 @@ class PartitionLog:
     def update_config(self, config: TopicConfig) -> None:
         """Follow other configs from now on. Segments keep the index sizes that they were made with."""
         with self._writer.lock:
-            self._writer.config = config
+            self._writer.follow(config)
 
     @property
     def read_only(self) -> bool:
@@ -353,6 +359,10 @@ class PartitionLog:
                 raise OffsetOutOfRange(f"offset {before_offset} is not within the log, which ends at {end_offset}")
             raise_start_offset(writer, offset)
             return writer.view.start_offset
+
+    def writers_waiting(self) -> AbstractContextManager[object]:
+        """While it is held, nobody else changes the log: to decide by what is there, and then do it."""
+        return self._writer.lock
 
     def delete_segments(self, base_offsets: Iterable[int], reason: str) -> int:
         """Delete whole segments, by their base offsets. Returns how many. Readers that are in one of them read on."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
 
@@ -57,13 +57,18 @@ class Placement:
     node_id: int
     directory_id: str | None
 
-    def holds(self, partition: PartitionState) -> bool:
+    def holds(self, topic: str, partition: PartitionState) -> bool:
+        del topic
         if self.node_id not in partition.replicas:
             return False
         replica = partition.replicas.index(self.node_id)
         if self.directory_id is None or replica >= len(partition.directories):
             return True
         return partition.directories[replica] in (self.directory_id, ZERO_UUID)
+
+
+Holds = Callable[[str, PartitionState], bool]
+"""Whether a partition of a topic is in this directory."""
 
 
 class WritableLog(Protocol):
@@ -93,11 +98,13 @@ class Topics:
         placement: Placement,
         open_log: OpenLog,
         clock: Clock,
+        holds: Holds | None = None,
         bootstrap: Callable[[], Bytes | None] = lambda: None,
     ) -> None:
         self._metadata = metadata
         self._defaults = defaults
         self._placement = placement
+        self._holds = placement.holds if holds is None else holds
         self._open_log = open_log
         self._clock = clock
         self._bootstrap = bootstrap
@@ -119,14 +126,11 @@ class Topics:
         return name in self._metadata.topics
 
     def add_found(self, name: str, topic_id: str | None, partitions: Iterable[int]) -> None:
-        """A topic that folders were found of, and that the metadata knows nothing about."""
-        found = Topic(
-            name=name,
-            topic_id=topic_id,
-            partitions=tuple(sorted(partitions)),
-            overrides=_NO_CONFIGS,
-            config=self._defaults,
-        )
+        """Partitions that folders were found of, and that the metadata knows nothing about."""
+        known = self._topics.get(name)
+        if known is None:
+            known = Topic(name=name, topic_id=topic_id, partitions=(), overrides=_NO_CONFIGS, config=self._defaults)
+        found = replace(known, partitions=tuple(sorted({*known.partitions, *partitions})))
         self._topics = {**self._topics, name: found}
 
     def adopt(self, name: str) -> Topic:
@@ -206,7 +210,7 @@ class Topics:
             if state is None:
                 topics.pop(name, None)
                 continue
-            here = {number: part for number, part in sorted(state.partitions.items()) if self._placement.holds(part)}
+            here = {number: part for number, part in sorted(state.partitions.items()) if self._holds(name, part)}
             if here:
                 overrides = dict(self._metadata.topic_configs(name))
                 topics[name] = Topic(

@@ -1,0 +1,42 @@
+"""The end of a partition's folder: renamed first, so that a crash finds it and goes on, then removed after a delay.
+
+The delay is for readers that still open the partition's older files. What a reader has open, it can read to its end.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from functools import partial
+
+from duralog.format.filenames import FolderState, PartitionFolder
+from duralog.storage.background import Scheduler
+from duralog.storage.file_system import FileSystem
+from duralog.storage.log_directory import LogDirectory, TopicPartition
+
+
+class DeletedFolders:
+    def __init__(self, files: FileSystem, directory: LogDirectory, scheduler: Scheduler, delay_ms: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._scheduler = scheduler
+        self._delay_ms = delay_ms
+
+    def delete(self, partitions: Iterable[TopicPartition]) -> None:
+        """Rename the folders of these partitions, for good, and remove them later."""
+        renamed: list[PartitionFolder] = []
+        for partition in partitions:
+            folder = PartitionFolder(*partition, FolderState.DELETED, uuid.uuid4().hex)
+            if self._files.exists(self._directory.folder_of(partition)):
+                self._files.rename(self._directory.folder_of(partition), self._directory.path_of(folder.name))
+                renamed.append(folder)
+        self._files.sync_folder(self._directory.path)
+        self.remove_later(renamed)
+
+    def remove_later(self, folders: Iterable[PartitionFolder]) -> None:
+        for folder in folders:
+            self._scheduler.after(
+                self._delay_ms,
+                f"removing {folder.name}",
+                partial(self._files.remove_folder, self._directory.path_of(folder.name)),
+            )

@@ -1,0 +1,269 @@
+"""How a directory is opened: what has to happen, in which order, until its topics and logs are known.
+
+For writing: lock the directory; take the clean-shutdown marker away; read the metadata log; bring folders and metadata
+together; load all partitions in parallel, which recovers those that need it. A partition that cannot be loaded is
+offline, and the others are served. For reading: none of that, only look.
+
+Folders and metadata may differ. What is done about it, for writing:
+
+| the metadata knows                     | a folder | then                                                            |
+|----------------------------------------|----------|-----------------------------------------------------------------|
+| the partition, on this node            | no       | the partition is made, as Kafka makes it                        |
+| the topic, but not this partition here | yes      | the partition is offline: Kafka would set the folder aside      |
+| that the topic was deleted             | yes      | the folder is deleted: a crash has interrupted that             |
+| nothing                                | yes      | the topic is adopted, unless another node leads the metadata    |
+
+A directory without metadata gets it now if nobody owns it yet. If it belongs to a Kafka node that keeps its metadata in
+another directory, it gets none before a topic is created or changed here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from duralog.config import BrokerConfig
+from duralog.errors import DuralogError, InvalidConfig, InvalidTopic, StorageError, TopicExists
+from duralog.format.properties import MetaProperties
+from duralog.storage.background import Clock, Scheduler
+from duralog.storage.cluster_metadata import ClusterMetadata
+from duralog.storage.deleted_folders import DeletedFolders
+from duralog.storage.file_system import FileSystem, Lock
+from duralog.storage.log_directory import DEFAULT_NODE_ID, LogDirectory, TopicPartition
+from duralog.storage.metadata_folder import MetadataFolder
+from duralog.storage.parallel import ByteCount, ShowProgress, for_each_partition
+from duralog.storage.partition_loading import PartitionLoader
+from duralog.storage.partition_log import PartitionLog
+from duralog.storage.topics import Holds, Placement, Topics, WritableLog
+
+_logger = logging.getLogger(__name__)
+
+_NOBODY = MetaProperties(version=0, cluster_id=None, node_id=None, directory_id=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedDirectory:
+    """All that a store needs to serve a directory."""
+
+    directory: LogDirectory
+    meta: MetaProperties
+    config: BrokerConfig
+    """With what the cluster metadata sets for brokers."""
+    lock: Lock | None
+    """None for a directory that is only read."""
+    metadata: MetadataFolder
+    topics: Topics
+    loader: PartitionLoader
+    deleted: DeletedFolders
+    logs: dict[TopicPartition, PartitionLog]
+    """Empty for a directory that is only read: its logs are loaded when they are asked for."""
+    offline: dict[TopicPartition, Exception]
+    """The partitions that could not be loaded, and why."""
+
+
+class Opening:
+    """One opening of one directory."""
+
+    def __init__(
+        self, files: FileSystem, path: str, config: BrokerConfig, *, clock: Clock, scheduler: Scheduler
+    ) -> None:
+        self._files = files
+        self._directory = LogDirectory(files, path)
+        self._config = config
+        self._clock = clock
+        self._scheduler = scheduler
+
+    def for_reading(self) -> OpenedDirectory:
+        live = self._directory.folders().live
+        meta = self._directory.read_meta() or _NOBODY
+        loader = self._loader(clean=True, read_only=True)
+        metadata_folder = MetadataFolder(self._files, self._directory, loader.load_metadata_log)
+        try:
+            metadata = metadata_folder.load()
+        except DuralogError as error:
+            # Reading can do without: folders tell the topics, and configs matter little to readers.
+            _logger.warning("the metadata is not used: %s", error)
+            metadata = ClusterMetadata()
+        present = set(live)
+        topics = self._topics(
+            metadata,
+            metadata_folder,
+            meta,
+            open_log=_refuse_to_write,
+            holds=lambda name, partition: (name, partition.partition) in present,
+        )
+        for name, partitions in _by_topic(live):
+            topics.add_found(name, _told_id(loader, partitions), (partition.partition for partition in partitions))
+        return self._opened(meta, metadata, metadata_folder, topics, loader, lock=None)
+
+    def for_writing(self, show: ShowProgress | None) -> OpenedDirectory:
+        lock = self._directory.lock()
+        try:
+            return self._for_writing(lock, show)
+        except BaseException:
+            lock.release()
+            raise
+
+    def _for_writing(self, lock: Lock, show: ShowProgress | None) -> OpenedDirectory:
+        meta = self._directory.read_meta()
+        is_new = meta is None
+        if meta is None:
+            meta = self._directory.write_new_meta(self._config.node_id, self._clock())
+        elif self._config.node_id not in (None, meta.node_id):
+            raise InvalidConfig(
+                f"node.id: {self._config.node_id} is not allowed, {self._directory.path} belongs to node {meta.node_id}"
+            )
+        clean = self._directory.take_clean_shutdown()
+        loader = self._loader(clean=clean, read_only=False)
+        metadata_folder = MetadataFolder(self._files, self._directory, loader.load_metadata_log)
+        # Not without: configs that are not known could mean that data is deleted which must be kept.
+        metadata = metadata_folder.load()
+        node_id = _node_id(meta)
+        topics = self._topics(
+            metadata, metadata_folder, meta, open_log=lambda: metadata_folder.open_for_changes(node_id)
+        )
+        opened = self._opened(meta, metadata, metadata_folder, topics, loader, lock=lock)
+        may_adopt = (is_new or metadata_folder.exists) and metadata_folder.leader_id() in (None, node_id)
+        self._bring_together(opened, may_adopt=may_adopt)
+        self._load_all(opened, show)
+        return opened
+
+    def _bring_together(self, opened: OpenedDirectory, *, may_adopt: bool) -> None:
+        """Folders and metadata, as the table above has it. Missing partitions are made when all are loaded."""
+        folders = self._directory.folders()
+        opened.deleted.remove_later(folders.deleted)
+        topics = opened.topics
+        removed_ids: set[str] | None = None
+        for name, partitions in _by_topic(folders.live):
+            if topics.is_in_metadata(name):
+                known = topics.by_name[name].partitions if name in topics.by_name else ()
+                for partition in partitions:
+                    if partition.partition not in known:
+                        opened.offline[partition] = StorageError(
+                            f"{self._directory.folder_of(partition)}: the cluster metadata does not place this"
+                            " partition here"
+                        )
+                continue
+            topic_id = _told_id(opened.loader, partitions)
+            if topic_id is not None and removed_ids is None:
+                removed_ids = opened.metadata.removed_topic_ids()
+            if topic_id is not None and topic_id in (removed_ids or ()):
+                opened.deleted.delete(partitions)
+                continue
+            topics.add_found(name, topic_id, (partition.partition for partition in partitions))
+            if may_adopt:
+                try:
+                    topics.adopt(name)
+                except (InvalidTopic, TopicExists) as error:
+                    _logger.warning("%s is not in the cluster metadata, so Kafka would not serve it: %s", name, error)
+
+    def _load_all(self, opened: OpenedDirectory, show: ShowProgress | None) -> None:
+        loader, topics = opened.loader, opened.topics
+        present = set(self._directory.folders().live)
+
+        def load(partition: TopicPartition, count: ByteCount) -> PartitionLog:
+            topic = topics.get(partition.topic)
+            if partition in present:
+                return loader.load(partition, topic, count.add)
+            return loader.create(partition, topic)
+
+        wanted = [
+            TopicPartition(topic.name, number) for topic in topics.by_name.values() for number in topic.partitions
+        ]
+        outcome = for_each_partition(
+            wanted,
+            load,
+            threads=opened.config.num_recovery_threads_per_data_dir,
+            bytes_total=sum(map(loader.bytes_to_check, present.intersection(wanted))) if show is not None else 0,
+            show=show,
+        )
+        opened.logs.update(outcome.results)
+        for partition, error in outcome.failures.items():
+            _logger.error("%s is offline: %s", partition, error)
+            opened.offline[partition] = error
+
+    def _loader(self, *, clean: bool, read_only: bool) -> PartitionLoader:
+        return PartitionLoader(
+            self._files,
+            self._directory,
+            producer_expiration_ms=self._config.producer_id_expiration_ms,
+            clean=clean,
+            read_only=read_only,
+            clock=self._clock,
+            later=self._scheduler.after,
+        )
+
+    def _topics(
+        self,
+        metadata: ClusterMetadata,
+        folder: MetadataFolder,
+        meta: MetaProperties,
+        *,
+        open_log: Callable[[], WritableLog],
+        holds: Holds | None = None,
+    ) -> Topics:
+        return Topics(
+            metadata,
+            defaults=self._effective(metadata, meta).topic_defaults(),
+            placement=Placement(_node_id(meta), meta.directory_id),
+            holds=holds,
+            open_log=open_log,
+            clock=self._clock,
+            bootstrap=folder.bootstrap,
+        )
+
+    def _effective(self, metadata: ClusterMetadata, meta: MetaProperties) -> BrokerConfig:
+        return self._config.with_dynamic(metadata.broker_configs(_node_id(meta)))
+
+    def _opened(
+        self,
+        meta: MetaProperties,
+        metadata: ClusterMetadata,
+        metadata_folder: MetadataFolder,
+        topics: Topics,
+        loader: PartitionLoader,
+        *,
+        lock: Lock | None,
+    ) -> OpenedDirectory:
+        config = self._effective(metadata, meta)
+        delay_ms = config.log_segment_delete_delay_ms
+        return OpenedDirectory(
+            directory=self._directory,
+            meta=meta,
+            config=config,
+            lock=lock,
+            metadata=metadata_folder,
+            topics=topics,
+            loader=loader,
+            deleted=DeletedFolders(self._files, self._directory, self._scheduler, delay_ms),
+            logs={},
+            offline={},
+        )
+
+
+def _node_id(meta: MetaProperties) -> int:
+    return DEFAULT_NODE_ID if meta.node_id is None else meta.node_id
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> Iterator[tuple[str, list[TopicPartition]]]:
+    """REQUIRES: they are sorted."""
+    for name, group in groupby(partitions, key=lambda partition: partition.topic):
+        yield name, list(group)
+
+
+def _told_id(loader: PartitionLoader, partitions: Iterable[TopicPartition]) -> str | None:
+    """The topic id that the first folder tells that has one. A damaged one is told when the partition is loaded."""
+    for partition in partitions:
+        try:
+            topic_id = loader.topic_id(partition)
+        except DuralogError:
+            continue
+        if topic_id is not None:
+            return topic_id
+    return None
+
+
+def _refuse_to_write() -> WritableLog:
+    raise StorageError("the directory was opened for reading only")

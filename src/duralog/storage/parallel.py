@@ -1,0 +1,96 @@
+"""The same work on many partitions at once, loading or closing them say, where a bad one must not stop the rest."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from duralog.storage.log_directory import TopicPartition
+
+T = TypeVar("T")
+
+_SHOW_EVERY_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far it is."""
+
+    partitions_done: int
+    partitions_total: int
+    bytes_done: int
+    bytes_total: int
+    """Bytes that have to be checked. After a clean stop, that is none."""
+
+
+ShowProgress = Callable[[Progress], None]
+"""Told at the beginning, at the end, and a few times a second between, in the thread that waits for the work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    results: Mapping[TopicPartition, T]
+    failures: Mapping[TopicPartition, Exception]
+
+
+class ByteCount:
+    """Bytes that are done, counted by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.bytes_done = 0
+
+    def add(self, count: int) -> None:
+        with self._lock:
+            self.bytes_done += count
+
+
+def for_each_partition(
+    partitions: Sequence[TopicPartition],
+    work: Callable[[TopicPartition, ByteCount], T],
+    *,
+    threads: int,
+    bytes_total: int = 0,
+    show: ShowProgress | None = None,
+) -> Outcome[T]:
+    """Do the work for all, and tell what it gave or which error ended it.
+
+    An interruption, or an error of `show`, drops what has not begun, waits for the rest and then goes on to the caller.
+    """
+    results: dict[TopicPartition, T] = {}
+    failures: dict[TopicPartition, Exception] = {}
+    count = ByteCount()
+
+    def tell() -> None:
+        if show is not None:
+            show(
+                Progress(
+                    partitions_done=len(results) + len(failures),
+                    partitions_total=len(partitions),
+                    bytes_done=count.bytes_done,
+                    bytes_total=bytes_total,
+                )
+            )
+
+    tell()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="duralog-partitions")
+    try:
+        partition_of = {pool.submit(work, partition, count): partition for partition in partitions}
+        waiting: set[Future[T]] = {*partition_of}
+        while waiting:
+            done, waiting = wait(waiting, _SHOW_EVERY_SECONDS, FIRST_COMPLETED)
+            for future in done:
+                error = future.exception()
+                if error is None:
+                    results[partition_of[future]] = future.result()
+                elif isinstance(error, Exception):
+                    failures[partition_of[future]] = error
+                else:
+                    raise error
+            tell()
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return Outcome(results, failures)

@@ -1,0 +1,138 @@
+"""How the store comes to a log: from a partition's folder, and from what the directory's checkpoints know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from duralog.config import TopicConfig
+from duralog.errors import CorruptRecord, StorageError
+from duralog.format.filenames import (
+    LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    FileKind,
+    FileState,
+    parse_segment_file,
+)
+from duralog.format.properties import decode_partition_metadata, encode_partition_metadata
+from duralog.storage.background import Clock
+from duralog.storage.file_system import FileSystem
+from duralog.storage.log_directory import LogDirectory, TopicPartition
+from duralog.storage.log_writer import Later
+from duralog.storage.metadata_folder import METADATA_CONFIG, METADATA_PARTITION
+from duralog.storage.partition_log import PartitionLog
+from duralog.storage.recovery import load_partition
+from duralog.storage.topics import Topic
+
+
+class PartitionLoader:
+    """Loads the partitions of one directory. Any thread may ask it, for different partitions."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: LogDirectory,
+        *,
+        producer_expiration_ms: int,
+        clean: bool,
+        read_only: bool,
+        clock: Clock,
+        later: Later,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._expiration_ms = producer_expiration_ms
+        self._clean = clean
+        self._read_only = read_only
+        self._clock = clock
+        self._later = later
+        self._recovery_points = dict(directory.read_checkpoint(RECOVERY_POINT_CHECKPOINT))
+        self._log_starts = dict(directory.read_checkpoint(LOG_START_OFFSET_CHECKPOINT))
+
+    def topic_id(self, partition: TopicPartition) -> str | None:
+        """The topic that the folder says it belongs to; None if it does not say."""
+        path = f"{self._directory.folder_of(partition)}/{PARTITION_METADATA}"
+        if not self._files.exists(path):
+            return None
+        try:
+            return decode_partition_metadata(self._files.read_all(path))
+        except CorruptRecord as error:
+            raise error.in_file(path) from None
+
+    def load(
+        self, partition: TopicPartition, topic: Topic, progress: Callable[[int], None] | None = None
+    ) -> PartitionLog:
+        """The log in the partition's folder. A folder of another topic is refused, one of none gets the topic's id."""
+        found_id = self.topic_id(partition)
+        folder = self._directory.folder_of(partition)
+        if found_id is None:
+            if topic.topic_id is not None and not self._read_only:
+                self._files.replace(f"{folder}/{PARTITION_METADATA}", encode_partition_metadata(topic.topic_id))
+        elif found_id != topic.topic_id:
+            raise StorageError(
+                f"{folder}: the folder belongs to another topic of this name: its id is {found_id},"
+                f" the cluster metadata says {topic.topic_id}"
+            )
+        leader_epoch = max(topic.leader_epoch(partition.partition), 0)
+        return self._open(partition, topic.config, clean=self._clean, leader_epoch=leader_epoch, progress=progress)
+
+    def create(self, partition: TopicPartition, topic: Topic) -> PartitionLog:
+        """A partition that has no folder yet."""
+        self._files.make_folder(self._directory.folder_of(partition))
+        self._files.sync_folder(self._directory.path)
+        # What a checkpoint says is of another partition, which had this name before.
+        self._recovery_points.pop(partition, None)
+        self._log_starts.pop(partition, None)
+        log = self.load(partition, topic)
+        log.become_leader(max(topic.leader_epoch(partition.partition), 0))
+        return log
+
+    def load_metadata_log(self) -> PartitionLog:
+        """The metadata log, which has no checkpoints: it is always recovered as a whole."""
+        return self._open(METADATA_PARTITION, METADATA_CONFIG, clean=self._read_only)
+
+    def bytes_to_check(self, partition: TopicPartition) -> int:
+        """How much of a log has to be recovered, as far as the names and sizes of its files tell."""
+        if self._clean:
+            return 0
+        sizes: dict[int, int] = {}
+        for entry in self._files.list(self._directory.folder_of(partition)):
+            file = parse_segment_file(entry.name)
+            if file is not None and file.kind is FileKind.LOG and file.state is FileState.LIVE:
+                sizes[file.offset] = entry.size
+        recovery_point = self._recovery_points.get(partition, 0)
+        first = max((base for base in sizes if base <= recovery_point), default=0)
+        return sum(size for base, size in sizes.items() if base >= first)
+
+    def _open(
+        self,
+        partition: TopicPartition,
+        config: TopicConfig,
+        *,
+        clean: bool,
+        leader_epoch: int = 0,
+        progress: Callable[[int], None] | None = None,
+    ) -> PartitionLog:
+        loaded = load_partition(
+            self._files,
+            self._directory.folder_of(partition),
+            config=config,
+            clean=clean,
+            recovery_point=self._recovery_points.get(partition, 0),
+            log_start_checkpoint=self._log_starts.get(partition, 0),
+            clock=self._clock,
+            read_only=self._read_only,
+            progress=progress,
+            producer_expiration_ms=self._expiration_ms,
+        )
+        return PartitionLog(
+            loaded,
+            topic=partition.topic,
+            partition=partition.partition,
+            config=config,
+            file_system=self._files,
+            clock=self._clock,
+            later=self._later,
+            read_only=self._read_only,
+            leader_epoch=leader_epoch,
+        )

@@ -1,0 +1,273 @@
+"""A whole log directory: its topics, their logs, and the work that goes on beside the callers.
+
+Opened for writing, the directory is locked and looked after in the background. Closing stops that work, closes all logs
+in parallel, writes the checkpoints, and last of all the marker of a clean shutdown. Where a log could not be loaded or
+closed there is no marker, so that the next start looks closely.
+
+Opened for reading only, nothing is locked, nothing runs in the background and no file changes, so that it works on a
+directory that somebody else writes to. A partition is loaded when it is first asked for, and shows what was there then.
+
+Any thread may call anything. Changes of topics wait for each other; appending, reading and asking for logs wait for
+none of that.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType, TracebackType
+
+from duralog.config import BrokerConfig, TopicConfig
+from duralog.errors import DuralogError, StorageError, UnknownTopic
+from duralog.storage.background import BackgroundError, Clock, Scheduler, wall_clock_ms
+from duralog.storage.file_system import FileSystem, LocalFileSystem, raise_open_file_limit
+from duralog.storage.log_directory import TopicPartition
+from duralog.storage.log_retention import retain
+from duralog.storage.metadata_folder import METADATA_PARTITION
+from duralog.storage.opening import Opening
+from duralog.storage.parallel import ShowProgress, for_each_partition
+from duralog.storage.partition_log import PartitionLog
+from duralog.storage.retention import BUILT_IN_POLICIES, Removal, RetentionPolicy, RetentionReport
+from duralog.storage.topics import Topic
+from duralog.storage.upkeep import Upkeep
+
+
+class Store:
+    """One log directory. `duralog.open` makes it."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        config: BrokerConfig | None = None,
+        read_only: bool = False,
+        retention_policies: Sequence[RetentionPolicy] = BUILT_IN_POLICIES,
+        show_progress: ShowProgress | None = None,
+        file_system: FileSystem | None = None,
+        clock: Clock = wall_clock_ms,
+        scheduler: Scheduler | None = None,
+    ) -> None:
+        self.path = path
+        self.read_only = read_only
+        self._clock = clock
+        self._policies = tuple(retention_policies)
+        self._changing = threading.RLock()
+        self._is_closed = False
+        self._scheduler = scheduler or Scheduler(threads=0 if read_only else 2)
+        opening = Opening(
+            file_system or LocalFileSystem(),
+            path,
+            config or BrokerConfig(),
+            clock=clock,
+            scheduler=self._scheduler,
+        )
+        try:
+            if read_only:
+                self._opened = opening.for_reading()
+            else:
+                raise_open_file_limit()
+                self._opened = opening.for_writing(show_progress)
+            self._topics = self._opened.topics
+            self._logs: Mapping[TopicPartition, PartitionLog] = self._opened.logs
+            self._upkeep = Upkeep(
+                self._opened.directory, self._opened.config, self._scheduler, logs=lambda: self._logs, clock=clock
+            )
+            if not read_only:
+                self._upkeep.keep(self._opened.offline)
+                self._upkeep.checkpoint()
+                self._upkeep.start(self.apply_retention)
+        except BaseException:
+            self._scheduler.stop()
+            raise
+
+    # What there is
+
+    @property
+    def config(self) -> BrokerConfig:
+        """What the store was opened with, and over it what the cluster metadata sets for brokers."""
+        return self._opened.config
+
+    @property
+    def cluster_id(self) -> str | None:
+        return self._opened.meta.cluster_id
+
+    @property
+    def node_id(self) -> int | None:
+        return self._opened.meta.node_id
+
+    @property
+    def offline(self) -> Mapping[TopicPartition, Exception]:
+        """The partitions that could not be loaded, and why. `partition` raises for them."""
+        return MappingProxyType(self._opened.offline)
+
+    @property
+    def background_errors(self) -> tuple[BackgroundError, ...]:
+        """What went wrong beside the callers, the latest last."""
+        return self._scheduler.errors
+
+    def topics(self) -> list[str]:
+        return sorted(self._topics.by_name)
+
+    def partitions(self, topic: str) -> list[int]:
+        """The numbers of the topic's partitions in this directory."""
+        return list(self._topics.get(topic).partitions)
+
+    def topic_id(self, topic: str) -> str | None:
+        """Kafka's id of the topic; None for a topic that only has folders, none of which tells."""
+        return self._topics.get(topic).topic_id
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """The configs in force: the topic's own ones over the store's."""
+        return self._topics.get(topic).config
+
+    def topic_overrides(self, topic: str) -> dict[str, str]:
+        """The configs that the topic sets itself, as they are stored."""
+        return dict(self._topics.get(topic).overrides)
+
+    def partition(self, topic: str, partition: int) -> PartitionLog:
+        """The log of a partition. `__cluster_metadata` can be had, too."""
+        log = self._logs.get(TopicPartition(topic, partition))
+        return log if log is not None and not self._is_closed else self._find_log(TopicPartition(topic, partition))
+
+    def _find_log(self, partition: TopicPartition) -> PartitionLog:
+        if self._is_closed:
+            raise StorageError(f"{self.path}: the store is closed")
+        error = self._opened.offline.get(partition)
+        if error is not None:
+            raise StorageError(f"{partition} is offline: {error}") from error
+        if partition == METADATA_PARTITION and self._opened.metadata.log is not None:
+            return self._opened.metadata.log
+        topic = self._topics.get(partition.topic)
+        if partition.partition not in topic.partitions:
+            raise UnknownTopic(f"there is no partition {partition.partition} of {topic.name} in this directory")
+        with self._changing:
+            if partition not in self._logs:
+                self._add_log(partition, self._opened.loader.load(partition, topic))
+            return self._logs[partition]
+
+    # Topics
+
+    def create_topic(self, name: str, partitions: int | None = None, config: Mapping[str, object] | None = None) -> str:
+        """A new topic, with configs of its own by Kafka's names. Returns its id."""
+        with self._changing:
+            self._check_writable()
+            topic = self._topics.create(name, partitions or self.config.num_partitions, config or {})
+            self._create_logs(topic)
+        assert topic.topic_id is not None
+        return topic.topic_id
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Let a topic have so many partitions, more than now."""
+        with self._changing:
+            self._check_writable()
+            self._create_logs(self._topics.add_partitions(topic, total))
+
+    def delete_topic(self, topic: str) -> None:
+        """Take a topic away. Its folders go after `log.segment.delete.delay.ms`; whoever reads from it can finish."""
+        with self._changing:
+            self._check_writable()
+            gone = [TopicPartition(topic, number) for number in self._topics.get(topic).partitions]
+            self._topics.delete(topic)
+            logs = [log for partition, log in self._logs.items() if partition in gone]
+            self._logs = {partition: log for partition, log in self._logs.items() if partition not in gone}
+            for partition in gone:
+                self._opened.offline.pop(partition, None)
+            for log in logs:
+                log.close()
+            self._opened.deleted.delete(gone)
+            self._upkeep.forget(gone)
+
+    def alter_topic_config(self, topic: str, changes: Mapping[str, object]) -> TopicConfig:
+        """Set configs of a topic; None takes one back. They are in force at once."""
+        with self._changing:
+            self._check_writable()
+            changed = self._topics.alter_config(topic, changes)
+            for number in changed.partitions:
+                log = self._logs.get(TopicPartition(topic, number))
+                if log is not None:
+                    log.update_config(changed.config)
+            return changed.config
+
+    def _create_logs(self, topic: Topic) -> None:
+        for number in topic.partitions:
+            partition = TopicPartition(topic.name, number)
+            if partition not in self._logs and partition not in self._opened.offline:
+                self._add_log(partition, self._opened.loader.create(partition, topic))
+
+    def _add_log(self, partition: TopicPartition, log: PartitionLog) -> None:
+        self._logs = {**self._logs, partition: log}
+
+    def _check_writable(self) -> None:
+        if self._is_closed:
+            raise StorageError(f"{self.path}: the store is closed")
+        if self.read_only:
+            raise StorageError(f"{self.path}: the directory was opened for reading only")
+
+    # Retention
+
+    def plan_retention(self, policies: Iterable[RetentionPolicy] | None = None) -> RetentionReport:
+        """What `apply_retention` would delete now, and why. Nothing is changed."""
+        return self._retain(policies, delete=False)
+
+    def apply_retention(self, policies: Iterable[RetentionPolicy] | None = None) -> RetentionReport:
+        """Delete the segments that have expired, by these policies or those that the store was opened with."""
+        self._check_writable()
+        return self._retain(policies, delete=True)
+
+    def _retain(self, policies: Iterable[RetentionPolicy] | None, *, delete: bool) -> RetentionReport:
+        chosen = self._policies if policies is None else tuple(policies)
+        removals: list[Removal] = []
+        failures: dict[tuple[str, int], str] = {}
+        for topic in self.topics():
+            for number in self.partitions(topic):
+                if self._scheduler.is_stopping:
+                    break
+                try:
+                    removals += retain(self.partition(topic, number), chosen, self._clock(), delete=delete)
+                except DuralogError as error:
+                    failures[TopicPartition(topic, number)] = str(error)
+        return RetentionReport(removals=removals, failures=failures)
+
+    # The end
+
+    def close(self) -> None:
+        """Bring everything to disk and let go of the directory. Closing again does nothing."""
+        with self._changing:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._scheduler.stop()
+        lock = self._opened.lock
+        try:
+            failures = self._close_logs()
+            if not self.read_only:
+                self._upkeep.checkpoint()
+                in_doubt = any(log.in_doubt for log in self._logs.values())
+                if not (failures or in_doubt or self._opened.offline):
+                    self._opened.directory.put_clean_shutdown()
+        finally:
+            if lock is not None:
+                lock.release()
+        for error in failures.values():
+            raise error
+
+    def _close_logs(self) -> dict[TopicPartition, Exception]:
+        outcome = for_each_partition(
+            list(self._logs),
+            lambda partition, _: self._logs[partition].close(),
+            threads=self.config.num_recovery_threads_per_data_dir,
+        )
+        failures = dict(outcome.failures)
+        try:
+            self._opened.metadata.close()
+        except DuralogError as error:
+            failures[METADATA_PARTITION] = error
+        return failures
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,157 @@
+"""What a store does by itself while it is open: flush, retain, forget producers, write checkpoints.
+
+Each task goes over the logs as they are then. A log that fails does not keep the others from their turn: what it raised
+is raised at the end, and so reaches `Scheduler.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from duralog.config import BrokerConfig
+from duralog.format.filenames import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from duralog.storage.background import Clock, Scheduler
+from duralog.storage.log_directory import LogDirectory, TopicPartition
+from duralog.storage.partition_log import PartitionLog
+
+Logs = Callable[[], Mapping[TopicPartition, PartitionLog]]
+"""The logs that are open now."""
+
+_LONGEST_FLUSH_CHECK_MS = 1000
+
+
+class Upkeep:
+    def __init__(
+        self, directory: LogDirectory, config: BrokerConfig, scheduler: Scheduler, logs: Logs, clock: Clock
+    ) -> None:
+        self._directory = directory
+        self._config = config
+        self._scheduler = scheduler
+        self._logs = logs
+        self._clock = clock
+        self._kept: dict[str, dict[TopicPartition, int]] = {}
+
+    def keep(self, offline: Iterable[TopicPartition]) -> None:
+        """Leave in the checkpoints what they say of partitions that could not be loaded."""
+        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+            offsets = self._directory.read_checkpoint(name)
+            self._kept[name] = {partition: offsets[partition] for partition in offline if partition in offsets}
+
+    def start(self, apply_retention: Callable[[], object]) -> None:
+        config = self._config
+        later_ms = config.log_initial_task_delay_ms
+        for name, work, interval_ms, first_after_ms in (
+            ("retention", apply_retention, config.log_retention_check_interval_ms, later_ms),
+            # Kafka never looks at `flush.ms` of a topic unless its flusher is switched on for the broker, too.
+            ("flush", self.flush, min(config.log_flush_scheduler_interval_ms, _LONGEST_FLUSH_CHECK_MS), later_ms),
+            (
+                "checkpoint of recovery points",
+                self.checkpoint_recovery_points,
+                config.log_flush_offset_checkpoint_interval_ms,
+                later_ms,
+            ),
+            (
+                "checkpoint of log starts",
+                self.checkpoint_log_starts,
+                config.log_flush_start_offset_checkpoint_interval_ms,
+                later_ms,
+            ),
+            (
+                "checkpoint of high watermarks",
+                self.checkpoint_high_watermarks,
+                config.replica_high_watermark_checkpoint_interval_ms,
+                config.replica_high_watermark_checkpoint_interval_ms,
+            ),
+            (
+                "expiry of producers",
+                self.expire_producers,
+                config.producer_id_expiration_check_interval_ms,
+                config.producer_id_expiration_check_interval_ms,
+            ),
+        ):
+            self._scheduler.every(interval_ms, name, _of_any_result(work), first_after_ms=first_after_ms)
+
+    def flush(self) -> None:
+        """Sync the logs whose records have waited for `flush.ms`."""
+        now_ms = self._clock()
+
+        def flush_if_due(log: PartitionLog) -> None:
+            waited_ms = now_ms - log.last_flush_ms
+            if waited_ms >= log.config.flush_ms and log.recovery_point < log.end_offset and not log.in_doubt:
+                log.flush()
+
+        self._for_each(flush_if_due)
+
+    def expire_producers(self) -> None:
+        self._for_each(lambda log: log.expire_producers())
+
+    def checkpoint(self) -> None:
+        """Write all checkpoints."""
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_starts()
+        self.checkpoint_high_watermarks()
+
+    def checkpoint_recovery_points(self) -> None:
+        self._write(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
+
+    def checkpoint_log_starts(self) -> None:
+        """Only those that the names of the segments do not tell."""
+        self._write(
+            LOG_START_OFFSET_CHECKPOINT,
+            _start_offset_above_first_segment,
+        )
+
+    def checkpoint_high_watermarks(self) -> None:
+        self._write(HIGH_WATERMARK_CHECKPOINT, lambda log: log.high_watermark)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take deleted partitions out of all checkpoints, so that a new topic of the name does not inherit them."""
+        gone = {*partitions}
+        for offsets in self._kept.values():
+            for partition in gone.intersection(offsets):
+                del offsets[partition]
+        self.checkpoint()
+        cleaned = self._directory.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
+        if not gone.isdisjoint(cleaned):
+            kept = {partition: offset for partition, offset in cleaned.items() if partition not in gone}
+            self._directory.write_checkpoint(CLEANER_OFFSET_CHECKPOINT, lambda: kept)
+
+    def _write(self, name: str, offset_of: Callable[[PartitionLog], int | None]) -> None:
+        def collect() -> dict[TopicPartition, int]:
+            offsets = dict(self._kept.get(name, {}))
+            for partition, log in self._logs().items():
+                offset = offset_of(log)
+                if offset is not None:
+                    offsets[partition] = offset
+            return offsets
+
+        self._directory.write_checkpoint(name, collect)
+
+    def _for_each(self, work: Callable[[PartitionLog], object]) -> None:
+        failure: Exception | None = None
+        for log in self._logs().values():
+            if self._scheduler.is_stopping:
+                return
+            try:
+                work(log)
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+
+def _start_offset_above_first_segment(log: PartitionLog) -> int | None:
+    view = log.view
+    return view.start_offset if view.start_offset > view.segments.first.base_offset else None
+
+
+def _of_any_result(work: Callable[[], object]) -> Callable[[], None]:
+    def run() -> None:
+        work()
+
+    return run
