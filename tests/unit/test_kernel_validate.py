@@ -17,11 +17,10 @@ from duralog.format.compression import Codec
 from duralog.format.layout import BATCH_V2
 from duralog.format.message_set import encode as encode_message
 from duralog.format.record import Record, TimestampType
-from duralog.format.varint import encode_varint
+from duralog.format.varint import encode_varint, encode_varlong
 from duralog.kernels.validate import (
     CANONICAL,
     CONSECUTIVE,
-    NO_SMALLEST,
     WITHOUT_KEY,
     inspect_batch,
     inspect_records,
@@ -80,7 +79,25 @@ def test_any_negative_key_length_is_no_key() -> None:
 
 
 def test_no_timestamps_are_told_as_none() -> None:
-    assert inspect(record_batch.encode([Record(), Record()]))[2:4] == (NO_SMALLEST, -1)
+    assert inspect(record_batch.encode([Record(), Record()]))[2:4] == (-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("times", "facts"),
+    [
+        ([2**63 - 1], (2**63 - 1, 2**63 - 1)),
+        ([-5, -5], (-5, -1)),
+        ([-1, -5], (-5, -1)),
+        ([-(2**63), 2**63 - 1], (-(2**63), 2**63 - 1)),
+        ([0], (0, 0)),
+    ],
+)
+def test_the_edges_of_time(times: list[int], facts: tuple[int, int]) -> None:
+    """Timestamps that no encoder writes, but any client may send."""
+    content = b"".join(
+        record(b"\0" + encode_varlong(time) + encode_varint(n) + b"\1\1\0") for n, time in enumerate(times)
+    )
+    assert inspect_records(np.frombuffer(content, np.uint8), len(times), 0, -1)[2:4] == facts
 
 
 def test_log_append_time_is_the_time_of_all_records() -> None:

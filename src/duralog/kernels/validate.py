@@ -27,9 +27,7 @@ CANONICAL = 2
 WITHOUT_KEY = 4
 """Bit of `traits`: at least one record has no key."""
 
-NO_SMALLEST = 2**63 - 1
-"""The smallest timestamp where there is none."""
-
+_INT64_MAX = 2**63 - 1
 _NONE = int(Fault.NONE)
 _CRC_MISMATCH = int(Fault.CRC_MISMATCH)
 _UNKNOWN_MAGIC = int(Fault.UNKNOWN_MAGIC)
@@ -53,15 +51,15 @@ _AT_RECORD_COUNT = BATCH_V2.at.record_count
 RecordFacts = tuple[int, int, int, int, int]
 """(fault, its position, smallest timestamp, largest timestamp, traits).
 
-Of the timestamps, -1 for none does not count: the smallest is `NO_SMALLEST` where all are none. The largest is -1 at
-least. With a fault, the others mean nothing.
+A timestamp of -1 is none and does not count: both are -1 where there is no other. The largest is -1 at least. With a
+fault, the others mean nothing.
 """
 
 
 @device
 def _walk(data, position, end, count, base_timestamp, delta_mask):
     """`RecordFacts` of the records in data[position:end]."""
-    smallest = np.int64(NO_SMALLEST)
+    smallest = np.int64(_INT64_MAX)
     largest = np.int64(NO_TIMESTAMP)
     fault = np.int64(_NONE)
     unexpected_offset = np.int64(0)
@@ -132,6 +130,8 @@ def _walk(data, position, end, count, base_timestamp, delta_mask):
         unexpected_offset |= offset_delta ^ record
         without_key |= key_bytes
         record += 1
+    if smallest > largest:
+        smallest = np.int64(NO_TIMESTAMP)
     if fault == _NONE and position != end:
         fault = _TRAILING_BYTES
         start = position

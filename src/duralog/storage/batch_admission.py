@@ -34,7 +34,7 @@ from duralog.format.record import Record
 from duralog.format.varint import Bytes
 from duralog.kernels.columns import BATCH_DTYPE
 from duralog.kernels.scan import scan_batches
-from duralog.kernels.validate import CONSECUTIVE, NO_SMALLEST, WITHOUT_KEY, inspect_batch, inspect_records
+from duralog.kernels.validate import CONSECUTIVE, WITHOUT_KEY, inspect_batch, inspect_records
 from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.producer_batch import ProducerBatch, decode_marker
 from duralog.storage.rebuilding import Source, rebuild, target_codec, target_level
@@ -234,7 +234,7 @@ class Admission:
         """Whether at least one record is refused (`_record_error` tells which)."""
         if traits & WITHOUT_KEY and "compact" in self._config.cleanup_policy:
             return True
-        if self._type_bit or smallest == NO_SMALLEST:
+        if self._type_bit or smallest == NO_TIMESTAMP:
             return bool(attributes & LOG_APPEND_TIME_BIT)
         return (
             self._now_ms - smallest > self._config.message_timestamp_before_max_ms

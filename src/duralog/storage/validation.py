@@ -111,19 +111,22 @@ def _lay_out(rows: NDArray[Any], with_producer: list[ProducerBatch]) -> int:
 
 def _validate_as_is(data: Bytes, next_offset: int) -> ValidBatches:
     view = memoryview(data)
-    source = MemorySource(view, "the bytes to append")
+    source = MemorySource(view)
     pieces = list(read_pieces(source, piece_bytes=max(source.size, 1)))
     if not pieces or not len(pieces[0].batches):
         raise InvalidRecord("there is no whole batch in the bytes to append")
     (piece,) = pieces
     if piece.fault is not None:
+        piece.fault.file = None
         raise piece.fault
     rows = piece.batches
     wrong = np.flatnonzero(rows["crc_ok"] == 0)
     if len(wrong):
         row = rows[wrong[0]]
         start = int(row["position"])
-        raise wrong_checksum(row, piece.data[start : start + int(row["size"])]).in_file(source.name, start)
+        error = wrong_checksum(row, piece.data[start : start + int(row["size"])])
+        error.position = start
+        raise error
     _check_order(rows, next_offset)
     size_bytes = int(rows["position"][-1] + rows["size"][-1])
     return ValidBatches(
