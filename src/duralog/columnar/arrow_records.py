@@ -26,12 +26,17 @@ _NO_HEADERS = pa.array([], schema.HEADER_TYPE)
 def to_record_batch(
     records: DecodedRecords, *, topic: str | None, partition: int | None, columns: Sequence[str] | None
 ) -> pa.RecordBatch:
-    fields = [field for field in schema.RECORD_SCHEMA if columns is None or field.name in columns]
-    unknown = set(columns or ()) - set(schema.RECORD_SCHEMA.names)
+    chosen = schema.RECORD_SCHEMA if columns is None else _schema_of(tuple(columns))
+    arrays = [_column(name, records, topic, partition) for name in chosen.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=chosen)
+
+
+@lru_cache(maxsize=16)
+def _schema_of(columns: tuple[str, ...]) -> pa.Schema:
+    unknown = set(columns) - set(schema.RECORD_SCHEMA.names)
     if unknown:
         raise ValueError(f"no such column: {', '.join(sorted(unknown))}; there are {schema.RECORD_SCHEMA.names}")
-    arrays = [_column(field.name, records, topic, partition) for field in fields]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    return pa.schema([field for field in schema.RECORD_SCHEMA if field.name in columns])
 
 
 def _column(name: str, records: DecodedRecords, topic: str | None, partition: int | None) -> pa.Array:

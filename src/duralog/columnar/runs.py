@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,20 @@ class _Kind(IntEnum):
     PACKED_MESSAGE = 5
 
 
+def _kind(batch: np.void) -> _Kind:
+    codec = batch["attributes"] & CODEC_MASK
+    is_message = batch["magic"] < 2
+    if batch["crc_ok"] == 0:
+        return _Kind.WRONG_CHECKSUM
+    if codec > (Codec.LZ4 if is_message else Codec.ZSTD):
+        return _Kind.UNKNOWN_CODEC
+    if is_message:
+        return _Kind.PACKED_MESSAGE if codec else _Kind.PLAIN_MESSAGE
+    return _Kind.PACKED if codec else _Kind.PLAIN
+
+
 def _kinds(batches: NDArray[Any], rows: Rows) -> NDArray[np.int8]:
+    """The same of many batches."""
     codec = batches["attributes"][rows] & CODEC_MASK
     is_message = batches["magic"][rows] < 2
     kinds = np.where(codec == Codec.NONE, np.int8(_Kind.PLAIN), np.int8(_Kind.PACKED))
@@ -106,12 +120,15 @@ class RunDecoder:
     refusals: Refusals
 
     def decode(self, rows: Rows) -> Iterator[DecodedRecords]:
+        if len(rows) == 1:
+            # A reader of one record waits for this, and looking for runs takes longer than decoding.
+            yield from self._decode_run(_kind(self.batches[rows[0]]), rows)
+            return
         kinds = _kinds(self.batches, rows)
-        cuts = np.flatnonzero(np.diff(kinds)) + 1
-        for run in np.split(rows, cuts):
-            if len(run):
-                yield from self._decode_run(_Kind(kinds[0]), run)
-            kinds = kinds[len(run) :]
+        edges = [0, *(np.flatnonzero(kinds[1:] != kinds[:-1]) + 1).tolist(), len(rows)]
+        for first, end in pairwise(edges):
+            if first < end:
+                yield from self._decode_run(_Kind(kinds[first]), rows[first:end])
 
     def _decode_run(self, kind: _Kind, rows: Rows) -> Iterator[DecodedRecords]:
         begins = self.begins[rows]
