@@ -299,6 +299,19 @@ def test_a_segment_can_be_read_first_after_it_was_renamed(tmp_path: Path) -> Non
     assert again.find_offset_by_timestamp(12) == (BASE + 12, 12, -1)
 
 
+def test_reading_a_deleted_segment_leaves_no_files_behind(tmp_path: Path) -> None:
+    segment = create(tmp_path)
+    append(segment, *(v2(BASE + n, [n]) for n in range(30)))
+    segment.close()
+    again = reopen(segment)
+    held = again.file
+    again.delete()
+    assert again.find_batch(BASE + 25) is not None  # By an index that is built now, in memory.
+    assert again.max_timestamp_ms == 29
+    assert held.size == again.size_bytes
+    assert names(tmp_path) == set()
+
+
 def test_a_closed_segment_is_not_opened_again(tmp_path: Path) -> None:
     segment = create(tmp_path)
     append(segment, v2(BASE, [1]))
@@ -408,6 +421,16 @@ def test_truncation_takes_the_batch_that_holds_the_offset(tmp_path: Path, cut: i
     assert again.recover().reason is None
 
 
+def test_the_largest_timestamp_is_in_the_index_of_a_truncated_segment_too(tmp_path: Path) -> None:
+    segment = create(tmp_path)
+    append(segment, *(v2(BASE + n, [n]) for n in range(20)))
+    segment.truncate_to(BASE + 18)
+    segment.close()
+    again = reopen(segment)
+    assert again.max_timestamp_ms == 17
+    assert again.time_index.last == TimeIndexEntry(17, BASE + 17)
+
+
 def test_the_times_that_rules_ask_for(tmp_path: Path) -> None:
     segment = create(tmp_path)
     assert segment.first_timestamp_ms is None
@@ -457,6 +480,21 @@ def test_a_preallocated_log_is_as_long_as_its_contents_once_it_is_rolled(tmp_pat
     assert os.path.getsize(empty.path(FileKind.LOG)) == 8192
     empty.close()
     assert os.path.getsize(empty.path(FileKind.LOG)) == 0
+
+
+def test_no_room_for_a_preallocated_log_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = SegmentOptions(segment_bytes=8192, preallocate=True)
+
+    def refuse(descriptor: int, _: int, size: int) -> None:
+        os.ftruncate(descriptor, size // 2)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "posix_fallocate", refuse)
+        with pytest.raises(StorageError, match="cannot allocate room in"):
+            create(tmp_path, options)
+    assert names(tmp_path) == set()
+    append(create(tmp_path, options), v2(BASE, [1]))
 
 
 def test_recovery_tells_where_the_valid_part_ends_and_leaves_the_log_alone(tmp_path: Path) -> None:

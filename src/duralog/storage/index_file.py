@@ -145,7 +145,8 @@ class IndexFile(ABC):
             raise
 
     def close(self) -> None:
-        """Let go of the file. Readers that search keep what they hold."""
+        """Let go of the file. Readers that search keep what they hold, and nothing is written any more."""
+        self.read_only = True
         self._table = None
 
     def as_bytes(self) -> bytes:
@@ -202,15 +203,20 @@ class IndexFile(ABC):
         """The fields of the last entry. An index that is not open is not opened for it: only its end is read."""
         table = self._table
         if table is None:
-            entry = self._fs.entry(self.path)
-            size = self.layout.size
-            if entry is not None and entry.size and entry.size % size == 0:
-                with_end = self._fs.open(self.path)
-                last = with_end.read(with_end.size - size, size)
-                if any(last) or entry.size == size:
-                    return self.layout.unpack(last)
+            last = self._read_end()
+            # An entry of zeros may be one of those behind the entries.
+            if len(last) == self.layout.size and any(last):
+                return self.layout.unpack(last)
             table = self._opened()
         return self.layout.unpack(table.view, (table.count - 1) * self.layout.size) if table.count else None
+
+    def _read_end(self) -> bytes:
+        """The last entry of the file; nothing if it has none, or none that is whole."""
+        with self._opening:
+            entry = self._fs.entry(self.path)
+            if entry is None or entry.size == 0 or entry.size % self.layout.size:
+                return b""
+            return self._fs.open(self.path).read(entry.size - self.layout.size, self.layout.size)
 
     def _check_writable(self) -> None:
         if self.read_only:

@@ -47,7 +47,7 @@ class ReadableSegment:
         read_only: bool = False,
         state: FileState = FileState.LIVE,
     ) -> None:
-        opening = RLock()
+        self._opening = opening = RLock()
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         """How far the log may be read."""
@@ -68,6 +68,7 @@ class ReadableSegment:
         self.time_index = TimeIndex(
             fs, self.path(FileKind.TIME_INDEX), base_offset, rebuild=lambda: built().time_entries, **shared
         )
+        self._indexes = (self.offset_index, self.time_index, self.transaction_index)
         self._next_offset: int | None = None
         self._largest_timestamp: tuple[int, int] | None = None
         self._indexed_timestamp_ms: int | None = None

@@ -34,7 +34,7 @@ from duralog.storage.segment_files import DEFAULT_OPTIONS, SegmentOptions
 __all__ = ["FoundBatch", "LogSlice", "RecoveredSegment", "Segment", "SegmentOptions", "TimestampedOffset"]
 
 _INT32_MAX = 2**31 - 1
-_BLANK_BYTES = 1 << 20
+_BLANK = bytes(1 << 20)
 _RESERVED_ENTRIES = 1024
 """Room in the indexes is made for so many batches at once."""
 
@@ -191,7 +191,10 @@ class Segment(ReadableSegment):
         if self._is_new:
             # Kafka takes a segment without an index for a damaged one.
             self.resize_indexes()
-        if self._is_growing and self._largest_timestamp is not None:
+        if self._is_growing:
+            if self._largest_timestamp is None:
+                self._prepare_to_append(0)
+            assert self._largest_timestamp is not None
             self.time_index.maybe_append(*self._largest_timestamp, is_final=True)
         self.offset_index.trim()
         self.time_index.trim()
@@ -217,20 +220,27 @@ class Segment(ReadableSegment):
     def close(self) -> None:
         """Bring the files to their final size and let go of them. What readers hold stays open until they let go."""
         self.on_roll()
-        self._files.close()
-        for index in (self.offset_index, self.time_index, self.transaction_index):
-            index.close()
+        with self._opening:
+            self._files.close()
+            for index in self._indexes:
+                index.close()
 
     def rename(self, state: FileState) -> None:
         """Give the files the suffix of this state. They can be read as before."""
-        self._files.rename(state)
-        self.offset_index.path = self.path(FileKind.OFFSET_INDEX)
-        self.time_index.path = self.path(FileKind.TIME_INDEX)
-        self.transaction_index.path = self.path(FileKind.TRANSACTION_INDEX)
+        # In one go for a reader that is about to open one of them.
+        with self._opening:
+            self._files.rename(state)
+            self.offset_index.path = self.path(FileKind.OFFSET_INDEX)
+            self.time_index.path = self.path(FileKind.TIME_INDEX)
+            self.transaction_index.path = self.path(FileKind.TRANSACTION_INDEX)
 
     def delete(self) -> None:
         """Remove the files. Who holds the segment reads on what it had open; the rest is gone."""
-        self._files.remove()
+        with self._opening:
+            self._files.remove()
+            # Who opens an index now builds it in memory, if at all.
+            for index in self._indexes:
+                index.read_only = True
 
     def set_modified_ms(self, modified_ms: int) -> None:
         self._files.fs.set_modified_ms(self.path(FileKind.LOG), modified_ms)
@@ -251,8 +261,11 @@ class Segment(ReadableSegment):
         self._bytes_since_entry = 0
 
     def _is_blank(self, position: int, end: int) -> bool:
-        steps = range(position, end, _BLANK_BYTES)
-        return not any(any(self.file.read(step, min(_BLANK_BYTES, end - step))) for step in steps)
+        for begin in range(position, end, len(_BLANK)):
+            size = min(len(_BLANK), end - begin)
+            if self.file.read(begin, size) != _BLANK[:size]:
+                return False
+        return True
 
     def _check_writable(self) -> None:
         if self.read_only:

@@ -62,7 +62,11 @@ class SegmentFiles:
         for kind in KINDS[1:]:
             self.fs.remove(self.path(kind))
         if options.preallocate:
-            log.allocate(options.segment_bytes)
+            try:
+                log.allocate(options.segment_bytes)
+            except StorageError:
+                self.fs.remove(path)
+                raise
         self._log = log
 
     def rename(self, state: FileState) -> None:

@@ -117,6 +117,7 @@ class TransactionIndex:
             raise
 
     def close(self) -> None:
+        self.read_only = True
         self._file = None
 
     def _opened(self) -> list[AbortedTransaction]:
