@@ -40,15 +40,16 @@ def to_records(decoded: DecodedRecords) -> Iterator[Record]:
 
 
 def _timestamp_types(decoded: DecodedRecords) -> Iterator[TimestampType]:
-    rows, first = np.unique(decoded.batch_row, return_index=True)
-    batches = decoded.batches[rows]
-    counts = np.diff(first, append=len(decoded))
-    for attributes, magic, count in zip(
-        batches["attributes"].tolist(), batches["magic"].tolist(), counts.tolist(), strict=True
-    ):
-        if magic == 0:
+    batch_row = decoded.batch_row
+    rows, counts = batch_row[:1], [len(batch_row)]
+    if len(batch_row) and batch_row[0] != batch_row[-1]:
+        rows, found = np.unique(batch_row, return_counts=True)
+        counts = found.tolist()
+    for row, count in zip(rows.tolist(), counts, strict=True):
+        batch = decoded.batches[row]
+        if batch["magic"] == 0:
             type_ = TimestampType.NONE
-        elif attributes & LOG_APPEND_TIME_BIT:
+        elif batch["attributes"] & LOG_APPEND_TIME_BIT:
             type_ = TimestampType.LOG_APPEND_TIME
         else:
             type_ = TimestampType.CREATE_TIME

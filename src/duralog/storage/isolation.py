@@ -30,9 +30,10 @@ def visible_rows(batches: NDArray[Any], aborted: Callable[[], Iterable[AbortedTr
 
     `aborted` gives the transactions whose records are hidden; it is asked only if there are any of transactions.
     """
-    flags = np.where(batches["magic"] >= 2, batches["attributes"], 0) & (CONTROL_BIT | TRANSACTIONAL_BIT)
+    flags = batches["attributes"] & (CONTROL_BIT | TRANSACTIONAL_BIT)
     if not flags.any():
         return None
+    flags[batches["magic"] < 2] = 0
     hidden = flags & CONTROL_BIT != 0
     transactional = np.flatnonzero(flags == TRANSACTIONAL_BIT)
     if len(transactional):

@@ -71,6 +71,7 @@ def truncate_to(writer: LogWriter, offset: int) -> None:
         try:
             position = kept.active.size_bytes if cut is None else cut.position
             writer.view = LogView(kept, view.start_offset, offset, position, min(view.last_stable_offset, offset))
+            writer.follow(writer.config)
             kept.active.truncate_to(offset)
             end_offset = max(kept.active.next_offset(), view.start_offset)
             writer.recovery_point = min(writer.recovery_point, end_offset)

@@ -113,6 +113,7 @@ class LogWriter:
         self.publish(loaded.segments, loaded.log_start_offset, loaded.end_offset)
 
     def follow(self, config: TopicConfig) -> None:
+        """Decide by these configs from now on, and by the active segment as it is now."""
         self.config = config
         self._free_range = NO_FREE_RANGE
 

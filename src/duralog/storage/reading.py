@@ -111,24 +111,31 @@ def read_chunks(
     left = max_bytes
     for piece in _pieces(view, start_offset, end_offset, max_batch_bytes):
         rows = _wanted_rows(view, piece, end_offset, isolation)
-        is_last = False
+        is_enough = False
         if left is not None:
-            rows = np.arange(len(piece.batches)) if rows is None else rows
-            taken = np.cumsum(piece.batches["size"][rows], dtype=np.int64)
-            fitting = int(np.searchsorted(taken, left, side="right"))
-            if left == max_bytes:
-                fitting = max(fitting, 1)
-            is_last = fitting < len(rows)
-            rows = rows[:fitting]
-            left -= int(taken[fitting - 1]) if len(rows) else 0
+            rows, taken_bytes, is_enough = _fitting_rows(piece, rows, left, min_one=left == max_bytes)
+            left -= taken_bytes
         for decoded in piece.decode(rows):
             chunk = _between(decoded, start_offset, end_offset)
             if len(chunk):
                 yield chunk
-        if is_last or (left is not None and left <= 0):
+        if is_enough:
             return
         if piece.fault is not None:
             raise piece.fault
+
+
+def _fitting_rows(piece: Piece, rows: Rows | None, max_bytes: int, *, min_one: bool) -> tuple[Rows | None, int, bool]:
+    """Those of the rows whose batches have `max_bytes` together, how many bytes they have, and whether that is enough."""
+    sizes = piece.batches["size"] if rows is None else piece.batches["size"][rows]
+    if len(sizes) <= min_one:
+        taken_bytes = int(sizes[0]) if len(sizes) else 0
+        return rows, taken_bytes, taken_bytes >= max_bytes
+    ends = np.cumsum(sizes, dtype=np.int64)
+    count = max(int(np.searchsorted(ends, max_bytes, side="right")), int(min_one))
+    taken_bytes = int(ends[count - 1]) if count else 0
+    chosen = np.arange(count) if rows is None else rows[:count]
+    return chosen, taken_bytes, count < len(sizes) or taken_bytes >= max_bytes
 
 
 def _pieces(view: LogView, start_offset: int, end_offset: int, max_batch_bytes: int | None) -> Iterator[Piece]:
@@ -207,5 +214,5 @@ def _between(decoded: DecodedRecords, start_offset: int, end_offset: int) -> Dec
     if offsets.min() >= start_offset and offsets.max() < end_offset:
         return decoded
     kept = (offsets >= start_offset) & (offsets < end_offset)
-    columns = RecordColumns(*(array[kept] for array in decoded.columns.arrays))
-    return replace(decoded, columns=columns, batch_row=decoded.batch_row[kept])
+    columns = RecordColumns(*[array[kept] for array in decoded.columns.arrays])
+    return DecodedRecords(decoded.data, columns, decoded.batch_row[kept], decoded.batches)

@@ -23,6 +23,37 @@ class Arrival(NamedTuple):
     now_ms: int
 
 
+class FreeRange(NamedTuple):
+    """Up to where a segment surely need not be rolled, so that most appends are decided by three comparisons.
+
+    An append beyond it may or may not roll: `roll_reason` tells.
+    """
+
+    end_position: int
+    max_timestamp_ms: int
+    last_offset: int
+
+
+NO_FREE_RANGE = FreeRange(-1, -1, -1)
+
+
+def free_range(segment: Segment, config: TopicConfig, jitter_ms: int) -> FreeRange:
+    first_ms = segment.first_timestamp_ms if segment.size_bytes > 0 else None
+    if first_ms is None or first_ms < 0:
+        return NO_FREE_RANGE
+    # Entries lie more than this many bytes apart. The last place of a time index is not for appends.
+    interval = config.index_interval_bytes
+    free_entries = min(
+        segment.offset_index.capacity - segment.offset_index.entry_count,
+        segment.time_index.capacity - 1 - segment.time_index.entry_count,
+    )
+    return FreeRange(
+        min(config.segment_bytes, segment.size_bytes + (free_entries - 1) * interval),
+        first_ms + _longest_ms(config) - jitter_ms,
+        segment.base_offset + _INT32_MAX,
+    )
+
+
 def roll_reason(segment: Segment, arrival: Arrival, config: TopicConfig, jitter_ms: int) -> str | None:
     """Why the segment must not take the append; None if it may.
 
