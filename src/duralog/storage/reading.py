@@ -126,7 +126,7 @@ def read_chunks(
 
 
 def _fitting_rows(piece: Piece, rows: Rows | None, max_bytes: int, *, min_one: bool) -> tuple[Rows | None, int, bool]:
-    """Those of the rows whose batches have `max_bytes` together, how many bytes they have, and whether that is enough."""
+    """Those of the rows whose batches have `max_bytes` together, how many bytes that is, and whether it is enough."""
     sizes = piece.batches["size"] if rows is None else piece.batches["size"][rows]
     if len(sizes) <= min_one:
         taken_bytes = int(sizes[0]) if len(sizes) else 0
