@@ -1,7 +1,8 @@
 """Copies the files that the golden tests use, and writes down what they are: `copy_golden.py SOURCE`.
 
 SOURCE is a folder of log directories that Apache Kafka wrote. `data/` is made new from it, and `MANIFEST.json`
-names each file with its size and its SHA-256.
+names each file with its size and its SHA-256. Of the damaged partitions, a file whose contents are among the copied
+ones already is named with the path of those (`same_as`); of what Kafka made of them, only the digests are kept.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 DATA = HERE / "data"
@@ -42,23 +44,57 @@ SELECTION = (
     "recovery/before/codecs-librdkafka-[01234]/*",
     "recovery/before/recompress-0/*",
 )
+COPIED_ONCE = ("recovery/before/**/*",)
+DIGESTS_ONLY = ("recovery/after/*-[0-9]/*",)
 
 
 def copy(source: Path) -> None:
-    chosen = sorted({path for pattern in SELECTION for path in source.glob(pattern) if path.is_file()})
     shutil.rmtree(DATA, ignore_errors=True)
-    files = []
-    for path in chosen:
-        relative = path.relative_to(source)
-        content = path.read_bytes()
-        target = DATA / relative
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
-        files.append(
-            {"path": relative.as_posix(), "size_bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        )
-    MANIFEST.write_text(json.dumps({"written_by": WRITTEN_BY, "files": files}, indent=1) + "\n", encoding="utf-8")
-    print(f"{len(files)} files, {sum(int(str(file['size_bytes'])) for file in files)} bytes")
+    files: list[dict[str, Any]] = []
+    places: dict[str, str] = {}
+    for path in _chosen(source, SELECTION):
+        files.append(_described(source, path))
+        places[files[-1]["sha256"]] = files[-1]["path"]
+        _copy(source, path)
+    known = {file["path"] for file in files}
+    shared: list[dict[str, Any]] = []
+    for path in _chosen(source, COPIED_ONCE):
+        file = _described(source, path)
+        if file["path"] in known:
+            continue
+        if file["sha256"] in places:
+            shared.append({**file, "same_as": places[file["sha256"]]})
+        else:
+            files.append(file)
+            places[file["sha256"]] = file["path"]
+            _copy(source, path)
+    manifest = {
+        "written_by": WRITTEN_BY,
+        "files": sorted(files, key=lambda file: file["path"]),
+        "shared": shared,
+        "digests": [_described(source, path) for path in _chosen(source, DIGESTS_ONLY)],
+    }
+    MANIFEST.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    print(f"{len(files)} files, {sum(file['size_bytes'] for file in files)} bytes")
+
+
+def _chosen(source: Path, patterns: tuple[str, ...]) -> list[Path]:
+    return sorted({path for pattern in patterns for path in source.glob(pattern) if path.is_file()})
+
+
+def _described(source: Path, path: Path) -> dict[str, Any]:
+    content = path.read_bytes()
+    return {
+        "path": path.relative_to(source).as_posix(),
+        "size_bytes": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+
+
+def _copy(source: Path, path: Path) -> None:
+    target = DATA / path.relative_to(source)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(path.read_bytes())
 
 
 if __name__ == "__main__":

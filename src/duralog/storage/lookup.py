@@ -160,10 +160,12 @@ def _tail_of(batches: Iterator[BatchHeader], base_offset: int) -> Tail:
 
 
 def _valid_batches(file: File, position: int, end: int) -> Iterator[BatchHeader]:
+    last_offset = -1
     for piece in read_pieces(file, start=position, end=end):
         for row in piece.batches:
-            if not row["crc_ok"]:
+            if not row["crc_ok"] or row["last_offset"] <= last_offset:
                 return
+            last_offset = row["last_offset"]
             yield BatchHeader(*(int(row[name]) for name in _HEADER_FIELDS))
 
 

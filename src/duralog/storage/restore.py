@@ -66,9 +66,9 @@ def restore(
     if dry_run:
         fs = ShadowFileSystem(fs)
     listing = settle_leftovers(fs, folder)
-    parsed = [file for entry in listing if not entry.is_folder and (file := parse_segment_file(entry.name)) is not None]
-    live = [file for file in parsed if file.state is FileState.LIVE]
-    log = _Log(fs, folder, sorted(file.offset for file in live if file.kind is FileKind.LOG))
+    parsed = (parse_segment_file(entry.name) for entry in listing if not entry.is_folder)
+    live = [known for known in parsed if known is not None and known.state is FileState.LIVE]
+    log = _Log(fs, folder, sorted(known.offset for known in live if known.kind is FileKind.LOG))
     quarantine = Quarantine(fs, folder, clock)
     reports = quarantine.reports()
     found = [0] * len(reports)
