@@ -14,6 +14,7 @@ import typer
 from duralog import __version__
 from duralog.cli.dump import dump
 from duralog.cli.failures import INTERRUPTED
+from duralog.cli.repair import repair
 from duralog.cli.verify import verify
 
 app = typer.Typer(
@@ -43,6 +44,7 @@ def _options(
 
 app.command()(dump)
 app.command()(verify)
+app.command()(repair)
 
 
 def main() -> None:

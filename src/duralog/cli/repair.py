@@ -1,0 +1,165 @@
+"""`duralog repair`: bring a log directory in order. `storage.repair` does the work."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from duralog.cli.failures import FAILURE, printable, told_plainly
+from duralog.cli.options import (
+    HOW,
+    AsJson,
+    Directory,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    TopicChoice,
+    standard_output,
+)
+from duralog.cli.tables import plural, row_line, size_text
+
+if TYPE_CHECKING:
+    from duralog.cli.output import Output
+    from duralog.storage.folder_changes import Action
+    from duralog.storage.repair import PartitionRepair, Repair
+
+_ACTION = {"what": -12, "file": -36, "detail": -1}
+
+
+def repair(
+    directory: Directory,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Only tell what would be done.", rich_help_panel=HOW)
+    ] = False,
+    restore: Annotated[
+        bool,
+        typer.Option("--restore", help="Also put back what is valid in quarantine.", rich_help_panel=HOW),
+    ] = False,
+    topic: TopicChoice = None,
+    partition: PartitionChoice = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+) -> None:
+    """Rebuild indexes and snapshots, and move damaged bytes from logs to quarantine.
+
+    Partitions that are sound are not touched. Every valid batch stays, and nothing is thrown away: what is taken out of
+    a log goes to the folder duralog-quarantine in its partition, with a report. No broker may have the directory open.
+
+    Exit code: 0 all is well now, or would be; 1 something is still wrong; 2 wrong usage; 130 interrupted.
+    """
+    with told_plainly():
+        from duralog.cli.compilation import announce_compilation
+        from duralog.cli.logs import say_warnings
+        from duralog.cli.progress import Progress
+
+        announce_compilation(quiet=quiet)
+        say_warnings(wanted=False)
+        from duralog.storage.repair import Repair, directory_of
+
+        path, chosen = directory_of(directory)
+        if chosen is not None:
+            topic, partition = chosen
+        output = standard_output(as_json=as_json, quiet=quiet)
+        work = Repair(path, topic=topic, partition=partition, restore=restore, dry_run=dry_run)
+        try:
+            with Progress(work.size_bytes, wanted=not (no_progress or quiet)) as progress:
+                output.before_writing = progress.hide
+                is_well = _run(work, output, progress)
+        finally:
+            output.flush()
+        if not is_well:
+            raise typer.Exit(FAILURE)
+
+
+def _run(work: Repair, output: Output, progress: Any) -> bool:
+    """Returns whether nothing is left to do."""
+    read = 0
+
+    def show(done: int, name: str) -> None:
+        nonlocal read
+        progress.begin(name)
+        progress.advance(done - read)
+        read = done
+
+    repairs: list[PartitionRepair] = []
+    for repaired in work.run(show):
+        repairs.append(repaired)
+        if output.as_json:
+            output.object(_object(repaired))
+        elif not repaired.is_sound:
+            _write(repaired, output)
+    for action in work.actions:
+        if output.as_json:
+            output.object(_action_object(action))
+        elif not output.quiet:
+            output.line(_action_line(action))
+    for error in work.left:
+        output.finding(error)
+    _summarise(work, repairs, output)
+    return not work.left and not any(repaired.left or repaired.failure for repaired in repairs)
+
+
+def _write(repaired: PartitionRepair, output: Output) -> None:
+    output.heading(f"{printable(str(repaired.partition))}: log ends at offset {repaired.end_offset}")
+    for action in repaired.actions if not output.quiet else ():
+        output.line(_action_line(action))
+    if repaired.failure is not None:
+        output.line(f"! {printable(repaired.folder)}: cannot be repaired: {printable(repaired.failure)}")
+    for error in repaired.left:
+        output.finding(error)
+    if repaired.restorable_batches:
+        count = plural(repaired.restorable_batches, "batch")
+        output.note(repaired.folder, f"{count} in quarantine can go back into the log: duralog repair --restore")
+
+
+def _action_line(action: Action) -> str:
+    return row_line(_ACTION, [action.verb, printable(os.path.basename(action.file)), printable(action.detail)])
+
+
+def _action_object(action: Action) -> dict[str, Any]:
+    return {"kind": "action", "action": action.verb, "file": action.file, "detail": action.detail}
+
+
+def _object(repaired: PartitionRepair) -> dict[str, Any]:
+    return {
+        "kind": "partition",
+        "topic": repaired.partition.topic,
+        "partition": repaired.partition.partition,
+        "folder": repaired.folder,
+        "end_offset": repaired.end_offset,
+        "findings": [str(error) for error in repaired.errors],
+        "actions": [_action_object(action) for action in repaired.actions],
+        "restorable_batches": repaired.restorable_batches,
+        "left": [str(error) for error in repaired.left],
+        "failure": repaired.failure,
+    }
+
+
+def _summarise(work: Repair, repairs: list[PartitionRepair], output: Output) -> None:
+    changed = [repaired for repaired in repairs if repaired.actions]
+    quarantined = sum(action.bytes for repaired in changed for action in repaired.actions)
+    left = len(work.left) + sum(len(repaired.left) + (repaired.failure is not None) for repaired in repairs)
+    if output.as_json:
+        output.object(
+            {
+                "kind": "summary",
+                "dry_run": work.dry_run,
+                "partitions": len(repairs),
+                "repaired": len(changed),
+                "quarantined_bytes": quarantined,
+                "left": left,
+            }
+        )
+        return
+    sound = sum(repaired.is_sound for repaired in repairs)
+    words = [
+        f"{plural(len(changed), 'partition')} {'would be repaired' if work.dry_run else 'repaired'}",
+        f"{sound:,} sound",
+    ]
+    if quarantined:
+        words.append(f"{size_text(quarantined)} to quarantine")
+    words.append(f"{plural(left, 'finding')} left" if left else "nothing left to do")
+    output.heading(", ".join(words) + ("; nothing was changed" if work.dry_run else ""))
