@@ -18,6 +18,7 @@ from types import TracebackType
 from duralog.format.filenames import META_PROPERTIES, MetadataSnapshotFile
 from duralog.format.properties import decode_meta_properties
 from oracle.kafka_process import Json, KafkaProcess, KafkaRefusedError
+from oracle.raw_produce import Produced, produce_batch
 
 CLUSTER_ID = "duralog-test-cluster-A"
 _FIRST_SNAPSHOT = f"__cluster_metadata-0/{MetadataSnapshotFile(0, 0).name}"
@@ -92,18 +93,52 @@ class KafkaServer:
         self._ask("create", topic=name, partitions=partitions, configs=dict(configs or {}))
 
     def produce(
-        self, topic: str, partition: int, records: Sequence[Json], settings: Mapping[str, str] | None = None
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[Json],
+        settings: Mapping[str, str] | None = None,
+        *,
+        transaction: str = "",
     ) -> list[int | str]:
-        """Append records (`key` and `value` in hex, perhaps `timestamp`). Returns each one's offset, or the refusal."""
+        """Append records (`key` and `value` in hex, perhaps `timestamp`). Returns each one's offset, or the refusal.
+
+        As a transaction that ends with "commit", with "abort", or stays "open"; `settings` then has `transactional.id`.
+        """
         answer = self._ask(
-            "produce", topic=topic, partition=partition, records=list(records), settings=dict(settings or {})
+            "produce",
+            topic=topic,
+            partition=partition,
+            records=list(records),
+            settings=dict(settings or {}),
+            transaction=transaction,
         )
         offsets: list[int | str] = answer["offsets"]
         return offsets
 
+    def produce_batch(self, topic: str, partition: int, batch: bytes) -> Produced:
+        """Send a batch as it is, whatever its producer id and sequence: no client of Kafka's does that."""
+        self._wait_until_it_listens()
+        return produce_batch(self._address, topic, partition, batch)
+
     def consume(self, topic: str, partition: int, *, isolation: str = "read_uncommitted") -> Json:
         """The partition's `start` and `end` offsets and all its `records`, keys and values in hex."""
         return self._ask("consume", topic=topic, partition=partition, isolation=isolation)
+
+    def offsets(self, topic: str, partition: int, *asked: str | int) -> list[Json]:
+        """`offset`, `timestamp` and `leader_epoch` for each of "earliest", "latest", "max_timestamp", or a time."""
+        answers: list[Json] = self._ask("offsets", topic=topic, partition=partition, asked=asked)["offsets"]
+        return answers
+
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
+        """Let a partition start at this offset. Returns where it starts now."""
+        start: int = self._ask("delete_records", topic=topic, partition=partition, before_offset=before_offset)["start"]
+        return start
+
+    def producers(self, topic: str, partition: int) -> dict[int, Json]:
+        """What the partition remembers of each producer, by its id."""
+        answer = self._ask("producers", topic=topic, partition=partition)["producers"]
+        return {int(producer_id): state for producer_id, state in answer.items()}
 
     def _ask(self, command: str, **arguments: object) -> Json:
         self._wait_until_it_listens()

@@ -15,8 +15,12 @@ import java.util.concurrent.TimeoutException;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ListOffsetsResult.ListOffsetsResultInfo;
 import org.apache.kafka.clients.admin.ListTopicsOptions;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.ProducerState;
+import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -29,6 +33,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -101,7 +106,11 @@ final class BrokerClient {
         return Oracle.JSON.createObjectNode();
     }
 
-    /** Appends [{"key": hex or null, "value": likewise, "timestamp": ms}, ..] to a partition and tells the offsets. */
+    /**
+     * Appends [{"key": hex or null, "value": likewise, "timestamp": ms, "headers": [[key, hex], ..]}, ..] to a
+     * partition and tells the offsets. With a "transaction" they are one, and that is its end: "commit", "abort", or
+     * "open" for one that is left as it is.
+     */
     static ObjectNode produce(JsonNode command) throws Exception {
         Map<String, Object> settings = new HashMap<>(Map.of(
             ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, command.get("bootstrap").asText(),
@@ -111,14 +120,28 @@ final class BrokerClient {
             .forEach(entry -> settings.put(entry.getKey(), entry.getValue().asText()));
         List<Future<RecordMetadata>> sent = new ArrayList<>();
         ByteArraySerializer bytes = new ByteArraySerializer();
+        String end = command.path("transaction").asText("");
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings, bytes, bytes)) {
+            if (!end.isEmpty()) {
+                producer.initTransactions();
+                producer.beginTransaction();
+            }
             for (JsonNode record : command.get("records")) {
                 sent.add(producer.send(new ProducerRecord<>(
                     command.get("topic").asText(),
                     command.get("partition").asInt(),
                     record.hasNonNull("timestamp") ? record.get("timestamp").asLong() : null,
                     bytes(record.get("key")),
-                    bytes(record.get("value")))));
+                    bytes(record.get("value")),
+                    headers(record.path("headers")))));
+            }
+            producer.flush();
+            switch (end) {
+                case "commit" -> producer.commitTransaction();
+                case "abort" -> producer.abortTransaction();
+                // A producer that has time to close aborts what is open.
+                case "open" -> producer.close(Duration.ZERO);
+                default -> { }
             }
         }
         ArrayNode offsets = Oracle.JSON.createArrayNode();
@@ -132,6 +155,56 @@ final class BrokerClient {
         return Oracle.JSON.createObjectNode().set("offsets", offsets);
     }
 
+    /** What a partition answers to ["earliest", "latest", "max_timestamp", milliseconds, ..]: offset, time and epoch. */
+    static ObjectNode offsets(JsonNode command) throws Exception {
+        TopicPartition partition = partition(command);
+        ArrayNode answers = Oracle.JSON.createArrayNode();
+        try (Admin admin = admin(command)) {
+            for (JsonNode asked : command.get("asked")) {
+                OffsetSpec spec = switch (asked.asText()) {
+                    case "earliest" -> OffsetSpec.earliest();
+                    case "latest" -> OffsetSpec.latest();
+                    case "max_timestamp" -> OffsetSpec.maxTimestamp();
+                    default -> OffsetSpec.forTimestamp(asked.asLong());
+                };
+                ListOffsetsResultInfo found = admin.listOffsets(Map.of(partition, spec)).partitionResult(partition).get();
+                answers.addObject()
+                    .put("offset", found.offset())
+                    .put("timestamp", found.timestamp())
+                    .put("leader_epoch", found.leaderEpoch().orElse(-1));
+            }
+        }
+        return Oracle.JSON.createObjectNode().set("offsets", answers);
+    }
+
+    /** Lets a partition start at an offset and tells where it starts now. */
+    static ObjectNode deleteRecords(JsonNode command) throws Exception {
+        TopicPartition partition = partition(command);
+        RecordsToDelete before = RecordsToDelete.beforeOffset(command.get("before_offset").asLong());
+        try (Admin admin = admin(command)) {
+            long start = admin.deleteRecords(Map.of(partition, before)).lowWatermarks().get(partition).get().lowWatermark();
+            return Oracle.JSON.createObjectNode().put("start", start);
+        }
+    }
+
+    /** The producers that a partition remembers, by their ids. */
+    static ObjectNode producers(JsonNode command) throws Exception {
+        TopicPartition partition = partition(command);
+        ObjectNode producers = Oracle.JSON.createObjectNode();
+        try (Admin admin = admin(command)) {
+            for (ProducerState state :
+                    admin.describeProducers(List.of(partition)).partitionResult(partition).get().activeProducers()) {
+                producers.putObject(Long.toString(state.producerId()))
+                    .put("epoch", state.producerEpoch())
+                    .put("last_sequence", state.lastSequence())
+                    .put("last_timestamp", state.lastTimestamp())
+                    .put("coordinator_epoch", state.coordinatorEpoch().orElse(-1))
+                    .put("transaction_start", state.currentTransactionStartOffset().orElse(-1));
+            }
+        }
+        return Oracle.JSON.createObjectNode().set("producers", producers);
+    }
+
     /** Every record of a partition, from its start to its end as it is when the command comes. */
     static ObjectNode consume(JsonNode command) {
         Map<String, Object> settings = Map.of(
@@ -141,7 +214,7 @@ final class BrokerClient {
             ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, false,
             ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none",
             ConsumerConfig.DEFAULT_API_TIMEOUT_MS_CONFIG, PATIENCE_MS);
-        TopicPartition partition = new TopicPartition(command.get("topic").asText(), command.get("partition").asInt());
+        TopicPartition partition = partition(command);
         ArrayNode records = Oracle.JSON.createArrayNode();
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings, bytes, bytes)) {
@@ -175,6 +248,18 @@ final class BrokerClient {
             headers.addArray().add(header.key()).add(hex(header.value()));
         }
         return described;
+    }
+
+    private static TopicPartition partition(JsonNode command) {
+        return new TopicPartition(command.get("topic").asText(), command.get("partition").asInt());
+    }
+
+    private static List<Header> headers(JsonNode described) {
+        List<Header> headers = new ArrayList<>();
+        for (JsonNode header : described) {
+            headers.add(new RecordHeader(header.get(0).asText(), bytes(header.get(1))));
+        }
+        return headers;
     }
 
     private static String hex(byte[] bytes) {

@@ -23,7 +23,8 @@ import org.apache.kafka.tools.DumpLogSegments;
  * {"command": "configs"}                           the declarations of all configs
  * {"command": "judge", "cases": [..]}              whether Kafka takes config values, as ConfigTables describes
  * {"command": "topics", "bootstrap": HOST:PORT}    the topics of a broker; and so on, as BrokerClient describes:
- *                                                  "create", "produce", "consume"
+ *                                                  "create", "produce", "consume", "offsets", "delete_records",
+ *                                                  "producers"
  * </pre>
  *
  * A command that fails answers {"failure": ...} and the next one is served. The end of stdin ends the process.
@@ -81,6 +82,12 @@ public final class Oracle {
                 return BrokerClient.produce(command);
             case "consume":
                 return BrokerClient.consume(command);
+            case "offsets":
+                return BrokerClient.offsets(command);
+            case "delete_records":
+                return BrokerClient.deleteRecords(command);
+            case "producers":
+                return BrokerClient.producers(command);
             default:
                 throw new IllegalArgumentException("no such command: " + name);
         }
