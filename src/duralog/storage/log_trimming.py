@@ -4,6 +4,9 @@ Readers first, files after: a view without the segments is published before thei
 read what is about to go, and who reads already holds the files. Files are renamed `.deleted` at once and removed later.
 A crash in between leaves files that the next start removes, or finds below the log's start and deletes then.
 
+The recovery point is not raised to a new start, as Kafka does: a crash may bring the old start back, or the names of
+deleted segments, and with them records that were never synced. They must not be trusted then.
+
 REQUIRES of all functions: the writer's lock is held, and `check_writable` was called.
 """
 
@@ -37,7 +40,7 @@ def delete_segments(writer: LogWriter, base_offsets: Iterable[int], reason: str)
         start_offset = max(view.start_offset, kept.first.base_offset)
         writer.producers.advance_log_start(start_offset)
         writer.publish(kept, start_offset, view.end_offset)
-        writer.recovery_point = max(writer.recovery_point, start_offset)
+        writer.has_new_names = True
         _log.info("%s: %d segments are deleted: %s", writer.folder, len(gone), reason)
         _discard(writer, gone)
         writer.epochs.truncate_from_start(start_offset)
@@ -53,7 +56,6 @@ def raise_start_offset(writer: LogWriter, start_offset: int) -> None:
         raise OffsetOutOfRange(f"the log ends at offset {view.end_offset}: it cannot start at {start_offset}")
     writer.producers.advance_log_start(start_offset)
     writer.publish(view.segments, start_offset, view.end_offset)
-    writer.recovery_point = max(writer.recovery_point, start_offset)
     writer.epochs.truncate_from_start(start_offset)
 
 

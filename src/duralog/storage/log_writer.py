@@ -108,8 +108,8 @@ class LogWriter:
         self._free_range = NO_FREE_RANGE
         self.flushing = Lock()
         """Held while the recovery point moves. Whoever needs both takes the other lock first."""
-        self._has_new_names = True
-        """Files were made since the folder was synced last."""
+        self.has_new_names = True
+        """Files were made, renamed or removed since the folder was synced last."""
         self.publish(loaded.segments, loaded.log_start_offset, loaded.end_offset)
 
     def follow(self, config: TopicConfig) -> None:
@@ -177,7 +177,7 @@ class LogWriter:
             aborted = self.producers.update(batches.producer_batches, batches.last_offset + 1)
             for transaction in aborted:
                 segment.transaction_index.append(transaction)
-                self._has_new_names = True
+                self.has_new_names = True
         except BaseException:
             if segment.file.size != file_bytes:
                 self._take_back(segment, size_bytes)
@@ -230,7 +230,7 @@ class LogWriter:
         except BaseException:
             segment.delete()
             raise
-        self._has_new_names = True
+        self.has_new_names = True
         self._jitter_ms = choose_jitter_ms(self.config, self._random_below)
         self._free_range = NO_FREE_RANGE
         self.publish(view.segments.added(segment), view.start_offset, view.end_offset)
@@ -249,8 +249,8 @@ class LogWriter:
             try:
                 for segment in segments:
                     segment.flush()
-                if self._has_new_names or segments[-1].base_offset >= self.recovery_point:
-                    self._has_new_names = False
+                if self.has_new_names or any(found.base_offset >= self.recovery_point for found in segments):
+                    self.has_new_names = False
                     self.file_system.sync_folder(self.folder)
             except StorageError as error:
                 # A segment that was deleted meanwhile is nobody's loss.
@@ -277,7 +277,10 @@ class LogWriter:
             self.flush()
             view.segments.active.flush()
             self.producers.update((), view.end_offset)
-            self.snapshots.take(self.producers, sync=True, log_start_offset=view.start_offset)
+            is_new = self.snapshots.take(self.producers, sync=True, log_start_offset=view.start_offset)
+            if is_new or self.has_new_names:
+                # After a clean stop, a log without any snapshot is taken for one that no producer with an id wrote to.
+                self.file_system.sync_folder(self.folder)
         self.refusal = self.refusal or "it was closed"
         for segment in view.segments:
             segment.close()

@@ -152,7 +152,7 @@ class _Loader:
             segments=Segments(self._segments),
             log_start_offset=start_offset,
             end_offset=end_offset,
-            recovery_point=max(recovery_point, start_offset),
+            recovery_point=recovery_point,
             producer_state=self._producers.state,
             producer_snapshots=self._producers.snapshots,
             leader_epochs=self._epochs,
