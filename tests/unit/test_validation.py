@@ -470,6 +470,21 @@ def test_offsets_that_do_not_follow_are_given_anew(codec: Codec) -> None:
     assert rows_match(valid)
 
 
+def test_timestamps_count_from_the_first_record() -> None:
+    """In a batch that is built anew, wherever they counted from before."""
+    times = [NOW - 40, NOW + 7]
+    batch = with_field(record_batch.encode([Record(timestamp_ms=time) for time in times]), "base_timestamp", NOW)
+    read = [record.timestamp_ms for record in records_of(batch)]
+    assert read == [NOW, NOW + 47]
+    shifted = bytearray(batch)
+    first_delta = BATCH_V2.size + 2
+    assert shifted[first_delta] == 0
+    shifted[first_delta] = 20
+    honest = [Record(timestamp_ms=NOW + 10), Record(timestamp_ms=NOW + 47)]
+    data = written(appended(with_field(bytes(shifted), "max_timestamp", NOW + 47), compression_type="lz4"))
+    assert data == record_batch.encode(honest, base_offset=NEXT_OFFSET, leader_epoch=EPOCH, codec=Codec.LZ4)
+
+
 def test_a_time_that_all_records_share_becomes_their_own() -> None:
     """Of a batch of log append time that is taken (see above) and packed anew."""
     batch = record_batch.encode(RECORDS, timestamp_type=TimestampType.LOG_APPEND_TIME, append_time_ms=NOW + 8)
