@@ -40,7 +40,6 @@ def delete_segments(writer: LogWriter, base_offsets: Iterable[int], reason: str)
         start_offset = max(view.start_offset, kept.first.base_offset)
         writer.producers.advance_log_start(start_offset)
         writer.publish(kept, start_offset, view.end_offset)
-        writer.has_new_names = True
         _log.info("%s: %d segments are deleted: %s", writer.folder, len(gone), reason)
         _discard(writer, gone)
         writer.epochs.truncate_from_start(start_offset)
@@ -101,6 +100,7 @@ def _discard(writer: LogWriter, segments: Sequence[Segment]) -> None:
         else:
             if snapshot is not None:
                 snapshots.append(snapshot)
+    writer.has_new_names = True
 
     def remove() -> None:
         for segment in segments:
