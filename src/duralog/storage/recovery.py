@@ -118,6 +118,8 @@ class _Loader:
         self._now_ms = clock()
         self._read_only = read_only
         self._progress = progress
+        # Without a checkpoint it may be any log, and gaps in it may be what compaction has left.
+        self._ends_at_gap = recovery_point > 0 and "compact" not in config.cleanup_policy
         self._segments: list[Segment] = []
         self._suspect: set[int] = set()
         """The base offsets of segments that must be recovered whatever else is known."""
@@ -241,6 +243,8 @@ class _Loader:
         if not self._repair.is_sound(place, recovered) and not self._repair.repair(place, recovered, ends_log=ends_log):
             self._producers.look_again()
             return False
+        if ends_log and self._ends_at_gap:
+            self._repair.end_at_gap(place, recovered.next_offset)
         self._producers.is_ready_for(self._segments[place + 1] if place + 1 < len(self._segments) else None)
         if ends_log:
             self._producers.snapshots.take(self._producers.state, sync=False, log_start_offset=self._log_start)

@@ -1,9 +1,12 @@
 """Taking damage out of a log while it is loaded.
 
-Two rules, told at length in `docs/recovery.md`:
+Three rules, told at length in `docs/recovery.md`:
 
 - Where a crash may have ended the log, it ends at the first damage, as Kafka has it: the rest of the segment and all
   segments after it go.
+- It also ends where offsets are missing before the next segment, if the checkpoint says that the log was synced before
+  and it is not compacted: the end of the segment never came to the disk, but cleanly at the end of a batch. The lost
+  part may have held the end of a transaction, and without it a later commit would count for aborted records too.
 - Only the damage goes, and every valid batch in order stays, where the log goes on in any case: in a segment from
   before the recovery point, at a batch that Kafka would accept or stumble over, and where Kafka would delete the whole
   log because it would end before its start.
@@ -35,6 +38,7 @@ _CUTTING_FAULTS = (Fault.PARTIAL_BATCH, Fault.BATCH_LENGTH, Fault.CRC_MISMATCH)
 _KAFKA_CUTS = "cuts the log off here and deletes the segments that follow"
 _KAFKA_CUTS_SEGMENT = "cuts the segment off here and keeps the segments that follow"
 _KAFKA_EMPTIES = "cuts the log off here, finds that it ends before its start, and deletes all of it"
+_KAFKA_LEAVES_GAP = "does not mind the missing offsets, and keeps the segment"
 _KAFKA_KEEPS = "does not look at the version of a batch whose checksum is right, and keeps it"
 _KAFKA_MISPLACES = (
     "keeps the batch, or empties the segment and deletes those that follow if an index entry is due for it"
@@ -107,6 +111,18 @@ class SegmentRepair:
             raise AssertionError(f"{segment!r} was recovered as {recovered}, but nothing is wrong with it")
         return False
 
+    def end_at_gap(self, place: int, next_offset: int) -> None:
+        """Let the log end with this segment if offsets are missing before the next one."""
+        following = self._following(place)
+        if following is not None and self._log_start <= next_offset < following.base_offset:
+            reason = CorruptRecord(
+                "the end of the segment before is missing",
+                fault=Fault.FIELD_VALUE,
+                expected=f"offset {next_offset} first",
+                found=f"offset {following.base_offset}",
+            )
+            self._remove_after(place, reason, next_offset - 1, _KAFKA_LEAVES_GAP)
+
     def remove_all(self) -> None:
         """Take a log away that ends before its start: it has nothing to serve."""
         reason = CorruptRecord(
@@ -163,7 +179,7 @@ class SegmentRepair:
             kafka=kafka,
         )
 
-    def _remove_after(self, place: int, reason: CorruptRecord, last_offset: int) -> None:
+    def _remove_after(self, place: int, reason: CorruptRecord, last_offset: int, kafka: str = _KAFKA_CUTS) -> None:
         """Take the segments after this one out of the log, the last one first."""
         told = CorruptRecord(
             f"the log ends before this segment: {reason.reason}",
@@ -172,7 +188,7 @@ class SegmentRepair:
             found=reason.found,
         )
         while len(self._segments) > place + 1:
-            self._remove(self._segments.pop(), told, last_offset, _KAFKA_CUTS)
+            self._remove(self._segments.pop(), told, last_offset, kafka)
 
     def _remove(self, segment: Segment, reason: CorruptRecord, last_offset: int, kafka: str) -> None:
         path = segment.path(FileKind.LOG)
