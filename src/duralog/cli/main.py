@@ -14,6 +14,7 @@ import typer
 from duralog import __version__
 from duralog.cli.dump import dump
 from duralog.cli.failures import INTERRUPTED
+from duralog.cli.lookup import lookup
 from duralog.cli.repair import repair
 from duralog.cli.verify import verify
 
@@ -45,6 +46,7 @@ def _options(
 app.command()(dump)
 app.command()(verify)
 app.command()(repair)
+app.command()(lookup)
 
 
 def main() -> None:

@@ -57,11 +57,12 @@ def repair(
 
         announce_compilation(quiet=quiet)
         say_warnings(wanted=False)
-        from duralog.storage.repair import Repair, directory_of
+        from duralog.storage.files import directory_of
+        from duralog.storage.repair import Repair
 
         path, chosen = directory_of(directory)
         if chosen is not None:
-            topic, partition = chosen
+            topic, partition = chosen.topic, chosen.partition
         output = standard_output(as_json=as_json, quiet=quiet)
         work = Repair(path, topic=topic, partition=partition, restore=restore, dry_run=dry_run)
         try:

@@ -245,3 +245,14 @@ def _order_of_folders(folder: str) -> tuple[str, int, str]:
     name = os.path.basename(folder)
     partition = parse_partition_folder(name)
     return (name, -1, name) if partition is None else (partition.topic, partition.partition, name)
+
+
+def directory_of(path: str) -> tuple[str, PartitionFolder | None]:
+    """The log directory that a path means: itself, or the one that a partition's folder is in, with that partition."""
+    normal = os.path.normpath(path)
+    if normal in (os.curdir, os.pardir):
+        normal = os.path.abspath(path)
+    folder = parse_partition_folder(os.path.basename(normal))
+    if folder is None:
+        return path, None
+    return os.path.dirname(normal) or os.curdir, folder

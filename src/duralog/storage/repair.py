@@ -27,7 +27,6 @@ from duralog.format.filenames import (
     FileState,
     FolderState,
     SegmentFile,
-    parse_partition_folder,
     parse_segment_file,
 )
 from duralog.storage.background import wall_clock_ms
@@ -294,11 +293,3 @@ def _put_back(folder: str, restored: Sequence[Restored]) -> Iterator[Action]:
 
 def _name(error: CorruptRecord) -> str:
     return os.path.basename(error.file or "")
-
-
-def directory_of(path: str) -> tuple[str, TopicPartition | None]:
-    """The log directory that a path means: itself, or the one that a partition's folder is in."""
-    folder = parse_partition_folder(os.path.basename(os.path.abspath(path)))
-    if folder is None:
-        return path, None
-    return os.path.dirname(os.path.abspath(path)), TopicPartition(folder.topic, folder.partition)

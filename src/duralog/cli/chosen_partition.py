@@ -1,0 +1,31 @@
+"""The one partition that a command line means: by its folder, or by a directory, a topic and a number."""
+
+from __future__ import annotations
+
+from duralog.errors import UnknownTopic
+from duralog.storage.files import directory_of
+from duralog.storage.metadata_folder import METADATA_PARTITION
+from duralog.storage.partition_log import PartitionLog
+from duralog.storage.store import Store
+
+
+def choose_partition(path: str, topic: str | None, partition: int | None) -> PartitionLog:
+    """The log, to be read. What is not said may be left out where there is only one."""
+    directory, chosen = directory_of(path)
+    if chosen is not None:
+        topic, partition = chosen.topic, chosen.partition
+    store = Store(directory, read_only=True)
+    topics = store.topics()
+    if topic is None:
+        if len(topics) != 1:
+            listed = ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "")
+            raise UnknownTopic(
+                f"{path} has {len(topics)} topics: choose one with --topic{f' ({listed})' if listed else ''}"
+            )
+        topic = topics[0]
+    partitions = [METADATA_PARTITION.partition] if topic == METADATA_PARTITION.topic else store.partitions(topic)
+    if partition is None:
+        if len(partitions) != 1:
+            raise UnknownTopic(f"{path}: choose one of the {len(partitions)} partitions of {topic} with --partition")
+        partition = partitions[0]
+    return store.partition(topic, partition)

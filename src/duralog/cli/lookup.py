@@ -1,0 +1,90 @@
+"""`duralog lookup`: where a record is, and how a read finds it. `lookup_walk` does the work."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from duralog.cli.failures import FAILURE, told_plainly
+from duralog.cli.option_values import parse_key
+from duralog.cli.options import (
+    WHICH,
+    AsJson,
+    Directory,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    TopicChoice,
+    parsed,
+    parsed_time,
+    standard_output,
+)
+
+
+def lookup(
+    directory: Directory,
+    topic: TopicChoice = None,
+    partition: PartitionChoice = None,
+    offset: Annotated[
+        int | None, typer.Option("--offset", "-o", min=0, metavar="N", help="The record at N.", rich_help_panel=WHICH)
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            "--time",
+            metavar="TIME",
+            help="The first record of this time or later: ISO 8601 (UTC), epoch ms, or an age like 2h.",
+            rich_help_panel=WHICH,
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            metavar="TEXT",
+            help="The newest record with this key; 0x... gives its bytes.",
+            rich_help_panel=WHICH,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+) -> None:
+    """Find one record, and show the way to it: segment, index entries, batches.
+
+    DIR may also be the partition's folder; then --topic and --partition are not needed. Nothing is changed.
+
+    Exit code: 0 found, 1 there is none or something cannot be read, 2 wrong usage, 130 interrupted.
+    """
+    if sum(wanted is not None for wanted in (offset, time, key)) != 1:
+        raise typer.BadParameter("give one of --offset, --time and --key")
+    timestamp_ms = parsed_time("--time", time)
+    key_bytes = None if key is None else parsed("--key", parse_key, key)
+    with told_plainly():
+        from duralog.cli.chosen_partition import choose_partition
+        from duralog.cli.compilation import announce_compilation
+        from duralog.cli.logs import say_warnings
+        from duralog.cli.progress import Progress
+
+        announce_compilation(quiet=quiet)
+        say_warnings(wanted=not quiet)
+        from duralog.cli.lookup_walk import LookupWalk
+
+        output = standard_output(as_json=as_json, quiet=quiet)
+        log = choose_partition(directory, topic, partition)
+        try:
+            with Progress(log.size_bytes, wanted=key is not None and not (no_progress or quiet)) as progress:
+                output.before_writing = progress.hide
+                walk = LookupWalk(log, output, progress)
+                if offset is not None:
+                    found = walk.by_offset(offset)
+                elif timestamp_ms is not None:
+                    found = walk.by_time(timestamp_ms)
+                else:
+                    assert key_bytes is not None
+                    found = walk.by_key(key_bytes)
+        finally:
+            output.flush()
+        if not found:
+            raise typer.Exit(FAILURE)
