@@ -1,8 +1,8 @@
 """The folder `__cluster_metadata-0`: the metadata log through the engine of any other log, and the snapshots beside it.
 
-Kafka gives this log neither checkpoints nor retention: it flushes every append, recovers the whole log at every start,
-and cuts it by snapshots alone. duralog does the same, and writes no snapshots: it only ever appends what a person
-changes.
+Kafka gives this log neither checkpoints nor retention: it flushes every append and cuts the log by snapshots alone.
+duralog does the same, and writes no snapshots: it only ever appends what a person changes. After a crash the whole log
+is recovered.
 
 A cluster of several nodes has one leader that writes its metadata. Where that is another node, this copy of the log is
 only read: a change made here would be dropped when the node joins its cluster again.
@@ -13,16 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from duralog.config import TopicConfig
-from duralog.errors import CorruptRecord, StorageError
+from duralog.errors import CorruptRecord, Fault, StorageError
 from duralog.format.filenames import BOOTSTRAP_SNAPSHOT, PARTITION_METADATA, QUORUM_STATE
 from duralog.format.properties import decode_json_object, encode_partition_metadata
 from duralog.format.varint import Bytes
 from duralog.storage.append_origin import AppendOrigin
+from duralog.storage.background import wall_clock_ms
 from duralog.storage.cluster_metadata import ClusterMetadata
 from duralog.storage.file_system import FileSystem
 from duralog.storage.log_directory import LogDirectory, TopicPartition
 from duralog.storage.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID, Snapshot, decode_batches, newest_snapshot
 from duralog.storage.partition_log import PartitionLog
+from duralog.storage.quarantine import Quarantine
 
 METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
 
@@ -75,12 +77,24 @@ class MetadataFolder:
 
     def removed_topic_ids(self) -> set[str]:
         """Topics that the log tells the deletion of."""
+        if not self.exists:
+            return set()
         records = (record for piece in self._batches() for batch in decode_batches(piece) for record in batch.records)
         return {
             record.fields["topic_id"]
             for record in records
             if record.type_name == "REMOVE_TOPIC_RECORD" and not isinstance(record.fields, bytes)
         }
+
+    def has_lost_records(self) -> bool:
+        """Whether recovery had to take more out of the log than the end of an append that a crash cut short."""
+        reports = Quarantine(self._files, self._folder, wall_clock_ms).reports()
+        return any(
+            report.fault != Fault.PARTIAL_BATCH.name
+            and report.zeros_from > report.start
+            and not report.restored_batches
+            for report in reports
+        )
 
     def open_for_changes(self, node_id: int) -> ChangesLog:
         """The log to append to, made if it is not there."""

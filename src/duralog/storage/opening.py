@@ -12,6 +12,7 @@ Folders and metadata may differ. What is done about it, for writing:
 | the topic, but not this partition here | yes      | the partition is offline: Kafka would set the folder aside      |
 | that the topic was deleted             | yes      | the folder is deleted: a crash has interrupted that             |
 | nothing                                | yes      | the topic is adopted, unless another node leads the metadata    |
+| nothing, after a loss of records       | yes      | the partition is offline: retention must not go by defaults     |
 
 A directory without metadata gets it now if nobody owns it yet. If it belongs to a Kafka node that keeps its metadata in
 another directory, it gets none before a topic is created or changed here.
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from duralog.config import BrokerConfig
-from duralog.errors import DuralogError, InvalidConfig, InvalidTopic, StorageError, TopicExists
+from duralog.errors import CorruptRecord, DuralogError, InvalidConfig, InvalidTopic, StorageError, TopicExists
 from duralog.format.properties import MetaProperties
 from duralog.storage.background import Clock, Scheduler
 from duralog.storage.cluster_metadata import ClusterMetadata
@@ -118,8 +119,14 @@ class Opening:
         clean = self._directory.take_clean_shutdown()
         loader = self._loader(clean=clean, read_only=False)
         metadata_folder = MetadataFolder(self._files, self._directory, loader.load_metadata_log)
-        # Not without: configs that are not known could mean that data is deleted which must be kept.
-        metadata = metadata_folder.load()
+        try:
+            metadata = metadata_folder.load()
+        except CorruptRecord:
+            # Not without: configs that are not known could mean that data is deleted which must be kept. And the next
+            # start should not take this one for a crash, after which it would cut the log off.
+            if clean:
+                self._directory.put_clean_shutdown()
+            raise
         node_id = _node_id(meta)
         topics = self._topics(
             metadata, metadata_folder, meta, open_log=lambda: metadata_folder.open_for_changes(node_id)
@@ -151,6 +158,13 @@ class Opening:
                 removed_ids = opened.metadata.removed_topic_ids()
             if topic_id is not None and topic_id in (removed_ids or ()):
                 opened.deleted.delete(partitions)
+                continue
+            if opened.metadata.has_lost_records():
+                for partition in partitions:
+                    opened.offline[partition] = StorageError(
+                        f"{self._directory.folder_of(partition)}: the topic is not in the cluster metadata, of which"
+                        " damaged records are in quarantine: its configs are not known"
+                    )
                 continue
             topics.add_found(name, topic_id, (partition.partition for partition in partitions))
             if may_adopt:

@@ -88,8 +88,8 @@ class PartitionLoader:
         return log
 
     def load_metadata_log(self) -> PartitionLog:
-        """The metadata log, which has no checkpoints: it is always recovered as a whole."""
-        return self._open(METADATA_PARTITION, METADATA_CONFIG, clean=self._read_only)
+        """The metadata log, which has no checkpoints: after a crash it is recovered as a whole."""
+        return self._open(METADATA_PARTITION, METADATA_CONFIG, clean=self._clean)
 
     def bytes_to_check(self, partition: TopicPartition) -> int:
         """How much of a log has to be recovered, as far as the names and sizes of its files tell."""

@@ -163,7 +163,7 @@ class Store:
             self._create_logs(self._topics.add_partitions(topic, total))
 
     def delete_topic(self, topic: str) -> None:
-        """Take a topic away. Its folders go after `log.segment.delete.delay.ms`; whoever reads from it can finish."""
+        """Take a topic away. Its folders go after `log.segment.delete.delay.ms`; open files stay readable."""
         with self._changing:
             self._check_writable()
             gone = [TopicPartition(topic, number) for number in self._topics.get(topic).partitions]
