@@ -15,7 +15,7 @@ from duralog.config import TopicConfig
 from duralog.format.checkpoints import decode_offset_checkpoint
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.loaded_log import LoadedLog
-from duralog.storage.quarantine import QUARANTINE_FOLDER, Quarantine
+from duralog.storage.quarantine import Quarantine
 from duralog.storage.recovery import load_partition
 from duralog.storage.restore import restore
 
@@ -223,8 +223,3 @@ def test_what_is_valid_can_be_put_back(
     )
     again = restore(LocalFileSystem(), str(folder), clock=lambda: 0, log_start_offset=log_start(case))
     assert not any(result.restored_offsets for result in again)
-
-
-def test_kafka_ignored_the_quarantine_folder_by_this_name() -> None:
-    # Tried with a broker: its loading lists the files of a partition's folder, not the folders in it.
-    assert QUARANTINE_FOLDER == "duralog-quarantine"

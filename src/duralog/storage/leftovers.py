@@ -56,11 +56,7 @@ def settle_leftovers(fs: FileSystem, folder: str, listing: list[Entry] | None = 
         replaced = _replaced(fs, folder, swaps, plain)
         _remove(fs, folder, replaced)
         plain -= replaced
-        for file in swaps:
-            target = SegmentFile(file.offset, file.kind)
-            fs.rename(os.path.join(folder, file.name), os.path.join(folder, target.name))
-            plain.add(target)
-        fs.sync_folder(folder)
+        plain |= _rename_swaps(fs, folder, swaps)
     _remove(fs, folder, _without_log(plain))
     return fs.list(folder)
 
@@ -78,6 +74,22 @@ def _replaced(fs: FileSystem, folder: str, swaps: list[SegmentFile], plain: set[
     first = min(file.offset for file in logs)
     end = max(_end_offset(fs, os.path.join(folder, file.name), file.offset) for file in logs)
     return {file for file in plain if first <= file.offset < end}
+
+
+def _rename_swaps(fs: FileSystem, folder: str, swaps: list[SegmentFile]) -> set[SegmentFile]:
+    """Give the new segments their plain names, one after the other from the lowest.
+
+    A plain file above a `.swap` would be taken for one that is to be replaced: so no segment may have its name for good
+    before those below it have theirs.
+    """
+    renamed = set()
+    for offset in sorted({file.offset for file in swaps}):
+        for file in (file for file in swaps if file.offset == offset):
+            target = SegmentFile(offset, file.kind)
+            fs.rename(os.path.join(folder, file.name), os.path.join(folder, target.name))
+            renamed.add(target)
+        fs.sync_folder(folder)
+    return renamed
 
 
 def _end_offset(fs: FileSystem, path: str, base_offset: int) -> int:

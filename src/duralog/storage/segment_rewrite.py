@@ -55,7 +55,8 @@ def rewrite_segment(
             _log_path(folder, segment.base_offset, FileState.CLEANED),
             _log_path(folder, segment.base_offset, FileState.SWAP),
         )
-    fs.sync_folder(folder)
+        # One by one: a `.swap` counts once there is no `.cleaned` at or below it.
+        fs.sync_folder(folder)
     settle_leftovers(fs, folder)
 
 

@@ -39,17 +39,11 @@ class ShadowFileSystem:
         content = self._seen(path)
         if isinstance(content, bytes):
             return MemoryFile(path, content)
-        try:
-            return self._below.open(content)
-        except StorageError:
-            settled = _settled(content)
-            if settled == content or self._below.exists(content):
-                raise
-            return self._below.open(settled)
+        return self._below.open(self._name_now(content))
 
     def read_all(self, path: str) -> bytes:
         content = self._seen(path)
-        return content if isinstance(content, bytes) else self._below.read_all(content)
+        return content if isinstance(content, bytes) else self._below.read_all(self._name_now(content))
 
     def list(self, folder: str) -> list[Entry]:
         if folder not in self._listed:
@@ -73,7 +67,7 @@ class ShadowFileSystem:
         name = os.path.basename(path)
         if isinstance(content, bytes):
             return Entry(name, len(content), 0, is_folder=False)
-        found = self._below.entry(content) or self._below.entry(_settled(content))
+        found = self._below.entry(self._name_now(content))
         return None if found is None else found._replace(name=name)
 
     def exists(self, path: str) -> bool:
@@ -112,6 +106,10 @@ class ShadowFileSystem:
 
     def lock(self, path: str) -> Lock:
         raise _refused("lock", path)
+
+    def _name_now(self, path: str) -> str:
+        settled = _settled(path)
+        return path if settled == path or self._below.exists(path) else settled
 
     def _seen(self, path: str) -> str | bytes:
         content = self._changed.get(os.path.normpath(path), path)
