@@ -75,7 +75,7 @@ class Store:
             if not read_only:
                 self._upkeep.keep(self._opened.offline)
                 self._upkeep.checkpoint()
-                self._upkeep.start(self.apply_retention)
+                self._upkeep.start(self._retain_unasked)
         except BaseException:
             self._scheduler.stop()
             raise
@@ -227,6 +227,12 @@ class Store:
                 except DuralogError as error:
                     failures[TopicPartition(topic, number)] = str(error)
         return RetentionReport(removals=removals, failures=failures)
+
+    def _retain_unasked(self) -> None:
+        failures = self.apply_retention().failures
+        told = [error for partition, error in failures.items() if partition not in self._opened.offline]
+        if told:
+            raise StorageError("; ".join(told))
 
     # The end
 

@@ -42,7 +42,7 @@ class Upkeep:
             offsets = self._directory.read_checkpoint(name)
             self._kept[name] = {partition: offsets[partition] for partition in offline if partition in offsets}
 
-    def start(self, apply_retention: Callable[[], object]) -> None:
+    def start(self, apply_retention: Callable[[], None]) -> None:
         config = self._config
         later_ms = config.log_initial_task_delay_ms
         for name, work, interval_ms, first_after_ms in (
@@ -74,7 +74,7 @@ class Upkeep:
                 config.producer_id_expiration_check_interval_ms,
             ),
         ):
-            self._scheduler.every(interval_ms, name, _of_any_result(work), first_after_ms=first_after_ms)
+            self._scheduler.every(interval_ms, name, work, first_after_ms=first_after_ms)
 
     def flush(self) -> None:
         """Sync the logs whose records have waited for `flush.ms`."""
@@ -148,10 +148,3 @@ class Upkeep:
 def _start_offset_above_first_segment(log: PartitionLog) -> int | None:
     view = log.view
     return view.start_offset if view.start_offset > view.segments.first.base_offset else None
-
-
-def _of_any_result(work: Callable[[], object]) -> Callable[[], None]:
-    def run() -> None:
-        work()
-
-    return run
