@@ -213,6 +213,8 @@ final class BrokerClient {
             ConsumerConfig.CHECK_CRCS_CONFIG, true,
             ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, false,
             ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none",
+            // A consumer that is closed waits for the fetch that is under way.
+            ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, 10,
             ConsumerConfig.DEFAULT_API_TIMEOUT_MS_CONFIG, PATIENCE_MS);
         TopicPartition partition = partition(command);
         ArrayNode records = Oracle.JSON.createArrayNode();
