@@ -30,9 +30,12 @@ class ProducerRecovery:
         self.state = ProducerState(expiration_ms=expiration_ms)
 
     def bring_to(self, segments: Sequence[Segment], base_offset: int, log_start_offset: int) -> None:
-        """Let the state be what it was when the segment at `base_offset` began."""
-        if self._ready_for != base_offset:
+        """Let the state be what it was when the segment at `base_offset` began, and keep it in a snapshot."""
+        if self._ready_for == base_offset:
+            self.state.update((), base_offset)
+        else:
             self.read(segments, log_start_offset, base_offset)
+        self.snapshots.take(self.state, sync=False, log_start_offset=log_start_offset)
 
     def is_ready_for(self, following: Segment | None) -> None:
         """The segment before this one was replayed to its end, on top of all before it."""
@@ -89,10 +92,10 @@ class ProducerRecovery:
             self.state.update((), int(piece.batches["last_offset"][-1]) + 1)
             return []
 
-    def finish(self, segments: Sequence[Segment], start_offset: int, end_offset: int, *, clean: bool) -> None:
+    def finish(self, segments: Sequence[Segment], start_offset: int, end_offset: int, *, is_as_closed: bool) -> None:
         """Drop the snapshots of no segment, bring the state to the log's end, and keep it in a snapshot."""
         self.snapshots.remove_stray(segment.base_offset for segment in segments)
-        if clean and self.snapshots.latest_offset is None:
+        if is_as_closed and self.snapshots.latest_offset is None:
             # Kafka's rule for logs from before there were snapshots: no producer with an id has written to them.
             for offset in (*(segment.base_offset for segment in segments[-2:]), end_offset):
                 self.state.clear(offset)

@@ -147,7 +147,8 @@ class _Loader:
         start_offset = max(self._log_start, self._segments[0].base_offset)
         self._epochs.truncate_from_end(end_offset)
         self._epochs.truncate_from_start(self._log_start)
-        self._producers.finish(self._segments, start_offset, end_offset, clean=self._clean)
+        is_as_closed = self._clean and not self._suspect
+        self._producers.finish(self._segments, start_offset, end_offset, is_as_closed=is_as_closed)
         recovery_point = end_offset if self._clean else min(self._recovery_point, end_offset)
         return LoadedLog(
             folder=self._folder,
@@ -246,9 +247,7 @@ class _Loader:
         if ends_log and self._ends_at_gap:
             self._repair.end_at_gap(place, recovered.next_offset)
         self._producers.is_ready_for(self._segments[place + 1] if place + 1 < len(self._segments) else None)
-        if ends_log:
-            self._producers.snapshots.take(self._producers.state, sync=False, log_start_offset=self._log_start)
-        else:
+        if not ends_log:
             # The next start may trust this segment again, so what was built must not get lost.
             segment.flush()
             self._fs.sync_folder(self._folder)
