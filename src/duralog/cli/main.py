@@ -16,6 +16,8 @@ from duralog.cli.dump import dump
 from duralog.cli.failures import INTERRUPTED
 from duralog.cli.lookup import lookup
 from duralog.cli.repair import repair
+from duralog.cli.retain import retain
+from duralog.cli.topic import topic_app
 from duralog.cli.verify import verify
 
 app = typer.Typer(
@@ -47,6 +49,8 @@ app.command()(dump)
 app.command()(verify)
 app.command()(repair)
 app.command()(lookup)
+app.command()(retain)
+app.add_typer(topic_app)
 
 
 def main() -> None:

@@ -28,6 +28,15 @@ PartitionChoice = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, and nothing else.", rich_help_panel=HOW)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, notes or progress.", rich_help_panel=HOW)]
+ServerProperties = Annotated[
+    str | None,
+    typer.Option(
+        "--server-properties",
+        metavar="FILE",
+        help="The broker's server.properties: its defaults hold for topics that set nothing themselves.",
+        rich_help_panel=HOW,
+    ),
+]
 NoProgress = Annotated[bool, typer.Option("--no-progress", help="No progress bar.", rich_help_panel=HOW)]
 
 

@@ -50,3 +50,12 @@ def format_time(milliseconds: int) -> str:
         return str(milliseconds)
     moment = _EPOCH + timedelta(milliseconds=milliseconds)
     return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+
+
+def duration_text(milliseconds: int) -> str:
+    """`7 days`, `2.5 hours`, `40 ms`: in the largest unit that it fills."""
+    for name, unit_ms in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000), ("seconds", 1_000)):
+        if abs(milliseconds) >= unit_ms:
+            count = milliseconds / unit_ms
+            return f"{count:.0f} {name}" if count.is_integer() else f"{count:.1f} {name}"
+    return f"{milliseconds} ms"

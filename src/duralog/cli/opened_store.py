@@ -1,0 +1,82 @@
+"""A store that a command works on: opened with the broker's own configs, closed in order, never looked after beside.
+
+What the store would do later, it does at the end of the command: files of deleted segments and topics go at once, since
+nobody else can have the directory open for writing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from duralog.cli.failures import say
+from duralog.cli.progress import Progress
+from duralog.config import BrokerConfig
+from duralog.errors import DuralogError
+from duralog.storage.background import Scheduler
+from duralog.storage.files import directory_of, read_small
+from duralog.storage.parallel import Progress as Loading
+from duralog.storage.store import Store
+
+
+@contextmanager
+def opened_store(
+    path: str, *, read_only: bool, server_properties: str | None, create: bool = False, quiet: bool = False
+) -> Iterator[Store]:
+    """With `create`, a directory that is not there is made."""
+    _, partition = directory_of(path)
+    if partition is not None:
+        raise DuralogError(f"{path}: this is one partition: give the log directory that it is in")
+    if not create and not os.path.isdir(path):
+        raise DuralogError(f"{path}: there is no such directory")
+    config = broker_config(server_properties)
+    if read_only:
+        yield Store(path, config=config, read_only=True)
+        return
+    # Its clock stands still: what is to happen at once happens, what is to happen later does not.
+    scheduler = Scheduler(lambda: 0, threads=0)
+    with _Loading(wanted=not quiet) as loading:
+        store = Store(path, config=_removing_at_once(config), show_progress=loading.show, scheduler=scheduler)
+    with store:
+        for partition_, error in store.offline.items():
+            say(f"warning: {partition_} is offline: {error}")
+        yield store
+        scheduler.run_due()
+
+
+def broker_config(server_properties: str | None) -> BrokerConfig:
+    if server_properties is None:
+        return BrokerConfig()
+    data = read_small(server_properties)
+    if data is None:
+        raise DuralogError(f"{server_properties}: there is no such file")
+    return BrokerConfig.from_properties(data)
+
+
+def _removing_at_once(config: BrokerConfig) -> BrokerConfig:
+    return replace(config, log_segment_delete_delay_ms=0)
+
+
+class _Loading:
+    """A bar for the recovery that opening may mean."""
+
+    def __init__(self, *, wanted: bool) -> None:
+        self._wanted = wanted
+        self._progress: Progress | None = None
+        self._done = 0
+
+    def show(self, loading: Loading) -> None:
+        if self._progress is None:
+            self._progress = Progress(loading.bytes_total, wanted=self._wanted)
+            self._progress.begin("recovering")
+        self._progress.advance(loading.bytes_done - self._done)
+        self._done = loading.bytes_done
+
+    def __enter__(self) -> _Loading:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.hide()

@@ -1,0 +1,189 @@
+"""`duralog retain`: which segments expire, and why; delete them. The policies are `storage.retention`'s."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from duralog.cli.failures import FAILURE, printable, told_plainly
+from duralog.cli.options import (
+    HOW,
+    AsJson,
+    Directory,
+    PartitionChoice,
+    Quiet,
+    ServerProperties,
+    TopicChoice,
+    now_ms,
+    standard_output,
+)
+from duralog.cli.tables import fitting, header_line, plural, row_line, size_text
+from duralog.cli.times import duration_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duralog.cli.output import Output
+    from duralog.storage.partition_log import PartitionLog
+    from duralog.storage.retention import Removal
+    from duralog.storage.store import Store
+
+_NAMES = ("partition", "base_offset", "end_offset", "bytes", "policy", "why")
+_RIGHT = ("base_offset", "end_offset", "bytes")
+_POLICIES = {"BelowLogStart": "log start offset", "BeyondSize": "retention.bytes", "BeyondAge": "retention.ms"}
+_LIMITS = ("retention.ms", "retention.bytes")
+
+
+def retain(
+    directory: Directory,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Only tell which segments would go.", rich_help_panel=HOW)
+    ] = False,
+    topic: TopicChoice = None,
+    partition: PartitionChoice = None,
+    retention_ms: Annotated[
+        int | None, typer.Option(min=-1, help="As if this were the topics' retention.ms.", rich_help_panel=HOW)
+    ] = None,
+    retention_bytes: Annotated[
+        int | None, typer.Option(min=-1, help="As if this were the topics' retention.bytes.", rich_help_panel=HOW)
+    ] = None,
+    server_properties: ServerProperties = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Delete the segments that have expired, by time, by size and by log start offset, as Kafka does.
+
+    Topics without delete in their cleanup.policy only lose what lies below their log start offset; the two overrides do
+    not change that. They hold for this run only. Without --dry-run, no broker may have the directory open.
+
+    Exit code: 0 done, 1 something could not be read or deleted, 2 wrong usage, 130 interrupted.
+    """
+    with told_plainly():
+        from duralog.cli.logs import say_warnings
+        from duralog.cli.opened_store import opened_store
+
+        say_warnings(wanted=not quiet)
+        overrides = {
+            name: value
+            for name, value in (("retention.ms", retention_ms), ("retention.bytes", retention_bytes))
+            if value is not None
+        }
+        output = standard_output(as_json=as_json, quiet=quiet)
+        with opened_store(directory, read_only=dry_run, server_properties=server_properties, quiet=quiet) as store:
+            removals, failures, looked_at = _retain(store, topic, partition, overrides, delete=not dry_run)
+            is_guessed = server_properties is None and any(_is_default(log) for log in looked_at)
+        if is_guessed:
+            output.note(
+                directory, "without --server-properties, topics that set no retention have Kafka's default of 7 days"
+            )
+        _write(output, removals, partitions=len(looked_at), dry_run=dry_run)
+        output.flush()
+        if failures:
+            raise typer.Exit(FAILURE)
+
+
+def _retain(
+    store: Store, topic: str | None, partition: int | None, overrides: dict[str, int], *, delete: bool
+) -> tuple[list[Removal], int, list[PartitionLog]]:
+    """What goes, or went; how many partitions failed; those that were looked at."""
+    from duralog.cli.failures import describe, say
+    from duralog.errors import DuralogError
+    from duralog.storage.log_retention import retain as retain_log
+    from duralog.storage.retention import BUILT_IN_POLICIES
+
+    removals: list[Removal] = []
+    failures = 0
+    looked_at: list[PartitionLog] = []
+    for name, number in _chosen(store, topic, partition):
+        try:
+            log = store.partition(name, number)
+            log.update_config(log.config.with_overrides({**overrides, "file.delete.delay.ms": 0}))
+            looked_at.append(log)
+            removals += retain_log(log, BUILT_IN_POLICIES, now_ms(), delete=delete)
+        except DuralogError as error:
+            failures += 1
+            say(f"error: {name}-{number}: {describe(error)}")
+    return removals, failures, looked_at
+
+
+def _chosen(store: Store, topic: str | None, partition: int | None) -> Iterator[tuple[str, int]]:
+    from duralog.errors import UnknownTopic
+
+    is_there = False
+    for name in store.topics() if topic is None else [topic]:
+        for number in store.partitions(name):
+            if partition in (None, number):
+                is_there = True
+                yield name, number
+    if not is_there and partition is not None:
+        raise UnknownTopic(f"{store.path}: there is no partition {partition} of {topic or 'any topic'}")
+
+
+def _is_default(log: PartitionLog) -> bool:
+    from duralog.config import Origin
+
+    return "delete" in log.config.cleanup_policy and all(
+        log.config.source(name).origin is Origin.DEFAULT for name in _LIMITS
+    )
+
+
+def _write(output: Output, removals: list[Removal], *, partitions: int, dry_run: bool) -> None:
+    freed = sum(removal.size_bytes for removal in removals)
+    if output.as_json:
+        for removal in removals:
+            output.object(_object(removal))
+        output.object(
+            {
+                "kind": "summary",
+                "dry_run": dry_run,
+                "partitions": partitions,
+                "segments": len(removals),
+                "bytes": freed,
+            }
+        )
+        return
+    if removals and not output.quiet:
+        rows = [_cells(removal) for removal in removals]
+        columns = fitting(_NAMES, right=_RIGHT, rows=rows)
+        output.columns(header_line(columns))
+        for row in rows:
+            output.line(row_line(columns, row))
+    verb = ("would go" if dry_run else "went") if removals else "expires" if dry_run else "has expired"
+    touched = len({(removal.topic, removal.partition) for removal in removals})
+    what = f"{plural(len(removals), 'segment')} of {plural(touched, 'partition')}" if removals else "no segment"
+    output.heading(
+        f"{what} {verb}, {size_text(freed)} {'would be ' if dry_run else ''}freed; "
+        f"{plural(partitions, 'partition')} looked at"
+    )
+
+
+def _cells(removal: Removal) -> list[str]:
+    return [
+        printable(f"{removal.topic}-{removal.partition}"),
+        str(removal.base_offset),
+        str(removal.end_offset),
+        f"{removal.size_bytes:,}",
+        _POLICIES.get(removal.policy, removal.policy),
+        _in_words(removal.reason),
+    ]
+
+
+def _in_words(reason: str) -> str:
+    """The reason with ages that a person can read."""
+    reason = re.sub(r"(\d+) ms old", lambda age: f"{duration_text(int(age[1]))} old", reason)
+    return re.sub(r"(retention\.ms is )(\d+)", lambda limit: f"{limit[1]}{duration_text(int(limit[2]))}", reason)
+
+
+def _object(removal: Removal) -> dict[str, Any]:
+    return {
+        "kind": "segment",
+        "topic": removal.topic,
+        "partition": removal.partition,
+        "base_offset": removal.base_offset,
+        "end_offset": removal.end_offset,
+        "bytes": removal.size_bytes,
+        "policy": _POLICIES.get(removal.policy, removal.policy),
+        "reason": removal.reason,
+    }

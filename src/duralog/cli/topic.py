@@ -1,0 +1,192 @@
+"""`duralog topic`: the topics of a log directory. This module is the command line; `topic_views` shows them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from duralog.cli.failures import told_plainly
+from duralog.cli.options import HOW, AsJson, Directory, Quiet, ServerProperties, TopicChoice, standard_output
+
+topic_app = typer.Typer(
+    name="topic",
+    help="List, describe, create, alter and delete the topics of a log directory.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+TopicName = Annotated[str, typer.Option("--topic", "-t", help="The topic.", show_default=False)]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="NAME=VALUE", help="A config of the topic; may be given again."),
+]
+
+
+@topic_app.command("list")
+def list_topics(
+    directory: Directory,
+    topic: TopicChoice = None,
+    server_properties: ServerProperties = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """One line for each topic: id, partitions, records, size, its own configs. Nothing is changed."""
+    with told_plainly():
+        from duralog.cli.logs import say_warnings
+        from duralog.cli.opened_store import opened_store
+        from duralog.cli.topic_views import write_list
+
+        say_warnings(wanted=not quiet)
+        output = standard_output(as_json=as_json, quiet=quiet)
+        with opened_store(directory, read_only=True, server_properties=server_properties) as store:
+            is_well = write_list(store, topic, output)
+        output.flush()
+        if not is_well:
+            raise typer.Exit(1)
+
+
+@topic_app.command()
+def describe(
+    directory: Directory,
+    topic: TopicChoice = None,
+    all_configs: Annotated[
+        bool, typer.Option("--all", "-a", help="Also the configs that have their default.", rich_help_panel=HOW)
+    ] = False,
+    server_properties: ServerProperties = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Partitions with offsets and sizes, and configs with where each value comes from. Nothing is changed."""
+    with told_plainly():
+        from duralog.cli.logs import say_warnings
+        from duralog.cli.opened_store import opened_store
+        from duralog.cli.topic_views import write_description
+
+        say_warnings(wanted=not quiet)
+        output = standard_output(as_json=as_json, quiet=quiet)
+        is_well = True
+        with opened_store(directory, read_only=True, server_properties=server_properties) as store:
+            for name in store.topics() if topic is None else [topic]:
+                is_well &= write_description(store, name, output, all_configs=all_configs)
+        output.flush()
+        if not is_well:
+            raise typer.Exit(1)
+
+
+@topic_app.command()
+def create(
+    directory: Directory,
+    topic: TopicName,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            "--partitions", min=1, help="How many; without it, the broker's num.partitions.", show_default=False
+        ),
+    ] = None,
+    config: Settings = None,
+    server_properties: ServerProperties = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Create a topic, and the directory if there is none."""
+    settings = _settings(config)
+    with told_plainly():
+        from duralog.cli.logs import say_warnings
+        from duralog.cli.opened_store import opened_store
+
+        say_warnings(wanted=not quiet)
+        output = standard_output(as_json=as_json, quiet=quiet)
+        with opened_store(
+            directory, read_only=False, server_properties=server_properties, create=True, quiet=quiet
+        ) as store:
+            topic_id = store.create_topic(topic, partitions, settings)
+            count = len(store.partitions(topic))
+        if as_json:
+            output.object({"kind": "created", "topic": topic, "topic_id": topic_id, "partitions": count})
+        elif not quiet:
+            output.line(f"created {topic} with {count:,} {'partition' if count == 1 else 'partitions'}, id {topic_id}")
+        output.flush()
+
+
+@topic_app.command()
+def alter(
+    directory: Directory,
+    topic: TopicName,
+    config: Settings = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option("--delete-config", "-d", metavar="NAME", help="Back to the default; may be given again."),
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", min=1, help="Let the topic have so many.", show_default=False)
+    ] = None,
+    server_properties: ServerProperties = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Set or take back configs of a topic, or give it more partitions."""
+    changes: dict[str, object] = {**dict.fromkeys(delete_config or ()), **_settings(config)}
+    if not changes and partitions is None:
+        raise typer.BadParameter("give --config, --delete-config or --partitions")
+    if twice := set(delete_config or ()) & _settings(config).keys():
+        raise typer.BadParameter(f"{', '.join(sorted(twice))}: either set it or take it back")
+    with told_plainly():
+        from duralog.cli.logs import say_warnings
+        from duralog.cli.opened_store import opened_store
+        from duralog.cli.topic_views import write_description
+
+        say_warnings(wanted=not quiet)
+        output = standard_output(as_json=as_json, quiet=quiet)
+        with opened_store(directory, read_only=False, server_properties=server_properties, quiet=quiet) as store:
+            store.partitions(topic)
+            if changes:
+                store.alter_topic_config(topic, changes)
+            if partitions is not None:
+                store.add_partitions(topic, partitions)
+            write_description(store, topic, output, all_configs=False)
+        output.flush()
+
+
+@topic_app.command()
+def delete(
+    directory: Directory,
+    topic: TopicName,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Delete a topic with all its records. There is no way back."""
+    if not yes and not sys.stdin.isatty():
+        raise typer.BadParameter("nobody to ask: give --yes to delete the topic")
+    with told_plainly():
+        from duralog.cli.logs import say_warnings
+        from duralog.cli.opened_store import opened_store
+        from duralog.cli.tables import plural, size_text
+
+        say_warnings(wanted=not quiet)
+        output = standard_output(as_json=as_json, quiet=quiet)
+        with opened_store(directory, read_only=False, server_properties=None, quiet=quiet) as store:
+            numbers = store.partitions(topic)
+            present = [number for number in numbers if (topic, number) not in store.offline]
+            size_bytes = sum(store.partition(topic, number).size_bytes for number in present)
+            what = f"{topic}: {plural(len(numbers), 'partition')}, {size_text(size_bytes)}"
+            if not yes and not typer.confirm(f"Delete {what}?"):
+                raise typer.Exit(1)
+            store.delete_topic(topic)
+        if as_json:
+            output.object({"kind": "deleted", "topic": topic, "partitions": len(numbers), "bytes": size_bytes})
+        elif not quiet:
+            output.line(f"deleted {what}")
+        output.flush()
+
+
+def _settings(given: list[str] | None) -> dict[str, object]:
+    settings: dict[str, object] = {}
+    for setting in given or ():
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(f"--config: {setting!r} is not of the form NAME=VALUE")
+        settings[name.strip()] = value
+    return settings

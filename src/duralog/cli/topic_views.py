@@ -1,0 +1,170 @@
+"""What `duralog topic` shows of topics: a line each, or everything about one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from duralog.cli.failures import printable, say
+from duralog.cli.output import Output
+from duralog.cli.tables import fitting, header_line, plural, row_line, size_text
+from duralog.cli.times import format_time
+from duralog.config import TOPIC_CONFIGS, Origin, TopicConfig
+from duralog.errors import DuralogError
+from duralog.storage.partition_log import PartitionLog
+from duralog.storage.store import Store
+
+_LIST_NAMES = ("topic", "id", "partitions", "offsets", "bytes", "configs")
+_PARTITION_NAMES = (
+    *("partition", "start_offset", "end_offset", "stable_offset", "segments", "bytes"),
+    *("newest_record", "leader_epoch"),
+)
+_CONFIG_NAMES = ("config", "value", "from")
+
+
+def write_list(store: Store, only: str | None, output: Output) -> bool:
+    """Returns whether everything could be read."""
+    is_well = True
+    rows = []
+    for name in store.topics() if only is None else [only]:
+        logs, failures = _logs(store, name)
+        is_well &= not failures
+        offsets = sum(log.end_offset - log.start_offset for log in logs)
+        size_bytes = sum(log.size_bytes for log in logs)
+        overrides = store.topic_overrides(name)
+        count = len(store.partitions(name))
+        if output.as_json:
+            output.object(
+                {
+                    "kind": "topic",
+                    "topic": name,
+                    "topic_id": store.topic_id(name),
+                    "partitions": count,
+                    "offsets": offsets,
+                    "bytes": size_bytes,
+                    "configs": overrides,
+                }
+            )
+            continue
+        settings = ", ".join(f"{key}={value}" for key, value in sorted(overrides.items()))
+        rows.append(
+            [
+                printable(name),
+                store.topic_id(name) or "-",
+                f"{count:,}",
+                f"{offsets:,}",
+                f"{size_bytes:,}",
+                printable(settings) or "-",
+            ]
+        )
+    if not output.as_json:
+        columns = fitting(_LIST_NAMES, right=("partitions", "offsets", "bytes"), rows=rows)
+        output.columns(header_line(columns))
+        for row in rows:
+            output.line(row_line(columns, row))
+        output.heading(plural(len(rows), "topic"))
+    return is_well
+
+
+def write_description(store: Store, name: str, output: Output, *, all_configs: bool) -> bool:
+    """Returns whether everything could be read."""
+    config = store.topic_config(name)
+    logs, failures = _logs(store, name)
+    shown = [
+        definition.name
+        for definition in TOPIC_CONFIGS.values()
+        if all_configs or config.source(definition.name).origin is not Origin.DEFAULT
+    ]
+    if output.as_json:
+        output.object(_object(store, name, config, shown))
+        for log in logs:
+            output.object({"kind": "partition", "topic": name, **_partition_fields(log)})
+        return not failures
+    size = size_text(sum(log.size_bytes for log in logs))
+    count = plural(len(store.partitions(name)), "partition")
+    output.heading(f"{printable(name)}: {count}, {size}, id {store.topic_id(name) or '-'}")
+    rows = [_partition_cells(log) for log in logs]
+    columns = fitting(_PARTITION_NAMES, right=_PARTITION_NAMES[:6] + _PARTITION_NAMES[7:], rows=rows)
+    output.columns(header_line(columns))
+    for row in rows:
+        output.line(row_line(columns, row))
+    _write_configs(config, shown, output)
+    return not failures
+
+
+def _write_configs(config: TopicConfig, shown: list[str], output: Output) -> None:
+    if not shown:
+        output.columns("(no configs but Kafka's defaults; --all lists them)")
+        return
+    rows = [[name, printable(config.text(name)) or '""', _source(config, name)] for name in sorted(shown)]
+    columns = fitting(_CONFIG_NAMES, rows=rows)
+    output.columns(header_line(columns))
+    for row in rows:
+        output.line(row_line(columns, row))
+    for name, why in config.ignored.items():
+        output.note(printable(name), f"has no effect here: {why}")
+
+
+def _source(config: TopicConfig, name: str) -> str:
+    source = config.source(name)
+    return source.origin.value if source.name == name else f"{source.origin.value}: {source.name}"
+
+
+def _object(store: Store, name: str, config: TopicConfig, shown: list[str]) -> dict[str, Any]:
+    return {
+        "kind": "topic",
+        "topic": name,
+        "topic_id": store.topic_id(name),
+        "partitions": store.partitions(name),
+        "configs": [
+            {
+                "name": key,
+                "value": config.text(key),
+                "source": config.source(key).origin.value,
+                "set_as": config.source(key).name,
+            }
+            for key in sorted(shown)
+        ],
+        "ignored_configs": dict(config.ignored),
+    }
+
+
+def _partition_fields(log: PartitionLog) -> dict[str, Any]:
+    segments = log.segments
+    return {
+        "partition": log.partition,
+        "start_offset": log.start_offset,
+        "end_offset": log.end_offset,
+        "last_stable_offset": log.last_stable_offset,
+        "segments": len(segments),
+        "bytes": log.size_bytes,
+        "newest_timestamp": max(segment.largest_timestamp_ms for segment in segments),
+        "leader_epoch": log.leader_epochs.latest_epoch,
+    }
+
+
+def _partition_cells(log: PartitionLog) -> list[str]:
+    fields = _partition_fields(log)
+    epoch = fields["leader_epoch"]
+    return [
+        str(fields["partition"]),
+        str(fields["start_offset"]),
+        str(fields["end_offset"]),
+        str(fields["last_stable_offset"]),
+        f"{fields['segments']:,}",
+        f"{fields['bytes']:,}",
+        format_time(fields["newest_timestamp"]) if fields["end_offset"] > fields["start_offset"] else "-",
+        "-" if epoch < 0 else str(epoch),
+    ]
+
+
+def _logs(store: Store, topic: str) -> tuple[list[PartitionLog], int]:
+    """The logs that can be read, and how many cannot: those are told on standard error."""
+    logs: list[PartitionLog] = []
+    failures = 0
+    for number in store.partitions(topic):
+        try:
+            logs.append(store.partition(topic, number))
+        except DuralogError as error:
+            failures += 1
+            say(f"error: {topic}-{number}: {printable(str(error))}")
+    return logs, failures
