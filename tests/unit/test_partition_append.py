@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +24,10 @@ from duralog.format import batches, record_batch
 from duralog.format.batch import Batch
 from duralog.format.compression import Codec
 from duralog.format.record import Record, TimestampType
+from duralog.storage import log_writer
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.partition_log import AppendOrigin, AppendResult, PartitionLog
+from duralog.storage.rolling import NO_FREE_RANGE
 from tests.unit.log_in_folder import NOW_MS, LogInFolder, numbered, values
 
 
@@ -52,6 +56,27 @@ def test_records_get_offsets_and_missing_timestamps(tmp_path: Path) -> None:
     assert (second.key, second.value, second.timestamp_ms) == (None, None, NOW_MS)
     assert (third.key, third.value, third.headers) == (b"", b"", ())
     assert (log.start_offset, log.end_offset, log.high_watermark, log.last_stable_offset) == (0, 5, 5, 5)
+
+
+def test_the_bytes_are_those_of_the_plain_encoder(tmp_path: Path) -> None:
+    random = Random(7)
+    folder = LogInFolder(tmp_path)
+    log = folder.open()
+    expected = b""
+    for _ in range(50):
+        records = [
+            Record(
+                key=random.choice((None, b"", random.randbytes(random.randrange(200)))),
+                value=random.choice((None, b"", random.randbytes(random.randrange(200)))),
+                timestamp_ms=random.choice((-1, 0, NOW_MS - 5, NOW_MS + 5, 2**40)),
+                headers=[("h\u00fc" * random.randrange(3), random.choice((None, b"x")))] * random.choice((0, 0, 1, 3)),
+            )
+            for _ in range(random.randrange(1, 20))
+        ]
+        filled = [replace(record, timestamp_ms=NOW_MS) if record.timestamp_ms < 0 else record for record in records]
+        expected += record_batch.encode(filled, base_offset=log.end_offset, leader_epoch=0)
+        log.append(records)
+    assert Path(log.segments[0].path).read_bytes() == expected
 
 
 def test_appending_nothing_changes_nothing(tmp_path: Path) -> None:
@@ -357,6 +382,32 @@ def test_an_offset_that_does_not_fit_32_bits_rolls_the_segment(tmp_path: Path) -
     assert [record.offset for record in log.read(0)] == [0, 2**31 - 1, 2**31, 2**33]
     log.close()
     assert LogInFolder(tmp_path).open().end_offset == 2**33 + 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_short_way_to_decide_on_a_roll_decides_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    random = Random(seed)
+    configs: dict[str, object] = {
+        "internal_segment_bytes": random.choice((800, 3000)),
+        "segment_index_bytes": random.choice((24, 60, 400)),
+        "index_interval_bytes": random.choice((1, 150)),
+        "segment_ms": random.choice((50, 10_000)),
+    }
+    appends = [
+        [Record(value=bytes(random.randrange(150)), timestamp_ms=step + random.randrange(30))] * random.randrange(1, 4)
+        for step in range(200)
+    ]
+    quick = LogInFolder(tmp_path / "quick", **configs).open()
+    for records in appends:
+        quick.append(records)
+    monkeypatch.setattr(log_writer, "free_range", lambda *_: NO_FREE_RANGE)
+    thorough = LogInFolder(tmp_path / "thorough", **configs).open()
+    for records in appends:
+        thorough.append(records)
+    assert bases(quick) == bases(thorough)
+    assert len(bases(quick)) > 5
 
 
 def test_other_configs_count_from_the_next_append_on(tmp_path: Path) -> None:
