@@ -108,6 +108,8 @@ class LogWriter:
         self._free_range = NO_FREE_RANGE
         self.flushing = Lock()
         """Held while the recovery point moves. Whoever needs both takes the other lock first."""
+        self._rolled: list[Segment] = []
+        """Segments whose indexes were completed and not synced since, whatever the recovery point says."""
         self.has_new_names = True
         """Files were made, renamed or removed since the folder was synced last."""
         self.publish(loaded.segments, loaded.log_start_offset, loaded.end_offset)
@@ -209,9 +211,13 @@ class LogWriter:
         active = self.view.segments.active
         arrival = Arrival(batches.size_bytes, batches.max_timestamp_ms, batches.last_offset, self.clock())
         if roll_reason(active, arrival, self.config, self._jitter_ms) is not None:
-            # Of a compressed message the first offset is not known; it lies above this one.
-            first = batches.last_offset - _INT32_MAX if batches.base_offset < 0 else batches.base_offset
-            self.roll(max(first, self.view.end_offset))
+            base_offset = self.view.end_offset
+            # Only if it must not start there, since recovery takes a gap between two segments for a loss.
+            if batches.last_offset - base_offset > _INT32_MAX:
+                # Of a compressed message the first offset is not known; it lies above this one.
+                first = batches.last_offset - _INT32_MAX if batches.base_offset < 0 else batches.base_offset
+                base_offset = max(first, base_offset)
+            self.roll(base_offset)
         else:
             self._free_range = free_range(active, self.config, self._jitter_ms)
 
@@ -230,6 +236,7 @@ class LogWriter:
         except BaseException:
             segment.delete()
             raise
+        self._rolled.append(active)
         self.has_new_names = True
         self._jitter_ms = choose_jitter_ms(self.config, self._random_below)
         self._free_range = NO_FREE_RANGE
@@ -243,9 +250,11 @@ class LogWriter:
         with self.flushing:
             view = self.view
             end = view.end_offset if end_offset is None else min(end_offset, view.end_offset)
-            if self.refusal is not None or end <= self.recovery_point:
+            rolled = [segment for segment in list(self._rolled) if segment in view.segments]
+            if self.refusal is not None or (end <= self.recovery_point and not rolled):
                 return
-            segments = [found for found in view.segments.from_floor(self.recovery_point) if found.base_offset < end]
+            following = view.segments.from_floor(self.recovery_point)
+            segments = rolled + [found for found in following if found.base_offset < end and found not in rolled]
             try:
                 for segment in segments:
                     segment.flush()
@@ -257,6 +266,9 @@ class LogWriter:
                 if all(segment in self.view.segments for segment in segments):
                     self.fail(error)
                 raise
+            for segment in list(self._rolled):
+                if segment in rolled or segment not in view.segments:
+                    self._rolled.remove(segment)
             self.recovery_point = max(self.recovery_point, end)
             self.last_flush_ms = self.clock()
 

@@ -22,6 +22,7 @@ from duralog.config import TopicConfig
 from duralog.errors import CorruptRecord, StorageError
 from duralog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, SegmentFile, parse_segment_file
 from duralog.format.index_entries import AbortedTransaction
+from duralog.format.layout import NO_TIMESTAMP
 from duralog.storage.file_system import Entry, FileSystem
 from duralog.storage.leader_epochs import LeaderEpochs
 from duralog.storage.leftovers import settle_leftovers
@@ -212,7 +213,10 @@ class _Loader:
             self._check_tail()
         elif not self._read_only:
             bases = [segment.base_offset for segment in self._segments]
-            unclean_from = bases[max(0, bisect_right(bases, self._recovery_point) - 1)]
+            first = max(0, bisect_right(bases, self._recovery_point) - 1)
+            unclean_from = bases[first]
+            if first and unclean_from == self._recovery_point and not _is_complete(self._segments[first - 1]):
+                self._suspect.add(bases[first - 1])
             # Snapshots from there on may tell of batches that never came to the disk.
             self._producers.snapshots.remove_outside(self._log_start, unclean_from)
         place = 0
@@ -280,3 +284,18 @@ class _Loader:
                     epochs.observe(piece.batches[piece.batches["crc_ok"] == 1])
         epochs.create_file()
         return epochs
+
+
+def _is_complete(segment: Segment) -> bool:
+    """Whether the time index tells the segment's largest timestamp.
+
+    Records that were synced before their segment was rolled are below the recovery point, but the last entries of the
+    indexes come with the roll, and a crash may lose them.
+    """
+    last = segment.time_index.last
+    begin = None if last is None else segment.find_batch(last.offset)
+    found = NO_TIMESTAMP
+    for piece in segment.batches_from(0 if begin is None else begin.position, check_crc=False):
+        if len(piece.batches):
+            found = max(found, int(piece.batches["max_timestamp"].max()))
+    return found == (NO_TIMESTAMP if last is None else last.timestamp_ms)
