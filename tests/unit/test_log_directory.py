@@ -49,7 +49,6 @@ def test_folders_are_told_apart(directory: LogDirectory, tmp_path: Path) -> None
     folders = directory.folders()
     assert list(folders.live) == [("a-b", 0), ("orders", 2), ("orders", 10)]
     assert [folder.topic for folder in folders.deleted] == ["old"]
-    assert sorted(folder.topic for folder in folders.set_aside) == ["lost", "moved"]
     assert directory.folder_of(folders.live[0]) == str(tmp_path / "a-b-0")
 
 

@@ -300,12 +300,40 @@ def test_one_bad_partition_does_not_stop_the_others(directory: Directory, caplog
             store.partition("orders", 1)
         assert values(store, "orders", 2) == ["b"]
         assert store.apply_retention().failures.keys() == {("orders", 1)}
-    assert not (directory.path / MARKER).exists()
     assert "orders 1 1\n" in (directory.path / "log-start-offset-checkpoint").read_text()
     metadata.write_bytes(good)
     with directory.open() as store:
         assert not store.offline
         assert values(store, "orders", 1) == ["b"]
+
+
+def test_a_partition_that_could_not_be_recovered_is_not_taken_for_clean_later(directory: Directory) -> None:
+    with directory.open() as store:
+        store.create_topic("orders", 2)
+        store.partition("orders", 1).append(records("a", "b"))
+    metadata = directory.path / "orders-1" / "partition.metadata"
+    good = metadata.read_bytes()
+    metadata.write_bytes(b"nonsense")
+    directory.open().close()
+    assert (directory.path / MARKER).exists()
+    (directory.path / MARKER).unlink()
+    with (directory.path / "orders-1" / "00000000000000000000.log").open("ab") as log:
+        log.write(b"torn")
+    directory.open().close()
+    assert not (directory.path / MARKER).exists()
+    metadata.write_bytes(good)
+    with directory.open() as store:
+        assert values(store, "orders", 1) == ["a", "b"]
+    assert (directory.path / MARKER).exists()
+
+
+def test_a_damaged_owner_does_not_keep_anybody_from_reading(directory: Directory) -> None:
+    with directory.open() as store:
+        store.create_topic("orders", 1)
+        store.partition("orders", 0).append(records("a"))
+    (directory.path / "meta.properties").write_text("version=7\n")
+    with directory.open(read_only=True) as store:
+        assert values(store, "orders") == ["a"]
 
 
 def test_a_folder_of_another_topic_of_the_same_name_is_not_served(directory: Directory) -> None:

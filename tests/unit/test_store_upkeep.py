@@ -334,10 +334,29 @@ def test_a_topic_is_created_whole_after_a_failure_in_between(directory: Director
     with pytest.raises(duralog.StorageError, match="the disk is bad"):
         store.create_topic("orders", 3)
     disk.failing = ""
+    assert store.partition("orders", 2).append(records("b")).base_offset == 0
     store.close()
     with directory.open() as store:
         assert store.partitions("orders") == [0, 1, 2]
-        store.partition("orders", 2).append(records("a"))
+        assert values(store, "orders", 2) == ["b"]
+
+
+def test_a_store_that_fails_at_the_last_step_of_opening_lets_go_of_the_directory(directory: Directory) -> None:
+    disk = BadDisk()
+    disk.failing = "replace " + str(directory.path / "recovery-point")
+    with pytest.raises(duralog.StorageError, match="the disk is bad"):
+        directory.open(file_system=disk)
+    directory.open().close()
+
+
+def test_a_deleted_topic_goes_though_its_log_cannot_be_closed(directory: Directory) -> None:
+    disk = BadDisk()
+    store = directory.open(file_system=disk)
+    store.create_topic("orders", 1)
+    store.partition("orders", 0).append(records("a"))
+    disk.failing = "write " + str(directory.path / "orders-0")
+    store.delete_topic("orders")
+    assert not [name for name in directory.names() if name == "orders-0"]
 
 
 # Threads

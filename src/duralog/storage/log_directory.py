@@ -59,14 +59,12 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """The partition folders of a directory."""
+    """The partition folders of a directory, without Kafka's `-future` and `-stray` ones: they are not served."""
 
     live: Sequence[TopicPartition]
     """Sorted. Without the metadata log."""
     deleted: Sequence[PartitionFolder]
     """Of deleted topics, to be removed."""
-    set_aside: Sequence[PartitionFolder]
-    """Kafka's `-future` and `-stray` folders: replicas on the move, or without a topic. They stay as they are."""
 
 
 class LogDirectory:
@@ -93,16 +91,15 @@ class LogDirectory:
     def folders(self) -> Folders:
         live: list[TopicPartition] = []
         deleted: list[PartitionFolder] = []
-        set_aside: list[PartitionFolder] = []
         for entry in self._files.list(self.path):
             folder = parse_partition_folder(entry.name) if entry.is_folder else None
             if folder is None or folder.topic == METADATA_TOPIC:
                 continue
             if folder.state is FolderState.LIVE:
                 live.append(TopicPartition(folder.topic, folder.partition))
-            else:
-                (deleted if folder.state is FolderState.DELETED else set_aside).append(folder)
-        return Folders(sorted(live), deleted, set_aside)
+            elif folder.state is FolderState.DELETED:
+                deleted.append(folder)
+        return Folders(sorted(live), deleted)
 
     def read_meta(self) -> MetaProperties | None:
         path = self.path_of(META_PROPERTIES)

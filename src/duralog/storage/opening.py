@@ -52,6 +52,8 @@ class OpenedDirectory:
     meta: MetaProperties
     config: BrokerConfig
     """With what the cluster metadata sets for brokers."""
+    was_clean: bool
+    """All logs had been closed in order."""
     lock: Lock | None
     """None for a directory that is only read."""
     metadata: MetadataFolder
@@ -78,15 +80,15 @@ class Opening:
 
     def for_reading(self) -> OpenedDirectory:
         live = self._directory.folders().live
-        meta = self._directory.read_meta() or _NOBODY
         loader = self._loader(clean=True, read_only=True)
         metadata_folder = MetadataFolder(self._files, self._directory, loader.load_metadata_log)
+        meta, metadata = _NOBODY, ClusterMetadata()
         try:
+            meta = self._directory.read_meta() or _NOBODY
             metadata = metadata_folder.load()
         except DuralogError as error:
             # Reading can do without: folders tell the topics, and configs matter little to readers.
             _logger.warning("the metadata is not used: %s", error)
-            metadata = ClusterMetadata()
         present = set(live)
         topics = self._topics(
             metadata,
@@ -97,7 +99,7 @@ class Opening:
         )
         for name, partitions in _by_topic(live):
             topics.add_found(name, _told_id(loader, partitions), (partition.partition for partition in partitions))
-        return self._opened(meta, metadata, metadata_folder, topics, loader, lock=None)
+        return self._opened(meta, metadata, metadata_folder, topics, loader, was_clean=True, lock=None)
 
     def for_writing(self, show: ShowProgress | None) -> OpenedDirectory:
         lock = self._directory.lock()
@@ -131,7 +133,7 @@ class Opening:
         topics = self._topics(
             metadata, metadata_folder, meta, open_log=lambda: metadata_folder.open_for_changes(node_id)
         )
-        opened = self._opened(meta, metadata, metadata_folder, topics, loader, lock=lock)
+        opened = self._opened(meta, metadata, metadata_folder, topics, loader, was_clean=clean, lock=lock)
         may_adopt = (is_new or metadata_folder.exists) and metadata_folder.leader_id() in (None, node_id)
         self._bring_together(opened, may_adopt=may_adopt)
         self._load_all(opened, show)
@@ -239,6 +241,7 @@ class Opening:
         topics: Topics,
         loader: PartitionLoader,
         *,
+        was_clean: bool,
         lock: Lock | None,
     ) -> OpenedDirectory:
         config = self._effective(metadata, meta)
@@ -247,6 +250,7 @@ class Opening:
             directory=self._directory,
             meta=meta,
             config=config,
+            was_clean=was_clean,
             lock=lock,
             metadata=metadata_folder,
             topics=topics,

@@ -1,8 +1,8 @@
 """A whole log directory: its topics, their logs, and the work that goes on beside the callers.
 
 Opened for writing, the directory is locked and looked after in the background. Closing stops that work, closes all logs
-in parallel, writes the checkpoints, and last of all the marker of a clean shutdown. Where a log could not be loaded or
-closed there is no marker, so that the next start looks closely.
+in parallel, writes the checkpoints, and last of all the marker of a clean shutdown. Where a log could not be closed,
+or could not be recovered, there is no marker, so that the next start looks closely.
 
 Opened for reading only, nothing is locked, nothing runs in the background and no file changes, so that it works on a
 directory that somebody else writes to. A partition is loaded when it is first asked for, and shows what was there then.
@@ -13,8 +13,10 @@ none of that.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from types import MappingProxyType, TracebackType
 
 from duralog.config import BrokerConfig, TopicConfig
@@ -30,6 +32,8 @@ from duralog.storage.partition_log import PartitionLog
 from duralog.storage.retention import BUILT_IN_POLICIES, Removal, RetentionPolicy, RetentionReport
 from duralog.storage.topics import Topic
 from duralog.storage.upkeep import Upkeep
+
+_logger = logging.getLogger(__name__)
 
 
 class Store:
@@ -61,12 +65,15 @@ class Store:
             clock=clock,
             scheduler=self._scheduler,
         )
-        try:
+        with ExitStack() as undone:
+            undone.callback(self._scheduler.stop)
             if read_only:
                 self._opened = opening.for_reading()
             else:
                 raise_open_file_limit()
                 self._opened = opening.for_writing(show_progress)
+            if self._opened.lock is not None:
+                undone.callback(self._opened.lock.release)
             self._topics = self._opened.topics
             self._logs: Mapping[TopicPartition, PartitionLog] = self._opened.logs
             self._upkeep = Upkeep(
@@ -76,9 +83,7 @@ class Store:
                 self._upkeep.keep(self._opened.offline)
                 self._upkeep.checkpoint()
                 self._upkeep.start(self._retain_unasked)
-        except BaseException:
-            self._scheduler.stop()
-            raise
+            undone.pop_all()
 
     # What there is
 
@@ -141,8 +146,11 @@ class Store:
         if partition.partition not in topic.partitions:
             raise UnknownTopic(f"there is no partition {partition.partition} of {topic.name} in this directory")
         with self._changing:
-            if partition not in self._logs:
+            if self.read_only and partition not in self._logs:
                 self._add_log(partition, self._opened.loader.load(partition, topic))
+            elif partition not in self._logs:
+                # It is in the metadata, but an error came between that and its folder.
+                self._create_logs(topic)
             return self._logs[partition]
 
     # Topics
@@ -151,7 +159,8 @@ class Store:
         """A new topic, with configs of its own by Kafka's names. Returns its id."""
         with self._changing:
             self._check_writable()
-            topic = self._topics.create(name, partitions or self.config.num_partitions, config or {})
+            count = self.config.num_partitions if partitions is None else partitions
+            topic = self._topics.create(name, count, config or {})
             self._create_logs(topic)
         assert topic.topic_id is not None
         return topic.topic_id
@@ -173,7 +182,10 @@ class Store:
             for partition in gone:
                 self._opened.offline.pop(partition, None)
             for log in logs:
-                log.close()
+                try:
+                    log.close()
+                except DuralogError as error:
+                    _logger.warning("%s is deleted, though it could not be closed: %s", log.folder, error)
             self._opened.deleted.delete(gone)
             self._upkeep.forget(gone)
 
@@ -186,6 +198,7 @@ class Store:
                 log = self._logs.get(TopicPartition(topic, number))
                 if log is not None:
                     log.update_config(changed.config)
+            self._create_logs(changed)
             return changed.config
 
     def _create_logs(self, topic: Topic) -> None:
@@ -248,14 +261,20 @@ class Store:
             failures = self._close_logs()
             if not self.read_only:
                 self._upkeep.checkpoint()
-                in_doubt = any(log.in_doubt for log in self._logs.values())
-                if not (failures or in_doubt or self._opened.offline):
+                if not failures and self._is_all_known():
                     self._opened.directory.put_clean_shutdown()
         finally:
             if lock is not None:
                 lock.release()
         for error in failures.values():
             raise error
+
+    def _is_all_known(self) -> bool:
+        """Whether the next start may trust every file."""
+        metadata_log = self._opened.metadata.log
+        logs = [*self._logs.values()] if metadata_log is None else [metadata_log, *self._logs.values()]
+        was_known = self._opened.was_clean or not self._opened.offline
+        return was_known and not any(log.in_doubt for log in logs)
 
     def _close_logs(self) -> dict[TopicPartition, Exception]:
         outcome = for_each_partition(
