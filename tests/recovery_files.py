@@ -23,7 +23,7 @@ def batch(
 ) -> bytes:
     """Records from this offset on."""
     records = [
-        Record(key=b"%d" % (offset + number), value=value, timestamp_ms=RECORD_TIME_MS + offset + number)
+        Record(key=b"%020d" % (offset + number), value=value, timestamp_ms=RECORD_TIME_MS + offset + number)
         for number in range(count)
     ]
     is_idempotent = producer_id >= 0
