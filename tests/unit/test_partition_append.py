@@ -431,6 +431,12 @@ class Disk(LocalFileSystem):
     def __init__(self) -> None:
         self.full_after: int | None = None
         self.refuse_sync = False
+        self.refuse_to_cut = ""
+
+    def truncate(self, path: str, size: int) -> None:
+        if self.refuse_to_cut and path.endswith(self.refuse_to_cut):
+            raise StorageError(f"{path}: cannot truncate: Input/output error")
+        super().truncate(path, size)
 
     def open(self, path: str, *, writable: bool = False, create: bool = False) -> Any:
         return _File(super().open(path, writable=writable, create=create), self)
@@ -455,6 +461,11 @@ class _File:
             self._file.truncate(self._file.size - self._disk.full_after)
             raise StorageError(f"{self._file.name}: cannot append to: No space left on device")
         return int(self._file.append(*buffers))
+
+    def truncate(self, size: int) -> None:
+        if self._disk.refuse_to_cut == ".log":
+            raise StorageError(f"{self._file.name}: cannot truncate: Input/output error")
+        self._file.truncate(size)
 
     def sync(self) -> None:
         if self._disk.refuse_sync:
@@ -496,6 +507,30 @@ def test_a_disk_that_is_full_when_the_log_rolls(tmp_path: Path) -> None:
     assert len(list(log.read(0))) == 2
     log.close()
     assert len(list(folder.open().read(0))) == 2
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".log"])
+def test_a_roll_that_fails_leaves_the_old_segment_in_use(tmp_path: Path, suffix: str) -> None:
+    disk = Disk()
+    folder = LogInFolder(tmp_path, files=disk, index_interval_bytes=1)
+    log = folder.open()
+    for number in range(4):
+        log.append(numbered(number, number + 1))
+    disk.refuse_to_cut = suffix
+    for number in (4, 5):
+        with pytest.raises(StorageError, match="cannot truncate"):
+            log.roll()
+        assert log.append(numbered(number, number + 1)).base_offset == number
+    disk.refuse_to_cut = ""
+    assert bases(log) == [0]
+    log.roll()
+    log.append(numbered(6, 7))
+    assert bases(log) == [0, 6]
+    assert values(log.read(0)) == [b"%d" % number for number in range(7)]
+    log.close()
+    again = folder.open()
+    assert [values(again.read(offset))[0] for offset in range(7)] == [b"%d" % offset for offset in range(7)]
+    assert bases(again) == [0, 6]
 
 
 def test_after_a_failed_sync_nothing_is_appended_until_the_log_is_opened_again(tmp_path: Path) -> None:

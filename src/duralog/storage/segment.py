@@ -192,16 +192,17 @@ class Segment(ReadableSegment):
             # Kafka takes a segment without an index for a damaged one.
             self.resize_indexes()
         if self._is_growing:
-            if self._largest_timestamp is None:
+            if self._largest_timestamp is None or not self._reserved_entries:
                 self._prepare_to_append(0)
             assert self._largest_timestamp is not None
             self.time_index.maybe_append(*self._largest_timestamp, is_final=True)
+        # Before anything is cut: if that fails, the segment may be written to all the same, and needs room again.
+        self._reserved_entries = 0
         self.offset_index.trim()
         self.time_index.trim()
         if self._is_growing or self._is_new:
             self.file.truncate(self.size_bytes)
         self._is_new = self._is_growing = False
-        self._reserved_entries = 0
 
     def flush(self) -> None:
         """Return when all that was written before would survive a loss of power. Any thread may call it."""
