@@ -57,5 +57,7 @@ def duration_text(milliseconds: int) -> str:
     for name, unit_ms in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000), ("seconds", 1_000)):
         if abs(milliseconds) >= unit_ms:
             count = milliseconds / unit_ms
+            if count == 1:
+                return f"1 {name.removesuffix('s')}"
             return f"{count:.0f} {name}" if count.is_integer() else f"{count:.1f} {name}"
     return f"{milliseconds} ms"

@@ -109,7 +109,7 @@ class DirectoryCheck:
             TopicPartition(topic.name, number)
             for topic in metadata.topics.values()
             for number, partition in topic.partitions.items()
-            if placement.holds(partition)
+            if placement.holds(topic.name, partition)
         }
         for partition in sorted(placed - live.keys()):
             self.findings.report(
@@ -184,4 +184,4 @@ def _metadata_batches(files: Sequence[FoundFile]) -> Iterator[memoryview]:
                 for piece in read_pieces(source):
                     if piece.fault is not None:
                         raise piece.fault
-                    yield memoryview(piece.data)
+                    yield piece.data.data

@@ -30,6 +30,7 @@ class Replayed(NamedTuple):
     batches: list[ProducerBatch]
     """Those that matter to the state: all markers are among them."""
     aborted: list[AbortedTransaction]
+    """Those that are known for sure."""
 
 
 class ProducerReplay:
@@ -43,10 +44,13 @@ class ProducerReplay:
             self._state = ProducerState.from_snapshot(snapshot, start_offset, now_ms=_LONG_AGO_MS)
         self._is_whole = snapshot is not None or start_offset == 0
         """Everything that leads to the state has been seen."""
+        self._is_damaged = False
+        """Batches could not be read: a marker may be among them."""
 
     def add(self, piece: Piece) -> Replayed:
         rows = piece.batches
         if not (rows["crc_ok"] != 0).all():
+            self._is_damaged = True
             rows = rows[rows["crc_ok"] != 0]
         if not len(rows):
             return Replayed([], [])
@@ -54,10 +58,11 @@ class ProducerReplay:
 
         def read(position: int, size: int) -> memoryview:
             begin = position - piece.position
-            return memoryview(piece.data)[begin : begin + size]
+            return piece.data.data[begin : begin + size]
 
         batches = list(producer_batches(rows, read, only_lasting=True))
-        return Replayed(batches, self._state.update(batches, int(rows["last_offset"][-1]) + 1))
+        aborted = self._state.update(batches, int(rows["last_offset"][-1]) + 1)
+        return Replayed(batches, [] if self._is_damaged else aborted)
 
     def _continues(self, rows: NDArray[Any]) -> bool:
         """Whether no offset is missing, as it is where compaction removed a batch."""
