@@ -7,7 +7,7 @@ import fcntl
 import mmap
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import ClassVar
 
@@ -127,10 +127,11 @@ class LocalFile:
     def fileno(self) -> int:
         return self._descriptor
 
-    def close(self) -> None:
+    def close(self, _close: Callable[[int], None] = os.close) -> None:
+        # Bound above, since a file that lives to the end of the process is closed when `os` is gone already.
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            os.close(descriptor)
+            _close(descriptor)
 
     def __del__(self) -> None:
         self.close()

@@ -173,15 +173,15 @@ class LogWriter:
     def _write(self, batches: ValidBatches) -> None:
         view = self.view
         segment = view.segments.active
-        file_bytes, size_bytes = segment.file.size, segment.size_bytes
+        size_bytes = segment.size_bytes
         try:
             segment.append(batches.buffers, batches.rows)
-            aborted = self.producers.update(batches.producer_batches, batches.last_offset + 1)
-            for transaction in aborted:
-                segment.transaction_index.append(transaction)
-                self.has_new_names = True
+            if batches.producer_batches:
+                for transaction in self.producers.update(batches.producer_batches, batches.last_offset + 1):
+                    segment.transaction_index.append(transaction)
+                    self.has_new_names = True
         except BaseException:
-            if segment.file.size != file_bytes:
+            if segment.file.size != size_bytes:
                 self._take_back(segment, size_bytes)
             raise
         self.publish(view.segments, view.start_offset, batches.last_offset + 1)

@@ -218,13 +218,12 @@ class PartitionLog:
         writer = self._writer
         with writer.lock:
             writer.check_writable()
-            stamp = writer.stamp()
             batches = validate(
                 data,
                 config=writer.config,
-                next_offset=stamp.next_offset,
-                leader_epoch=stamp.leader_epoch,
-                now_ms=stamp.now_ms,
+                next_offset=writer.view.end_offset,
+                leader_epoch=writer.leader_epoch,
+                now_ms=writer.clock(),
                 origin=origin,
             )
             return writer.append(batches, origin=origin, transaction_version=transaction_version)
