@@ -119,13 +119,13 @@ class _Loader:
         self._now_ms = clock()
         self._read_only = read_only
         self._progress = progress
-        # Without a checkpoint it may be any log, and gaps in it may be what compaction has left.
-        self._ends_at_gap = recovery_point > 0 and "compact" not in config.cleanup_policy
         self._segments: list[Segment] = []
         self._suspect: set[int] = set()
         """The base offsets of segments that must be recovered whatever else is known."""
-        self._open_segments(settle_leftovers(fs, folder))
-        self._producers = ProducerRecovery(fs, folder, now_ms=self._now_ms, expiration_ms=producer_expiration_ms)
+        snapshots = self._open_segments(settle_leftovers(fs, folder))
+        self._producers = ProducerRecovery(
+            fs, folder, snapshots, now_ms=self._now_ms, expiration_ms=producer_expiration_ms
+        )
         self._epochs = self._open_epochs()
         self._repair = SegmentRepair(
             fs,
@@ -135,6 +135,8 @@ class _Loader:
             quarantine=Quarantine(fs, folder, clock),
             log_start=log_start,
             is_preallocated=config.preallocate,
+            # Without a checkpoint it may be any log, and gaps in it may be what compaction has left.
+            dense_from=recovery_point if recovery_point > 0 and "compact" not in config.cleanup_policy else None,
         )
 
     def load(self) -> LoadedLog:
@@ -162,8 +164,11 @@ class _Loader:
             leader_epochs=self._epochs,
         )
 
-    def _open_segments(self, listing: Iterable[Entry]) -> None:
-        """Make the segments of a listing, without opening a file, and note which of them cannot be used as they are."""
+    def _open_segments(self, listing: Iterable[Entry]) -> set[int]:
+        """Make the segments of a listing, without opening a file, and note which of them cannot be used as they are.
+
+        Returns the offsets of the producers' snapshots in it.
+        """
         sizes: dict[int, int] = {}
         present: dict[FileKind, set[int]] = {kind: set() for kind in FileKind}
         for entry in listing:
@@ -184,6 +189,7 @@ class _Loader:
                 except CorruptRecord as error:
                     _log.warning("%s; it is built again", error)
                     self._suspect.add(base_offset)
+        return present[FileKind.PRODUCER_SNAPSHOT]
 
     def _segment(self, base_offset: int, size_bytes: int) -> Segment:
         return Segment(
@@ -248,7 +254,7 @@ class _Loader:
         if not self._repair.is_sound(place, recovered) and not self._repair.repair(place, recovered, ends_log=ends_log):
             self._producers.look_again()
             return False
-        if ends_log and self._ends_at_gap:
+        if ends_log:
             self._repair.end_at_gap(place, recovered.next_offset)
         self._producers.is_ready_for(self._segments[place + 1] if place + 1 < len(self._segments) else None)
         if not ends_log:

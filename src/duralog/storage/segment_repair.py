@@ -4,9 +4,10 @@ Three rules, told at length in `docs/recovery.md`:
 
 - Where a crash may have ended the log, it ends at the first damage, as Kafka has it: the rest of the segment and all
   segments after it go.
-- It also ends where offsets are missing before the next segment, if the checkpoint says that the log was synced before
-  and it is not compacted: the end of the segment never came to the disk, but cleanly at the end of a batch. The lost
-  part may have held the end of a transaction, and without it a later commit would count for aborted records too.
+- Where no offset was ever left out, it also ends where offsets are missing before the next segment, or do not rise: the
+  end of a segment never came to the disk, though it ends with a batch, or the sector with a batch's offset did not,
+  which no checksum covers. The lost part may have held the end of a transaction, and without it a later commit would
+  count for aborted records too.
 - Only the damage goes, and every valid batch in order stays, where the log goes on in any case: in a segment from
   before the recovery point, at a batch that Kafka would accept or stumble over, and where Kafka would delete the whole
   log because it would end before its start.
@@ -61,7 +62,9 @@ class SegmentRepair:
         quarantine: Quarantine,
         log_start: int,
         is_preallocated: bool,
+        dense_from: int | None,
     ) -> None:
+        """`dense_from`: an offset from which on no offset was ever left out, so what is missing was lost by a crash."""
         self._fs = fs
         self._folder = folder
         self._segments = segments
@@ -69,6 +72,7 @@ class SegmentRepair:
         self._quarantine = quarantine
         self._log_start = log_start
         self._is_preallocated = is_preallocated
+        self._dense_from = dense_from
 
     def is_sound(self, place: int, recovered: RecoveredSegment) -> bool:
         """Whether all of a segment is valid, in order, and below the next one."""
@@ -86,7 +90,8 @@ class SegmentRepair:
         ends_log = ends_log or following is None
         empties = ends_log and recovered.next_offset < self._log_start
         reason = recovered.reason
-        if ends_log and not empties and reason is not None and reason.fault in _CUTTING_FAULTS:
+        is_cut = reason is not None and (reason.fault in _CUTTING_FAULTS or self._is_dense(recovered.next_offset))
+        if ends_log and not empties and reason is not None and is_cut:
             self._cut(place, recovered, reason)
             return True
         skips = empties or not ends_log
@@ -112,9 +117,10 @@ class SegmentRepair:
         return False
 
     def end_at_gap(self, place: int, next_offset: int) -> None:
-        """Let the log end with this segment if offsets are missing before the next one."""
+        """Let the log end with this segment if offsets were lost before the next one."""
         following = self._following(place)
-        if following is not None and self._log_start <= next_offset < following.base_offset:
+        is_gap = following is not None and self._log_start <= next_offset < following.base_offset
+        if following is not None and is_gap and self._is_dense(next_offset):
             reason = CorruptRecord(
                 "the end of the segment before is missing",
                 fault=Fault.FIELD_VALUE,
@@ -133,6 +139,9 @@ class SegmentRepair:
         )
         while self._segments:
             self._remove(self._segments.pop(), reason, NO_OFFSET, _KAFKA_EMPTIES)
+
+    def _is_dense(self, offset: int) -> bool:
+        return self._dense_from is not None and offset >= self._dense_from
 
     def _following(self, place: int) -> Segment | None:
         return self._segments[place + 1] if place + 1 < len(self._segments) else None
