@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from duralog.config import TopicConfig
 from duralog.errors import CorruptRecord, DuralogError
+from duralog.format.checkpoints import decode_offset_checkpoint
 from duralog.format.filenames import (
     CLEANER_OFFSET_CHECKPOINT,
     LOCK,
@@ -233,6 +234,15 @@ class Repair:
     def _repair_checkpoints(self, end_offsets: Mapping[TopicPartition, int]) -> None:
         """Take out or correct what lies outside of a log that was looked at."""
         for name in OFFSET_CHECKPOINTS:
+            path = self._directory.path_of(name)
+            if not self._fs.exists(path):
+                continue
+            try:
+                decode_offset_checkpoint(self._fs.read_all(path))
+            except CorruptRecord:
+                self._directory.write_checkpoint(name, dict)
+                self.actions.append(Action("emptied", path, "it could not be read"))
+                continue
             offsets = self._directory.read_checkpoint(name)
             corrected = dict(offsets)
             for partition, offset in offsets.items():
@@ -245,16 +255,13 @@ class Repair:
                 else:
                     corrected[partition] = end
                     detail = f"{partition}: {offset} becomes {end}, where the log ends"
-                self.actions.append(Action("corrected", self._directory.path_of(name), detail))
-            if corrected != offsets:
-                self._directory.write_checkpoint(name, lambda corrected=corrected: corrected)  # type: ignore[misc]
-        for error in self._verification.errors:
-            if _name(error) in OFFSET_CHECKPOINTS and not self._directory.read_checkpoint(_name(error)):
-                self._directory.write_checkpoint(_name(error), dict)
-                self.actions.append(Action("emptied", error.file or "", "it could not be read"))
+                self.actions.append(Action("corrected", path, detail))
+            self._directory.write_checkpoint(name, corrected.copy)
 
     def _take_lock(self, path: str) -> Lock | None:
         """For a dry run, too, if there is something to lock: what it tells must not change meanwhile."""
+        if not os.path.isdir(path):
+            raise DuralogError(f"{path}: there is no such directory")
         real = LogDirectory(LocalFileSystem(), path)
         if self.dry_run and not os.path.exists(real.path_of(LOCK)):
             return None
