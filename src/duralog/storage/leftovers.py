@@ -25,6 +25,9 @@ from duralog.storage.file_system import Entry, FileSystem
 
 INDEX_KINDS = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
+_INDEXES = tuple(kind.value for kind in INDEX_KINDS)
+_UNFINISHED = tuple(state.value for state in FileState if state is not FileState.LIVE)
+
 
 def settle_leftovers(fs: FileSystem, folder: str, listing: list[Entry] | None = None) -> list[Entry]:
     """Finish or undo what a crash has interrupted. Returns what is in the folder afterwards.
@@ -33,11 +36,10 @@ def settle_leftovers(fs: FileSystem, folder: str, listing: list[Entry] | None = 
     """
     if listing is None:
         listing = fs.list(folder)
-    files = _segment_files(listing)
-    is_left_over = {file.state for file in files} != {FileState.LIVE}
-    orphans = _without_log(file for file in files if file.state is FileState.LIVE)
-    if files and not is_left_over and not orphans:
+    if not _has_leftovers({entry.name for entry in listing}):
         return listing
+    parsed = (parse_segment_file(entry.name) for entry in listing if not entry.is_folder)
+    files = [file for file in parsed if file is not None]
 
     unfinished = [file for file in files if file.state is FileState.CLEANED]
     swaps = [file for file in files if file.state is FileState.SWAP]
@@ -61,9 +63,14 @@ def settle_leftovers(fs: FileSystem, folder: str, listing: list[Entry] | None = 
     return fs.list(folder)
 
 
-def _segment_files(listing: Iterable[Entry]) -> list[SegmentFile]:
-    parsed = (parse_segment_file(entry.name) for entry in listing if not entry.is_folder)
-    return [file for file in parsed if file is not None]
+def _has_leftovers(names: set[str]) -> bool:
+    """Whether there may be any, by the ends of names only: of the many folders of a directory, hardly one has some."""
+    for name in names:
+        if name.endswith(_UNFINISHED):
+            return True
+        if name.endswith(_INDEXES) and f"{name.partition('.')[0]}{FileKind.LOG.value}" not in names:
+            return True
+    return False
 
 
 def _replaced(fs: FileSystem, folder: str, swaps: list[SegmentFile], plain: set[SegmentFile]) -> set[SegmentFile]:

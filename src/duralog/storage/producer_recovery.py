@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from duralog.columnar.pieces import Piece
 from duralog.errors import CorruptRecord
@@ -20,13 +20,16 @@ _log = logging.getLogger(__name__)
 class ProducerRecovery:
     """`state` is brought to where it is needed, segment after segment."""
 
-    def __init__(self, fs: FileSystem, folder: str, *, now_ms: int, expiration_ms: int) -> None:
+    def __init__(
+        self, fs: FileSystem, folder: str, snapshots: Iterable[int], *, now_ms: int, expiration_ms: int
+    ) -> None:
+        """`snapshots`: the offsets of those in the folder."""
         self._fs = fs
         self._folder = folder
         self._now_ms = now_ms
         self._expiration_ms = expiration_ms
         self._ready_for: int | None = None
-        self.snapshots = ProducerSnapshots(fs, folder)
+        self.snapshots = ProducerSnapshots(fs, folder, snapshots)
         self.state = ProducerState(expiration_ms=expiration_ms)
 
     def bring_to(self, segments: Sequence[Segment], base_offset: int, log_start_offset: int) -> None:

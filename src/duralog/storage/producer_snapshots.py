@@ -9,7 +9,7 @@ one. Losing all of them costs a scan of the log, nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import FileKind, FileState, SegmentFile, parse_segment_file
@@ -20,16 +20,11 @@ from duralog.storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerState
 class ProducerSnapshots:
     """The snapshot files of one folder. What there is is read once; the log's lock is held around every call."""
 
-    def __init__(self, file_system: FileSystem, folder: str) -> None:
+    def __init__(self, file_system: FileSystem, folder: str, offsets: Iterable[int] | None = None) -> None:
+        """`offsets` are those of the snapshots that there are, if the caller has just listed the folder."""
         self._file_system = file_system
         self._folder = folder
-        self._offsets = {
-            file.offset
-            for entry in file_system.list(folder)
-            if (file := parse_segment_file(entry.name)) is not None
-            and file.kind is FileKind.PRODUCER_SNAPSHOT
-            and file.state is FileState.LIVE
-        }
+        self._offsets = set(_list_offsets(file_system, folder) if offsets is None else offsets)
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -120,3 +115,10 @@ class ProducerSnapshots:
         self._file_system.rename(self.path(offset), path)
         self._offsets.discard(offset)
         return path
+
+
+def _list_offsets(file_system: FileSystem, folder: str) -> Iterator[int]:
+    for entry in file_system.list(folder):
+        file = parse_segment_file(entry.name)
+        if file is not None and file.kind is FileKind.PRODUCER_SNAPSHOT and file.state is FileState.LIVE:
+            yield file.offset
