@@ -15,6 +15,7 @@ A damaged checkpoint is worth no more than a missing one: it is logged, and its 
 from __future__ import annotations
 
 import logging
+import os.path
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -85,8 +86,20 @@ class LogDirectory:
 
     def lock(self) -> Lock:
         """Lock the directory against all other writers, Kafka's included; `StoreLocked` if there is one."""
-        self._files.make_folder(self.path)
+        self._make()
         return self._files.lock(self.path_of(LOCK))
+
+    def _make(self) -> None:
+        """Make the directory if it is not there, and its name survive a loss of power."""
+        missing: list[str] = []
+        folder = os.path.normpath(self.path)
+        while folder and not self._files.exists(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        if missing:
+            self._files.make_folder(self.path)
+            for made in missing:
+                self._files.sync_folder(os.path.dirname(made))
 
     def folders(self) -> Folders:
         live: list[TopicPartition] = []
