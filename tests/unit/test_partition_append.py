@@ -27,7 +27,9 @@ from duralog.format.record import Record, TimestampType
 from duralog.storage import log_writer
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.partition_log import AppendOrigin, AppendResult, PartitionLog
+from duralog.storage.producer_state import ProducerState
 from duralog.storage.rolling import NO_FREE_RANGE
+from duralog.storage.sparse_index import OffsetIndex, TimeIndex
 from tests.unit.log_in_folder import NOW_MS, LogInFolder, numbered, values
 
 
@@ -145,7 +147,11 @@ def test_a_compacted_topic_needs_keys(tmp_path: Path) -> None:
         log.append([Record(key=b"k", value=b"v"), Record(value=b"v")])
     with pytest.raises(InvalidRecord, match="record 0 has no key"):
         log.append_arrow(pa.table({"value": [b"v"]}))
-    assert log.append([Record(key=b"", value=None)]).last_offset == 0
+    keys = pa.table({"key": [None, b"a", b"b"], "value": [b"", b"", b""]})
+    assert log.append_arrow(keys.slice(1)).last_offset == 1
+    with pytest.raises(InvalidRecord, match="record 1 has no key"):
+        log.append_arrow(pa.concat_tables([keys.slice(2), keys]).slice(0, 2))
+    assert log.append([Record(key=b"", value=None)]).last_offset == 2
 
 
 def test_a_record_that_is_too_large_is_refused(tmp_path: Path) -> None:
@@ -491,6 +497,48 @@ def test_a_full_disk_leaves_the_log_as_it_was_and_usable(tmp_path: Path) -> None
     assert values(log.read(0)) == [b"0", b"1", b"2", b"3", b"4"]
     log.close()
     assert values(folder.open().read(0)) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_log_that_cannot_be_closed_in_order_is_in_doubt(tmp_path: Path) -> None:
+    disk = Disk()
+    folder = LogInFolder(tmp_path, files=disk)
+    log = folder.open()
+    log.append(numbered(0, 3))
+    disk.refuse_sync = True
+    with pytest.raises(StorageError, match="cannot sync"):
+        log.close()
+    assert log.in_doubt
+    log.close()
+    disk.refuse_sync = False
+    assert values(folder.open(clean=False).read(0)) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(OffsetIndex, "append"), (TimeIndex, "maybe_append"), (ProducerState, "update")]
+)
+def test_an_append_that_is_interrupted_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    folder = LogInFolder(tmp_path, index_interval_bytes=1)
+    log = folder.open()
+    sender: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0}
+    log.append(numbered(0, 3), base_sequence=0, **sender)
+    before = log.view
+
+    def interrupted(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(owner, name, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        log.append(numbered(3, 5), base_sequence=3, **sender)
+    assert log.view == before
+    assert not log.in_doubt
+    assert Path(log.segments[0].path).stat().st_size == before.end_position
+    assert log.append(numbered(3, 5), base_sequence=3, **sender) == AppendResult(3, 4, -1)
+    assert values(log.read(0)) == [b"0", b"1", b"2", b"3", b"4"]
+    log.close()
+    assert values(folder.open().read(4)) == [b"4"]
 
 
 def test_a_disk_that_is_full_when_the_log_rolls(tmp_path: Path) -> None:

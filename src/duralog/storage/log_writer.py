@@ -180,11 +180,11 @@ class LogWriter:
                 for transaction in self.producers.update(batches.producer_batches, batches.last_offset + 1):
                     segment.transaction_index.append(transaction)
                     self.has_new_names = True
+            self.publish(view.segments, view.start_offset, batches.last_offset + 1)
         except BaseException:
-            if segment.file.size != size_bytes:
+            if self.view is view and segment.file.size != size_bytes:
                 self._take_back(segment, size_bytes)
             raise
-        self.publish(view.segments, view.start_offset, batches.last_offset + 1)
 
     def _take_back(self, segment: Segment, size_bytes: int) -> None:
         """Bring everything to where it was before an append that failed half-way."""
@@ -198,7 +198,9 @@ class LogWriter:
     def rebuild_producers(self) -> None:
         """Learn the producers again from the newest snapshot and the batches after it."""
         view = self.view
-        state = self.snapshots.load(view.start_offset, view.end_offset, now_ms=self.clock())
+        state = self.snapshots.load(
+            view.start_offset, view.end_offset, now_ms=self.clock(), expiration_ms=self.producers.expiration_ms
+        )
         for segment, end in view.segments_from(state.end_offset):
             first = segment.find_batch(state.end_offset, end)
             for piece in () if first is None else segment.batches_from(first.position, end=end):
@@ -282,17 +284,33 @@ class LogWriter:
         self.flush(base_offset)
 
     def close(self) -> None:
-        """Bring the files to their final sizes and to disk, and let go of them. REQUIRES: the lock is held."""
+        """Bring the files to their final sizes and to disk, and let go of them. REQUIRES: the lock is held.
+
+        If that fails, the log is closed and in doubt.
+        """
         view = self.view
+        failure: StorageError | None = None
         if self.refusal is None:
-            view.segments.active.on_roll()
-            self.flush()
-            view.segments.active.flush()
-            self.producers.update((), view.end_offset)
-            is_new = self.snapshots.take(self.producers, sync=True, log_start_offset=view.start_offset)
-            if is_new or self.has_new_names:
-                # After a clean stop, a log without any snapshot is taken for one that no producer with an id wrote to.
-                self.file_system.sync_folder(self.folder)
+            try:
+                self._finish(view)
+            except StorageError as error:
+                failure = error
+                self.fail(error)
         self.refusal = self.refusal or "it was closed"
         for segment in view.segments:
-            segment.close()
+            try:
+                segment.close()
+            except StorageError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _finish(self, view: LogView) -> None:
+        view.segments.active.on_roll()
+        self.flush()
+        view.segments.active.flush()
+        self.producers.update((), view.end_offset)
+        is_new = self.snapshots.take(self.producers, sync=True, log_start_offset=view.start_offset)
+        if is_new or self.has_new_names:
+            # After a clean stop, a log without any snapshot is taken for one that no producer with an id wrote to.
+            self.file_system.sync_folder(self.folder)

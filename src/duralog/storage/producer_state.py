@@ -82,7 +82,7 @@ class ProducerState:
     def __init__(self, *, end_offset: int = 0, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> None:
         self.end_offset = end_offset
         """All batches below it were taken in."""
-        self._expiration_ms = expiration_ms
+        self.expiration_ms = expiration_ms
         self._producers: dict[int, _Producer] = {}
         self._open: dict[int, int] = {}
         """First offset to producer id, the smallest offset first."""
@@ -224,7 +224,7 @@ class ProducerState:
         return len(gone)
 
     def _is_expired(self, producer: _Producer, now_ms: int) -> bool:
-        return producer.transaction_first_offset == _NONE and now_ms - producer.timestamp_ms >= self._expiration_ms
+        return producer.transaction_first_offset == _NONE and now_ms - producer.timestamp_ms >= self.expiration_ms
 
     def clear(self, end_offset: int) -> None:
         """Start again at this offset, knowing nobody."""
