@@ -231,14 +231,16 @@ class Store:
         chosen = self._policies if policies is None else tuple(policies)
         removals: list[Removal] = []
         failures: dict[tuple[str, int], str] = {}
-        for topic in self.topics():
-            for number in self.partitions(topic):
-                if self._scheduler.is_stopping:
-                    break
-                try:
-                    removals += retain(self.partition(topic, number), chosen, self._clock(), delete=delete)
-                except DuralogError as error:
-                    failures[TopicPartition(topic, number)] = str(error)
+        everywhere = [TopicPartition(topic, number) for topic in self.topics() for number in self.partitions(topic)]
+        for partition in everywhere:
+            if self._scheduler.is_stopping:
+                break
+            try:
+                # Not by `partition`: what runs in the background may still be at it while the store closes.
+                log = self._logs.get(partition) or self._find_log(partition)
+                removals += retain(log, chosen, self._clock(), delete=delete)
+            except DuralogError as error:
+                failures[partition] = str(error)
         return RetentionReport(removals=removals, failures=failures)
 
     def _retain_unasked(self) -> None:
