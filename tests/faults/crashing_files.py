@@ -127,6 +127,10 @@ class CrashingFiles:
         return found
 
     @property
+    def has_no_power(self) -> bool:
+        return self._loses_power_at is not None and self.changes >= self._loses_power_at
+
+    @property
     def used_bytes(self) -> int:
         return sum(file.allocated for file in _files(self._root))
 
@@ -244,7 +248,9 @@ class CrashingFiles:
         return None if item is None else _entry(os.path.basename(path), item)
 
     def exists(self, path: str) -> bool:
-        self._check("look at", path)
+        # It is never refused: for the real one, what cannot be looked at does not exist.
+        if self.has_no_power:
+            raise PowerLost
         try:
             return self._find(path) is not None
         except NotADirectoryError:
@@ -278,7 +284,7 @@ class CrashingFiles:
 
     def _check(self, operation: str, path: str) -> None:
         """Refuse what is to be refused. Every operation begins with this."""
-        if self._loses_power_at is not None and self.changes >= self._loses_power_at:
+        if self.has_no_power:
             raise PowerLost
         for refusal in self._refusals:
             if operation.startswith(refusal.operation) and refusal.path in path:
