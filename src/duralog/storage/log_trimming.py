@@ -41,6 +41,8 @@ def delete_segments(writer: LogWriter, base_offsets: Iterable[int], reason: str)
         writer.producers.advance_log_start(start_offset)
         writer.publish(kept, start_offset, view.end_offset)
         _log.info("%s: %d segments are deleted: %s", writer.folder, len(gone), reason)
+        # The names of those that stay first: were they lost and these gone, the log would start at offset 0 again.
+        writer.file_system.sync_folder(writer.folder)
         _discard(writer, gone)
         writer.epochs.truncate_from_start(start_offset)
     return len(gone)
