@@ -293,6 +293,22 @@ def test_a_batch_of_an_unknown_version_goes_alone() -> None:
     assert kafka(disk) == ["does not look at the version of a batch whose checksum is right, and keeps it"]
 
 
+def test_a_batch_of_an_unknown_version_at_the_end_of_a_segment_leaves_a_gap_and_no_more() -> None:
+    position = 4 * SIZE + MAGIC_POSITION
+    disk = closed_disk()
+    make_partition(disk, {10: SOUND[10][:position] + b"\x03" + SOUND[10][position + 1 :]})
+    assert load(disk, recovery_point=10).end_offset == 30
+    assert offsets_on_disk(disk) == OFFSETS | {10: OFFSETS[10][:-1]}
+
+
+@pytest.mark.parametrize(("recovery_point", "end_offset"), [(10, 12), (13, 30)])
+def test_a_misplaced_batch_after_the_recovery_point_ends_the_log(recovery_point: int, end_offset: int) -> None:
+    # There no offset was left out before the crash, and no sync has told that anything came to the disk.
+    disk = closed_disk()
+    make_partition(disk, {10: batches((10, 2, 14, 16, 18))})
+    assert load(disk, recovery_point=recovery_point).end_offset == end_offset
+
+
 @pytest.mark.parametrize("wrong", [(10, 2, 14), (10, 18, 14), (10, 2**45, 14), (10, 12, 19)])
 def test_a_batch_in_the_wrong_place_goes_alone(wrong: tuple[int, int, int]) -> None:
     # The last one reaches into the next segment, which begins at 20.

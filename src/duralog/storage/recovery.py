@@ -122,6 +122,8 @@ class _Loader:
         self._segments: list[Segment] = []
         self._suspect: set[int] = set()
         """The base offsets of segments that must be recovered whatever else is known."""
+        self._rewritten: set[int] = set()
+        """Those that batches were taken out of: no wonder if offsets are missing there."""
         snapshots = self._open_segments(settle_leftovers(fs, folder))
         self._producers = ProducerRecovery(
             fs, folder, snapshots, now_ms=self._now_ms, expiration_ms=producer_expiration_ms
@@ -204,6 +206,7 @@ class _Loader:
 
     def _open_rewritten(self, base_offset: int, size_bytes: int) -> Segment:
         self._suspect.add(base_offset)
+        self._rewritten.add(base_offset)
         return self._segment(base_offset, size_bytes)
 
     def _create(self, base_offset: int) -> Segment:
@@ -254,7 +257,7 @@ class _Loader:
         if not self._repair.is_sound(place, recovered) and not self._repair.repair(place, recovered, ends_log=ends_log):
             self._producers.look_again()
             return False
-        if ends_log:
+        if ends_log and segment.base_offset not in self._rewritten:
             self._repair.end_at_gap(place, recovered.next_offset)
         self._producers.is_ready_for(self._segments[place + 1] if place + 1 < len(self._segments) else None)
         if not ends_log:

@@ -90,10 +90,11 @@ class SegmentRepair:
         ends_log = ends_log or following is None
         empties = ends_log and recovered.next_offset < self._log_start
         reason = recovered.reason
-        is_cut = reason is not None and (reason.fault in _CUTTING_FAULTS or self._is_dense(recovered.next_offset))
-        if ends_log and not empties and reason is not None and is_cut:
-            self._cut(place, recovered, reason)
-            return True
+        if ends_log and not empties and reason is not None:
+            is_lost = reason.fault is Fault.FIELD_VALUE and self._is_dense(recovered.next_offset)
+            if is_lost or reason.fault in _CUTTING_FAULTS:
+                self._cut(place, recovered, reason)
+                return True
         skips = empties or not ends_log
         examined = examine(
             segment.file,
