@@ -59,7 +59,7 @@ class Unit:
     is_rate: bool = True
 
     def value(self, amount: float, seconds: float) -> float:
-        return amount / seconds / self.scale if self.is_rate else seconds
+        return (amount / seconds if self.is_rate else seconds) / self.scale
 
     def speed_ratio(self, value: float, other: float) -> float:
         """How many times as fast as the other one."""
@@ -70,6 +70,7 @@ GIGABYTES = Unit("GB/s", 1e9)
 MEGABYTES = Unit("MB/s", 1e6)
 MILLION_RECORDS = Unit("M records/s", 1e6)
 SECONDS = Unit("s", is_rate=False)
+MICROSECONDS = Unit("us", 1e-6, is_rate=False)
 
 
 @dataclass(frozen=True, slots=True)

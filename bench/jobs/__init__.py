@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from bench.job import Job
-from bench.jobs import decode, dump, encode, limits, scan, startup
+from bench.jobs import append, decode, dump, encode, limits, recovery, scan, startup, store_open, store_read
 
 LIMITS = limits.JOB
 JOBS: dict[str, Job] = {
-    job.name: job for job in (scan.JOB, decode.JOB, *decode.COMPRESSED, *dump.JOBS, *encode.JOBS, startup.JOB)
+    job.name: job
+    for job in (
+        scan.JOB,
+        decode.JOB,
+        *decode.COMPRESSED,
+        *dump.JOBS,
+        *encode.JOBS,
+        *append.JOBS,
+        *store_read.JOBS,
+        recovery.JOB,
+        store_open.JOB,
+        startup.JOB,
+    )
 }

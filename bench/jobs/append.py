@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from bench.job import MEGABYTES, MILLION_RECORDS, Contender, Job, Run, Setting, Target
+from bench.workers.passes import WARM_UP
+
+_RAW_BYTES = 256 << 20
+_RECORD_BYTES = 32 << 20
+
+
+def _writer(name: str, most_bytes: int) -> Callable[[Setting], Run]:
+    def prepare(setting: Setting) -> Run:
+        segment = setting.segment("none")
+        amount = str(min(segment.size_bytes, most_bytes))
+        worker = [sys.executable, "-m", "bench.workers.append", name, str(segment.path), str(setting.scratch), amount]
+        return Run(command=[*worker, str(setting.passes)], warm_up=WARM_UP)
+
+    return prepare
+
+
+JOBS = (
+    Job(
+        name="append-batches",
+        title="Append of batches as clients send them",
+        unit=MEGABYTES,
+        about=(
+            "256 MB of uncompressed 16 KB batches, one call for each, into a new log, without `fsync`. duralog checks "
+            "each batch (CRC, structure of the records, timestamps), stamps its offset, writes and indexes it. "
+            "`os.write`: the same bytes, written batch by batch to a new file, and nothing else."
+        ),
+        contenders=(
+            Contender("duralog", _writer("raw_batches", _RAW_BYTES)),
+            Contender("os.write", _writer("os_write", _RAW_BYTES)),
+        ),
+        compare_with="os.write",
+        targets=(Target("duralog", 0.5, than="os.write"),),
+    ),
+    Job(
+        name="append-records",
+        title="Append of records",
+        unit=MILLION_RECORDS,
+        about=(
+            "Records with a key of 10 bytes and a value of 90, into a new log, uncompressed, without `fsync`: as "
+            "Python `Record`s, 1,000 a call, and as Arrow record batches of up to 65,536 rows. The records and the "
+            "tables exist before the clock starts."
+        ),
+        contenders=(
+            Contender("duralog, Python records", _writer("records", _RECORD_BYTES)),
+            Contender("duralog, Arrow", _writer("arrow", _RAW_BYTES)),
+        ),
+        compare_with="duralog, Python records",
+        targets=(Target("duralog, Python records", 0.5),),
+    ),
+)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from bench import store_data
+from bench.job import MICROSECONDS, MILLION_RECORDS, Contender, Job, Run, Setting, Target
+from bench.workers.passes import WARM_UP
+
+
+def _reader(name: str) -> Callable[[Setting], Run]:
+    def prepare(setting: Setting) -> Run:
+        directory = store_data.of_segments(setting.segment("none"))
+        worker = [sys.executable, "-m", "bench.workers.store_read", name, str(directory), store_data.TOPIC]
+        return Run(command=[*worker, str(setting.passes)], warm_up=WARM_UP)
+
+    return prepare
+
+
+JOBS = (
+    Job(
+        name="store-read",
+        title="A whole partition as a table",
+        unit=MILLION_RECORDS,
+        about=(
+            "`read_arrow()` of a partition with the segment, every column, all rows in one table; and the same table "
+            "from the same file by the decode kernels alone, without a store around them. From the page cache, every "
+            "CRC checked."
+        ),
+        contenders=(
+            Contender("duralog, read_arrow", _reader("read_arrow")),
+            Contender("duralog, kernels alone", _reader("bare_decode")),
+        ),
+        compare_with="duralog, kernels alone",
+        targets=(Target("duralog, read_arrow", 0.8, than="duralog, kernels alone"),),
+    ),
+    Job(
+        name="point-read",
+        title="One record by its offset",
+        unit=MICROSECONDS,
+        about=(
+            "20,000 random offsets of a partition with the segment, from the page cache: `read_slice`, which finds the "
+            "piece of the file to send, and `read`, which decodes the record."
+        ),
+        contenders=(
+            Contender("duralog, file slice", _reader("point_slices")),
+            Contender("duralog, decoded record", _reader("point_records")),
+        ),
+        targets=(Target("duralog, file slice", 30.0), Target("duralog, decoded record", 100.0)),
+    ),
+)
