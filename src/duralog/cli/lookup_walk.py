@@ -21,7 +21,7 @@ from duralog.cli.times import format_time
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import Piece
 from duralog.columnar.render import render_json, render_text
-from duralog.errors import OffsetOutOfRange
+from duralog.errors import CorruptRecord, OffsetOutOfRange
 from duralog.format.filenames import FileKind
 from duralog.format.index_entries import OffsetIndexEntry, TimeIndexEntry
 from duralog.format.layout import CONTROL_BIT
@@ -196,13 +196,18 @@ class LookupWalk:
         for piece in segment.batches_from(0):
             batches += len(piece.batches)
             is_data = (piece.batches["magic"] < 2) | (piece.batches["attributes"] & CONTROL_BIT == 0)
-            for decoded in piece.decode(np.flatnonzero(is_data & (piece.batches["crc_ok"] != 0))):
+            for decoded in piece.decode(
+                np.flatnonzero(is_data), on_corrupt=lambda error, _: self._output.finding(error)
+            ):
                 chosen = selection.records(decoded)
                 chosen = take(chosen, np.flatnonzero(chosen.columns.offset >= self._log.start_offset))
                 if len(chosen):
                     found = take(chosen, slice(len(chosen) - 1, len(chosen)))
             self._progress.advance(len(piece.data))
         return found, batches
+
+    def _tell_corrupt(self, error: CorruptRecord, _: int) -> None:
+        self._output.finding(error)
 
     # Showing
 

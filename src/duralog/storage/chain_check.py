@@ -19,7 +19,7 @@ from duralog.format.checkpoints import EpochStart
 from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
 from duralog.format.producer_snapshot import ProducerEntry
 from duralog.storage.files import FileSource, FoundFile
-from duralog.storage.findings import Findings
+from duralog.storage.findings import Findings, unreadable
 from duralog.storage.log_check import OffsetOrder, end_of, report_tail, report_wrong_checksums
 from duralog.storage.producer_replay import ProducerReplay
 from duralog.storage.segment_check import SegmentCheck
@@ -111,9 +111,7 @@ class Chain:
             except FileNotFoundError:
                 findings.note(log.path, "was removed meanwhile")
             except OSError as error:
-                findings.report(
-                    CorruptRecord("cannot be read", file=log.path, expected="a readable file", found=error.strerror)
-                )
+                findings.report(unreadable(log.path, error))
             except CorruptRecord as error:
                 findings.report(error if error.file is not None else error.in_file(log.path))
         for snapshot in self.ends:

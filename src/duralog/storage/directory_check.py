@@ -30,7 +30,7 @@ from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
 from duralog.format.properties import MetaProperties, decode_meta_properties
 from duralog.storage.cluster_metadata import ClusterMetadata
 from duralog.storage.files import Content, FileSource, FoundFile, look_into, read_small
-from duralog.storage.findings import Findings
+from duralog.storage.findings import Findings, unreadable
 from duralog.storage.log_directory import DEFAULT_NODE_ID, TopicPartition
 from duralog.storage.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID, Snapshot, newest_snapshot
 from duralog.storage.partition_check import PartitionReport
@@ -136,6 +136,8 @@ class DirectoryCheck:
             self.findings.note(path, "is missing: no Kafka and no duralog has owned this directory")
         except CorruptRecord as error:
             self.findings.report(error.in_file(path))
+        except OSError as error:
+            self.findings.report(unreadable(path, error))
         return None
 
     def _read_checkpoint(self, name: str) -> Mapping[TopicPartition, int]:
@@ -145,7 +147,9 @@ class DirectoryCheck:
             return {TopicPartition(entry.topic, entry.partition): entry.offset for entry in entries}
         except CorruptRecord as error:
             self.findings.report(error.in_file(path))
-            return {}
+        except OSError as error:
+            self.findings.report(unreadable(path, error))
+        return {}
 
     def _read_metadata(self) -> ClusterMetadata | None:
         folder = os.path.join(self._path, PartitionFolder(METADATA_TOPIC, 0).name)
@@ -156,7 +160,9 @@ class DirectoryCheck:
             return None
         except CorruptRecord as error:
             self.findings.report(error if error.file is not None else error.in_file(folder))
-            return None
+        except OSError as error:
+            self.findings.report(unreadable(folder, error))
+        return None
 
     def _note_files(self, files: Sequence[FoundFile]) -> None:
         if not any(file.name == CLEAN_SHUTDOWN for file in files) and self._meta is not None:

@@ -80,3 +80,9 @@ class Findings:
 
     def note(self, file: str, text: str, /, **fields: int) -> None:
         self._notes.append(Note(file, text, fields))
+
+
+def unreadable(path: str, error: OSError) -> CorruptRecord:
+    """What the system says about a file or folder that must be readable."""
+    file = error.filename if isinstance(error.filename, str) else path
+    return CorruptRecord("cannot be read", file=file, expected="that it can be read", found=error.strerror)

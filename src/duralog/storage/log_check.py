@@ -50,10 +50,11 @@ class OffsetOrder:
         """The largest so far."""
 
     def add(self, batches: NDArray[Any]) -> None:
-        good = batches[batches["crc_ok"] != 0]
+        is_good = batches["crc_ok"] != 0
+        good = batches if is_good.all() else batches[is_good]
         if not len(good):
             return
-        ends = good["last_offset"]
+        ends = np.ascontiguousarray(good["last_offset"])
         # What a compressed v0 or v1 message begins with is known only to who unpacks it.
         starts = np.where((good["magic"] < 2) & (good["base_offset"] < 0), ends, good["base_offset"])
         reached = np.maximum.accumulate(ends)

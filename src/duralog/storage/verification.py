@@ -23,7 +23,7 @@ from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
 from duralog.storage.chain_check import Checked, Counts, Options
 from duralog.storage.directory_check import DirectoryCheck
 from duralog.storage.files import Content, look_into
-from duralog.storage.findings import Note
+from duralog.storage.findings import Note, unreadable
 from duralog.storage.partition_check import PartitionCheck, PartitionReport
 
 DEFAULT_THREADS = 2
@@ -166,4 +166,9 @@ class Verification:
             is_chosen = topic is None or (partition is not None and partition.topic == topic)
             is_chosen &= number is None or (partition is not None and partition.partition == number)
             if is_chosen:
-                yield PartitionCheck(folder, partition)
+                try:
+                    yield PartitionCheck(folder, partition)
+                except OSError as error:
+                    if self._directory is None:
+                        raise
+                    self._directory.findings.report(unreadable(folder, error))
