@@ -8,7 +8,7 @@ TESTS ?= tests
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: env java ## write a sample log, dump it, summarise it
+run: env java ## write a sample log, look at it, verify it
 	@$(BIN)/python examples/first_log.py
 
 test: env-dev java ## all tests (TESTS=path for some)

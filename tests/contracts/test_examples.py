@@ -14,8 +14,8 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Where the example wrote its partition, and what it printed."""
-    folder = tmp_path_factory.mktemp("sample") / "orders-0"
+    """Where the example wrote its log, and what it printed."""
+    folder = tmp_path_factory.mktemp("sample") / "log"
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "first_log.py"), str(folder)],
         capture_output=True,
@@ -29,7 +29,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_the_example_shows_what_it_wrote(sample: tuple[Path, str]) -> None:
     _, shown = sample
     assert "150,000" in shown
-    assert shown.count("$ duralog dump") == 5
+    assert shown.count("$ duralog ") == 6
     assert re.search(r"corrupt +nothing", shown)
     assert '"key":"customer-17"' in shown
 
@@ -44,13 +44,19 @@ def test_the_snippets_of_the_readme_run(sample: tuple[Path, str], monkeypatch: p
 
 
 def test_the_commands_of_the_readme_are_there() -> None:
-    """Every `make` target and every option of `duralog dump` that the README names."""
+    """Every `make` target, every command and every option that the README names."""
     readme = (ROOT / "README.md").read_text()
     makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"make ([a-z]+)", readme):
+    for target in re.findall(r"`?make ([a-z]+)", readme):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-    shown = subprocess.run(
-        [sys.executable, "-m", "duralog", "dump", "--help"], capture_output=True, text=True, check=True
-    )
-    for option in set(re.findall(r"duralog dump.*?(--[a-z]+)", readme)):
-        assert option in shown.stdout, option
+    commands = re.findall(r"^duralog ((?:[a-z]+ )+)(.*?)(?: *#.*)?$", readme, re.MULTILINE)
+    assert len(commands) > 5
+    options: dict[str, set[str]] = {}
+    for command, arguments in commands:
+        name = command.strip().removesuffix(" orders")
+        options.setdefault(name, set()).update(re.findall(r"--[a-z-]+", arguments))
+    for name, named in options.items():
+        shown = subprocess.run(
+            [sys.executable, "-m", "duralog", *name.split(), "--help"], capture_output=True, text=True, check=True
+        )
+        assert named <= set(re.findall(r"--[a-z-]+", shown.stdout)), name
