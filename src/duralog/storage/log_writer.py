@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Lock, RLock
 from typing import NamedTuple
 
 from duralog.columnar.pieces import Piece
 from duralog.config import TopicConfig
 from duralog.errors import RecordTooLarge, StorageError
+from duralog.format.filenames import FileKind, SegmentFile
 from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.file_system import FileSystem
 from duralog.storage.loaded_log import LoadedLog
@@ -231,19 +233,33 @@ class LogWriter:
             return
         self.producers.update((), base_offset)
         self.snapshots.take(self.producers, sync=False, log_start_offset=view.start_offset)
-        options = segment_options(self.config)
-        segment = Segment.create(self.file_system, self.folder, base_offset, created_ms=self.clock(), options=options)
+        self.has_new_names = True
+        segment: Segment | None = None
         try:
+            segment = Segment.create(
+                self.file_system,
+                self.folder,
+                base_offset,
+                created_ms=self.clock(),
+                options=segment_options(self.config),
+            )
             active.on_roll()
-        except BaseException:
-            segment.delete()
+        except BaseException as error:
+            self._undo_roll(base_offset, segment, error)
             raise
         self._rolled.append(active)
-        self.has_new_names = True
         self._jitter_ms = choose_jitter_ms(self.config, self._random_below)
         self._free_range = NO_FREE_RANGE
         self.publish(view.segments.added(segment), view.start_offset, view.end_offset)
         self.later(0, f"flush {self.folder} after a roll", lambda: self.flush_rolled(base_offset))
+
+    def _undo_roll(self, base_offset: int, segment: Segment | None, error: BaseException) -> None:
+        """Leave nothing of the new segment: the next start would take what the old one gets now for misplaced."""
+        if segment is not None:
+            with suppress(StorageError):
+                segment.delete()
+        if self.file_system.exists(f"{self.folder}/{SegmentFile(base_offset, FileKind.LOG).name}"):
+            self.fail(error)
 
     # Flushing: any thread, without the lock.
 

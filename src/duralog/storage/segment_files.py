@@ -55,12 +55,12 @@ class SegmentFiles:
 
     def create_log(self, options: SegmentOptions) -> None:
         """Make an empty log. Leftover index files of its name go."""
+        for kind in KINDS[1:]:
+            self.fs.remove(self.path(kind))
         path = self.path(FileKind.LOG)
         log = self.fs.open(path, writable=True, create=True)
         if log.size:
             raise StorageError(f"{path}: cannot create: there is a file with {log.size} bytes already")
-        for kind in KINDS[1:]:
-            self.fs.remove(self.path(kind))
         if options.preallocate:
             try:
                 log.allocate(options.segment_bytes)
