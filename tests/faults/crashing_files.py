@@ -9,9 +9,11 @@ beside what is there now. Every operation that changes something is numbered:
 - `refuse(...)` makes operations fail, once or for good, as a broken disk or one that was mounted read-only.
 - `capacity_bytes` is the size of the disk.
 
-A sync that fails loses what it should have written for good, as Linux does: a later sync that succeeds says nothing
-about those bytes. A mapping that is written to where no room was reserved is an error of the program: the system would
-end it with a signal if the disk were full.
+With `forgets_failed_syncs`, a sync that fails loses what it should have written for good, as Linux does: a later sync
+that succeeds says nothing about those bytes, although they can still be read.
+
+A mapping that is written to where no room was reserved is an error of the program: the system would end it with a
+signal if the disk were full.
 """
 
 from __future__ import annotations
@@ -65,6 +67,7 @@ class CrashingFiles:
         seed: int = 0,
         capacity_bytes: int | None = None,
         write_back: float = 0.0,
+        forgets_failed_syncs: bool = False,
         clock: Callable[[], int] = lambda: START_MS,
     ) -> None:
         self.changes = 0
@@ -72,6 +75,7 @@ class CrashingFiles:
         self.capacity_bytes = capacity_bytes
         self.write_back = write_back
         """How likely the system writes some unsynced sectors after a change."""
+        self.forgets_failed_syncs = forgets_failed_syncs
         self.clock = clock
         self._random = Random(seed)
         self._root = Folder()
@@ -321,7 +325,8 @@ class CrashingFiles:
         except PowerLost:
             raise
         except BaseException:
-            file.fail_to_sync()
+            if self.forgets_failed_syncs:
+                file.fail_to_sync()
             raise
         file.sync()
         self._changed()
@@ -379,7 +384,11 @@ class CrashingFiles:
 
     def _next_start(self, seed: int, root: Folder) -> CrashingFiles:
         disk = CrashingFiles(
-            seed=seed, capacity_bytes=self.capacity_bytes, write_back=self.write_back, clock=self.clock
+            seed=seed,
+            capacity_bytes=self.capacity_bytes,
+            write_back=self.write_back,
+            forgets_failed_syncs=self.forgets_failed_syncs,
+            clock=self.clock,
         )
         disk._root = root
         return disk

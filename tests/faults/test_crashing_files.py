@@ -258,7 +258,7 @@ def test_a_failed_append_leaves_the_file_as_it_was(cut_fails: bool) -> None:
 
 
 def test_what_a_sync_failed_to_write_is_lost_even_if_the_next_succeeds() -> None:
-    files = CrashingFiles()
+    files = CrashingFiles(forgets_failed_syncs=True)
     file = files.open("/log", writable=True, create=True)
     files.sync_folder("/")
     file.append(b"abc")

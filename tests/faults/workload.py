@@ -1,8 +1,7 @@
 """A life of a partition: what a few producers, a cleaner of old data and an operator do to it, chosen by a seed.
 
 Plain records, large batches, compressed ones, two idempotent and two transactional producers with transactions that
-overlap, commits and aborts, rolls, flushes, deletions, and now and then a clean stop and a new start. The ledger is told
-of all.
+overlap, commits and aborts, rolls, flushes, deletions, now and then a clean stop and a new start. The ledger is told.
 """
 
 from __future__ import annotations
