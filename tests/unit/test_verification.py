@@ -291,6 +291,14 @@ def test_leftovers_are_notes(store: Path, make: Callable[[Path], object], told: 
     assert any(told in note.text for report in reports for note in report.notes)
 
 
+def test_a_folder_in_the_place_of_a_file(store: Path) -> None:
+    for path in (store / "codecs-1" / "00000000000000000000.index", store / "log-start-offset-checkpoint"):
+        path.unlink()
+        path.mkdir()
+    errors, _ = verify(store)
+    assert [error.reason for error in errors] == ["not a regular file"] * 2
+
+
 def test_folders_of_deleted_topics_are_left_alone(store: Path) -> None:
     shutil.copytree(store / "plain-0", store / f"plain-0.{'0' * 32}-delete")
     flip(store / f"plain-0.{'0' * 32}-delete" / "00000000000000000000.log", 100)

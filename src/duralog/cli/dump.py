@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
 from duralog.cli.dump_request import DumpRequest, Mode, Quota
 from duralog.cli.failures import FAILURE, told_plainly
 from duralog.cli.option_values import ALL_OFFSETS, parse_bytes, parse_hex, parse_key, parse_offsets
-from duralog.cli.times import parse_time
-
-_T = TypeVar("_T")
+from duralog.cli.options import parsed, parsed_time
 
 _SHOW = "What to show"
 _SELECT = "Which batches and records"
@@ -121,16 +117,16 @@ def dump(
     request = DumpRequest(
         mode=_mode(records=records or key is not None or key_hex is not None, summary=summary, verify=verify, to=to),
         quota=Quota(limit),
-        offsets=ALL_OFFSETS if offsets is None else _parsed("--offsets", parse_offsets, offsets),
-        since_ms=_time("--since", since),
-        until_ms=_time("--until", until),
+        offsets=ALL_OFFSETS if offsets is None else parsed("--offsets", parse_offsets, offsets),
+        since_ms=parsed_time("--since", since),
+        until_ms=parsed_time("--until", until),
         key=_key(key, key_hex),
         raw=raw,
-        max_decompressed_bytes=_parsed("--max-decompressed-bytes", parse_bytes, max_decompressed_bytes),
-        max_field_bytes=None if max_field_bytes is None else _parsed("--max-field-bytes", parse_bytes, max_field_bytes),
+        max_decompressed_bytes=parsed("--max-decompressed-bytes", parse_bytes, max_decompressed_bytes),
+        max_field_bytes=None if max_field_bytes is None else parsed("--max-field-bytes", parse_bytes, max_field_bytes),
         index_interval_bytes=None
         if index_interval is None
-        else _parsed("--index-interval", parse_bytes, index_interval),
+        else parsed("--index-interval", parse_bytes, index_interval),
         to=to,
     )
     _refuse_contradictions(request)
@@ -166,21 +162,8 @@ def _key(text: str | None, digits: str | None) -> bytes | None:
     if text is not None and digits is not None:
         raise typer.BadParameter("give --key or --key-hex, not both")
     if digits is not None:
-        return _parsed("--key-hex", parse_hex, digits)
-    return None if text is None else _parsed("--key", parse_key, text)
-
-
-def _time(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    return _parsed(option, lambda value: parse_time(value, now_ms=time.time_ns() // 1_000_000), text)
-
-
-def _parsed(option: str, parse: Callable[[str], _T], text: str) -> _T:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{option}: {error}") from None
+        return parsed("--key-hex", parse_hex, digits)
+    return None if text is None else parsed("--key", parse_key, text)
 
 
 def _refuse_contradictions(request: DumpRequest) -> None:

@@ -22,9 +22,12 @@ HOW = "How"
 Directory = Annotated[
     str, typer.Argument(metavar="DIR", help="A log directory: what Kafka calls log.dirs.", show_default=False)
 ]
-TopicChoice = Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.", rich_help_panel=WHICH)]
+TopicChoice = Annotated[
+    str | None, typer.Option("--topic", "-t", metavar="NAME", help="Only this topic.", rich_help_panel=WHICH)
+]
 PartitionChoice = Annotated[
-    int | None, typer.Option("--partition", "-p", min=0, help="Only this partition.", rich_help_panel=WHICH)
+    int | None,
+    typer.Option("--partition", "-p", metavar="N", min=0, help="Only this partition.", rich_help_panel=WHICH),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, and nothing else.", rich_help_panel=HOW)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, notes or progress.", rich_help_panel=HOW)]

@@ -17,7 +17,7 @@ topic_app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-TopicName = Annotated[str, typer.Option("--topic", "-t", help="The topic.", show_default=False)]
+TopicName = Annotated[str, typer.Option("--topic", "-t", metavar="NAME", help="The topic.", show_default=False)]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="NAME=VALUE", help="A config of the topic; may be given again."),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from types import TracebackType
 
-from duralog.errors import CorruptRecord, DuralogError, Fault
+from duralog.errors import CorruptRecord, Fault
 from duralog.format.filenames import (
     BOOTSTRAP_SNAPSHOT,
     CLEAN_SHUTDOWN,
@@ -40,7 +40,7 @@ class FileSource:
         status = os.fstat(self._descriptor)
         if not stat.S_ISREG(status.st_mode):
             self.close()
-            raise DuralogError(f"{self.name}: not a regular file")
+            raise CorruptRecord("not a regular file", file=self.name)
         self.size = status.st_size
 
     def read(self, position: int, size: int) -> bytes:

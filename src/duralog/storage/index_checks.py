@@ -212,7 +212,7 @@ def _rises(fields: NDArray[Any]) -> bool:
     relative = fields["relative_offset"]
     if relative[0] < 0:
         return False
-    if "position" in fields.dtype.names:
+    if fields.dtype == _OFFSET_ENTRIES:
         position = fields["position"]
         return bool(position[0] >= 0 and (relative[1:] > relative[:-1]).all() and (position[1:] > position[:-1]).all())
     timestamp = fields["timestamp"]
