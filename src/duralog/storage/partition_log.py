@@ -11,31 +11,30 @@ has left in doubt.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from duralog.config import TopicConfig
 from duralog.errors import OffsetOutOfRange, PolicyViolation
 from duralog.format.compression import Codec
-from duralog.format.index_entries import AbortedTransaction
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from duralog.format.producer_snapshot import ProducerEntry
 from duralog.format.record import Record
 from duralog.format.varint import Bytes
 from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.file_system import FileSystem
-from duralog.storage.isolation import Isolation
 from duralog.storage.leader_epochs import LeaderEpochs
 from duralog.storage.loaded_log import LoadedLog
 from duralog.storage.log_trimming import delete_segments, raise_start_offset, truncate_to
 from duralog.storage.log_view import LogView, SegmentInfo
 from duralog.storage.log_writer import AppendResult, Clock, Later, LogWriter
 from duralog.storage.lookup import TimestampedOffset
-from duralog.storage.reading import FetchedSlice, read_chunks, read_records, read_slice
+from duralog.storage.readable_log import ReadableLog
+from duralog.storage.reading import FetchedSlice
 from duralog.storage.record_append import Producer, batches_of_records, batches_of_table, marker_batch
 from duralog.storage.rolling import RandomBelow
-from duralog.storage.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP, offset_for_timestamp
+from duralog.storage.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP
 from duralog.storage.validation import validate
 
 if TYPE_CHECKING:
@@ -54,14 +53,12 @@ __all__ = [
     "TimestampedOffset",
 ]
 
-DEFAULT_SLICE_BYTES = 1 << 20
-
 
 def _at_once(_delay_ms: int, _name: str, work: Callable[[], None]) -> None:
     work()
 
 
-class PartitionLog:
+class PartitionLog(ReadableLog):
     """The log of one partition, made from what recovery found in its folder."""
 
     def __init__(
@@ -82,8 +79,7 @@ class PartitionLog:
 
         `leader_epoch` is the one to write in, unless the log has seen a later one.
         """
-        self.topic = topic
-        self.partition = partition
+        super().__init__(topic, partition)
         self._writer = LogWriter(
             loaded,
             config=config,
@@ -95,14 +91,10 @@ class PartitionLog:
             leader_epoch=leader_epoch,
         )
 
-    def __repr__(self) -> str:
-        return f"<PartitionLog {self.topic}-{self.partition} from {self.start_offset} to {self.end_offset}>"
-
     # What it is
 
     @property
     def view(self) -> LogView:
-        """The log as it is now, which does not change any more."""
         return self._writer.view
 
     @property
@@ -128,24 +120,6 @@ class PartitionLog:
         return self._writer.in_doubt
 
     @property
-    def start_offset(self) -> int:
-        return self.view.start_offset
-
-    @property
-    def end_offset(self) -> int:
-        """The offset of the next record: reading from here means from now on."""
-        return self.view.end_offset
-
-    @property
-    def high_watermark(self) -> int:
-        return self.view.end_offset
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Below this offset every transaction is decided."""
-        return self.view.last_stable_offset
-
-    @property
     def recovery_point(self) -> int:
         """Everything below this offset would survive a loss of power."""
         return self._writer.recovery_point
@@ -153,15 +127,6 @@ class PartitionLog:
     @property
     def last_flush_ms(self) -> int:
         return self._writer.last_flush_ms
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self.view.segments)
-
-    @property
-    def segments(self) -> tuple[SegmentInfo, ...]:
-        """Oldest first; the last one is active."""
-        return self.view.infos()
 
     @property
     def leader_epochs(self) -> LeaderEpochs:
@@ -258,75 +223,6 @@ class PartitionLog:
     def _nothing(self) -> AppendResult:
         end_offset = self._writer.view.end_offset
         return AppendResult(end_offset, end_offset - 1, NO_TIMESTAMP)
-
-    # Reading
-
-    def read(
-        self,
-        offset: int,
-        *,
-        isolation: str = Isolation.READ_UNCOMMITTED,
-        max_bytes: int | None = None,
-        max_batch_bytes: int | None = None,
-    ) -> Iterator[Record]:
-        """The records from the offset, or the next one that exists, to where the log ends now.
-
-        They end when their batches have `max_bytes`, but the first batch always comes. `OffsetOutOfRange` if the offset
-        is not within the log; `RecordTooLarge` at a batch that is larger than `max_batch_bytes`.
-        """
-        view = self.view
-        view.check_offset(offset)
-        return read_records(view, offset, Isolation(isolation), max_bytes=max_bytes, max_batch_bytes=max_batch_bytes)
-
-    def read_arrow(
-        self,
-        start_offset: int | None = None,
-        end_offset: int | None = None,
-        *,
-        isolation: str = Isolation.READ_UNCOMMITTED,
-        columns: Sequence[str] | None = None,
-    ) -> pa.Table:
-        """The records from one offset up to, not including, the other, as a table; of these columns, or of all.
-
-        They start where the log starts, and end where it ends now, if nothing else is said.
-        """
-        # Not at the top: pyarrow takes long to load, and not every reader wants tables.
-        from duralog.columnar.tables import to_table
-
-        view = self.view
-        level = Isolation(isolation)
-        start = view.start_offset if start_offset is None else start_offset
-        view.check_offset(start)
-        end = view.limit(level)
-        if end_offset is not None:
-            view.check_offset(end_offset)
-            end = min(end, end_offset)
-        chunks = read_chunks(view, start, end, level)
-        return to_table(chunks, topic=self.topic, partition=self.partition, columns=columns)
-
-    def read_slice(
-        self,
-        offset: int,
-        max_bytes: int = DEFAULT_SLICE_BYTES,
-        isolation: str = Isolation.READ_UNCOMMITTED,
-        *,
-        min_one: bool = True,
-        max_batch_bytes: int | None = None,
-    ) -> FetchedSlice:
-        """Bytes of a log file from the batch that holds the offset, to be sent on as they are."""
-        return read_slice(
-            self.view, offset, max_bytes, Isolation(isolation), min_one=min_one, max_batch_bytes=max_batch_bytes
-        )
-
-    def offset_for_timestamp(
-        self, timestamp_ms: int, *, isolation: str = Isolation.READ_UNCOMMITTED
-    ) -> TimestampedOffset | None:
-        """The first record at this time or later; None if there is none. Also for EARLIEST, LATEST, MAX_TIMESTAMP."""
-        return offset_for_timestamp(self.view, timestamp_ms, Isolation(isolation), self._writer.epochs)
-
-    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records from one offset up to, not including, the other."""
-        return self.view.aborted_transactions(start_offset, end_offset)
 
     # Keeping and losing
 
