@@ -80,6 +80,8 @@ class Checked:
     counts: Counts
     findings: Findings
     end_offset: int
+    is_complete: bool
+    """All logs could be read: the end is where the log ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,7 @@ class Chain:
         base = _base(self.logs[0])
         replay = ProducerReplay(base, None if self.start is None else self.start.data)
         end_offset = base
+        is_complete = True
         following = [*map(_base, self.logs[1:]), self.next_base]
         for log, next_base in zip(self.logs, following, strict=True):
             counts.segments += 1
@@ -108,15 +111,17 @@ class Chain:
                 end_offset = max(
                     end_offset, self._check_segment(log, next_base, replay, options, counts, findings, advance)
                 )
+                continue
             except FileNotFoundError:
                 findings.note(log.path, "was removed meanwhile")
             except OSError as error:
                 findings.report(unreadable(log.path, error))
             except CorruptRecord as error:
                 findings.report(error if error.file is not None else error.in_file(log.path))
-        for snapshot in self.ends:
+            is_complete = False
+        for snapshot in self.ends if is_complete else ():
             replay.compare(snapshot.path, snapshot.offset, snapshot.entries, findings.report)
-        return Checked(counts=counts, findings=findings, end_offset=end_offset)
+        return Checked(counts=counts, findings=findings, end_offset=end_offset, is_complete=is_complete)
 
     def _check_segment(
         self,

@@ -70,7 +70,7 @@ class DirectoryCheck:
             report = live.get(partition)
             if report is None:
                 self.findings.note(path, f"names {partition}, of which there is no folder; Kafka passes over it")
-            elif not 0 <= offset <= report.end_offset:
+            elif offset < 0 or (report.is_complete and offset > report.end_offset):
                 consequence = " (Kafka would drop the whole log)" if name == LOG_START_OFFSET_CHECKPOINT else ""
                 self.findings.report(
                     CorruptRecord(

@@ -37,6 +37,8 @@ class PartitionReport:
     """Of the first segment."""
     end_offset: int
     """After the last batch."""
+    is_complete: bool
+    """All logs could be read, so that the end is known."""
     errors: Sequence[CorruptRecord]
     """The first ones of each file."""
     error_count: int
@@ -78,7 +80,9 @@ class PartitionCheck:
         for result in checked:
             counts.add(result.counts)
             end_offset = max(end_offset, result.end_offset)
-        self._check_ends(end_offset)
+        is_complete = bool(self._logs) and all(result.is_complete for result in checked)
+        if is_complete:
+            self._check_ends(end_offset)
         collected = [self.findings, *(result.findings for result in checked)]
         return PartitionReport(
             folder=self.folder,
@@ -87,14 +91,13 @@ class PartitionCheck:
             counts=counts,
             base_offset=(self._logs[0].offset or 0) if self._logs else 0,
             end_offset=end_offset,
+            is_complete=is_complete,
             errors=[error for findings in collected for error in findings.errors],
             error_count=sum(findings.count for findings in collected),
             notes=[note for findings in collected for note in findings.notes],
         )
 
     def _check_ends(self, end_offset: int) -> None:
-        if not self._logs:
-            return
         for entry in self._epochs:
             if entry.start_offset > end_offset:
                 self.findings.report(

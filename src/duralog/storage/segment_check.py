@@ -9,7 +9,7 @@ from duralog.columnar.pieces import Piece
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.filenames import FileKind
 from duralog.storage.files import FoundFile, read_small
-from duralog.storage.findings import Report, TakeNote
+from duralog.storage.findings import Report, TakeNote, unreadable
 from duralog.storage.index_checks import OffsetIndexCheck, RebuildCheck, TimeIndexCheck
 from duralog.storage.producer_replay import ProducerReplay
 from duralog.storage.transaction_check import TransactionIndexCheck
@@ -45,13 +45,13 @@ class SegmentCheck:
         self._offsets: OffsetIndexCheck | None = None
         self._times: TimeIndexCheck | None = None
         path = log.sibling(FileKind.OFFSET_INDEX)
-        if (data := read_small(path)) is not None:
+        if (data := self._read(path)) is not None:
             self._offsets = OffsetIndexCheck(path, data, log.offset, self._report)
         path = log.sibling(FileKind.TIME_INDEX)
-        if (data := read_small(path)) is not None:
+        if (data := self._read(path)) is not None:
             self._times = TimeIndexCheck(path, data, log.offset, self._report)
         path = log.sibling(FileKind.TRANSACTION_INDEX)
-        self._transactions = TransactionIndexCheck(path, read_small(path), log.offset, self._report)
+        self._transactions = TransactionIndexCheck(path, self._read(path), log.offset, self._report)
 
     def add(self, piece: Piece) -> None:
         if self._offsets is not None:
@@ -72,8 +72,17 @@ class SegmentCheck:
             self._compare_with_rule()
             self._transactions.finish()
         for check, kind in ((self._offsets, FileKind.OFFSET_INDEX), (self._times, FileKind.TIME_INDEX)):
-            if check is None:
+            if check is None and self._log.sibling(kind) not in self._wrong:
                 self._note(self._log.sibling(kind), "is missing; Kafka builds it from the log when it starts")
+
+    def _read(self, path: str) -> bytes | None:
+        try:
+            return read_small(path)
+        except CorruptRecord as error:
+            self._report(error)
+        except OSError as error:
+            self._report(unreadable(path, error))
+        return None
 
     def _remembering(self, report: Report) -> Report:
         def remember(error: CorruptRecord) -> None:
