@@ -68,8 +68,9 @@ class Book:
                 log = store.partition(name, number)
                 assert log.start_offset <= topic.start.get(number, 0)
                 written, flushed = topic.written.get(number, []), topic.flushed.get(number, [])
-                found = [record.value for record in log.read(log.start_offset)]
-                assert found == written[log.start_offset : log.end_offset]
+                found = {record.offset: record.value for record in log.read(log.start_offset)}
+                assert all(written[offset] == value for offset, value in found.items())
+                assert found.keys() >= set(range(log.start_offset, len(flushed)))
                 assert log.end_offset >= len(flushed)
         for name in store.topics():
             assert store.topic_id(name) not in self.deleted_ids
