@@ -209,6 +209,28 @@ def test_what_cannot_be_repaired_is_told(store: Path) -> None:
     assert "meta.properties" in result.output
 
 
+def test_the_metadata_is_cut_only_on_demand(store: Path) -> None:
+    """Topics that are not in it any more are set aside by Kafka: that must not happen by the way."""
+    log = store / "__cluster_metadata-0" / LOG
+    flip(log, 3000)
+    whole = log.read_bytes()
+    (store / "codecs-1" / "00000000000000000000.index").unlink()
+    result = run("repair", store, code=1)
+    assert "--topic __cluster_metadata" in result.stdout
+    assert log.read_bytes() == whole
+    assert (store / "codecs-1" / "00000000000000000000.index").exists()
+    assert repair("--topic", "__cluster_metadata", store)[-1]["left"] == 0
+    assert len(log.read_bytes()) < len(whole)
+
+
+def test_an_index_of_the_metadata_is_rebuilt(store: Path) -> None:
+    path = store / "__cluster_metadata-0" / "00000000000000000000.index"
+    right = path.read_bytes()
+    path.write_bytes(b"\xff" * 16)
+    repair(store)
+    assert path.read_bytes() == right
+
+
 def test_only_one_partition(store: Path) -> None:
     for number in (1, 2):
         (store / f"codecs-{number}" / "00000000000000000000.index").unlink()

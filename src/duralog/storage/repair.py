@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from duralog.config import TopicConfig
-from duralog.errors import CorruptRecord, DuralogError
+from duralog.errors import CorruptRecord, DuralogError, StorageError
 from duralog.format.checkpoints import decode_offset_checkpoint
 from duralog.format.filenames import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -35,6 +35,7 @@ from duralog.storage.chain_check import Options
 from duralog.storage.file_system import FileSystem, LocalFileSystem, Lock
 from duralog.storage.folder_changes import Action, changes, survey
 from duralog.storage.log_directory import LogDirectory, TopicPartition
+from duralog.storage.metadata_log import METADATA_TOPIC
 from duralog.storage.partition_check import PartitionCheck, PartitionReport
 from duralog.storage.partition_log import PartitionLog
 from duralog.storage.quarantine import Quarantine
@@ -92,6 +93,7 @@ class Repair:
         self.left: list[CorruptRecord] = []
         """What is wrong with the directory and cannot be repaired here."""
         self._restore = restore
+        self._may_cut_metadata = topic == METADATA_TOPIC
         self._clock = clock
         self._fs: FileSystem = RehearsalFileSystem(LocalFileSystem()) if dry_run else LocalFileSystem()
         self._directory = LogDirectory(self._fs, path)
@@ -113,6 +115,7 @@ class Repair:
     def run(self, show: Show | None = None) -> Iterator[PartitionRepair]:
         """Repair partition after partition."""
         end_offsets: dict[TopicPartition, int] = {}
+        repaired_folders: set[str] = set()
         all_well = True
         try:
             for report in self._verification.run(show):
@@ -120,10 +123,13 @@ class Repair:
                     continue
                 repaired = self._repair(report, TopicPartition(report.partition.topic, report.partition.partition))
                 end_offsets[repaired.partition] = repaired.end_offset
+                if repaired.actions and not repaired.left:
+                    repaired_folders.add(os.path.basename(repaired.folder))
                 all_well &= repaired.failure is None
                 yield repaired
             self._repair_checkpoints(end_offsets)
-            self.left += [error for error in self._verification.errors if _name(error) not in OFFSET_CHECKPOINTS]
+            corrected = {*OFFSET_CHECKPOINTS, *repaired_folders}
+            self.left += [error for error in self._verification.errors if _name(error) not in corrected]
             if self._was_clean and all_well:
                 self._directory.put_clean_shutdown()
         finally:
@@ -136,6 +142,7 @@ class Repair:
         restorable = 0
         failure: str | None = None
         try:
+            self._check_metadata_stays(report, partition)
             before = survey(fs, folder)
             entries = {entry.name for entry in Quarantine(fs, folder, self._clock).reports()}
             if self._is_needed(report, before):
@@ -170,6 +177,18 @@ class Repair:
             left=left,
             failure=failure,
         )
+
+    def _check_metadata_stays(self, report: PartitionReport, partition: TopicPartition) -> None:
+        """Topics whose records were taken out would not be known any more, and Kafka would set their folders aside."""
+        is_damaged = any(
+            (file := parse_segment_file(_name(error))) is not None and file.kind is FileKind.LOG
+            for error in report.errors
+        )
+        if partition.topic == METADATA_TOPIC and is_damaged and not self._may_cut_metadata:
+            raise StorageError(
+                f"what follows the damage would be taken out of the metadata, topics and their configs with it;"
+                f" to do that all the same, choose --topic {METADATA_TOPIC}"
+            )
 
     def _is_needed(self, report: PartitionReport, files: Mapping[str, object]) -> bool:
         """Whether there is anything to do: damage, files left over, indexes that are missing."""
