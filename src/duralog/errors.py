@@ -40,10 +40,6 @@ class InvalidConfig(DuralogError):
     """A config name that does not exist, or a value that it does not allow."""
 
 
-class PolicyViolation(DuralogError):
-    """What is asked for does not go with the topic's cleanup.policy."""
-
-
 class StoreLocked(DuralogError):
     """Another process has the directory open for writing."""
 

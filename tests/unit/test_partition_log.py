@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from duralog.errors import OffsetOutOfRange, PolicyViolation, StorageError
+from duralog.errors import OffsetOutOfRange, StorageError
 from duralog.format.record import Record
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.partition_log import AppendResult, PartitionLog
@@ -206,12 +206,11 @@ def test_deleting_records_moves_the_start(tmp_path: Path) -> None:
     assert list(log.read(40)) == []
 
 
-def test_records_of_a_compacted_topic_cannot_be_deleted(tmp_path: Path) -> None:
+def test_records_of_a_compacted_topic_can_be_deleted_too(tmp_path: Path) -> None:
     log = LogInFolder(tmp_path, cleanup_policy="compact").open()
     log.append([Record(key=b"k", value=b"")])
-    with pytest.raises(PolicyViolation, match="delete"):
-        log.delete_records(1)
-    assert log.start_offset == 0
+    assert log.delete_records(1) == 1
+    assert log.start_offset == 1
 
 
 # Truncation

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from duralog.config import TopicConfig
-from duralog.errors import OffsetOutOfRange, PolicyViolation
+from duralog.errors import OffsetOutOfRange
 from duralog.format.compression import Codec
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from duralog.format.producer_snapshot import ProducerEntry
@@ -241,13 +241,13 @@ class PartitionLog(ReadableLog):
     def delete_records(self, before_offset: int) -> int:
         """Let the log start at this offset, or at its end for -1. Returns where it starts now.
 
-        The records below cannot be read from here on. Their segments go when retention next looks at the log.
+        The records below cannot be read from here on. Their segments go when retention next looks at the log. This
+        holds for compacted topics too: that Kafka's clients may not ask it of them is a rule of the request, not of
+        the log.
         """
         writer = self._writer
         with writer.lock:
             writer.check_writable()
-            if "delete" not in writer.config.cleanup_policy:
-                raise PolicyViolation("records can only be deleted where cleanup.policy has delete in it")
             end_offset = writer.view.end_offset
             offset = end_offset if before_offset == LATEST else before_offset
             if not 0 <= offset <= end_offset:
