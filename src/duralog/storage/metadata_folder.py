@@ -131,7 +131,7 @@ class MetadataFolder:
             for piece in segment.batches_from():
                 if piece.fault is not None:
                     raise piece.fault
-                yield memoryview(piece.data)
+                yield piece.data.data
 
 
 class ChangesLog:
