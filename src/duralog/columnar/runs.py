@@ -44,9 +44,10 @@ class _Kind(IntEnum):
 
 
 def _kind(batch: np.void) -> _Kind:
-    codec = batch["attributes"] & CODEC_MASK
-    is_message = batch["magic"] < 2
-    if batch["crc_ok"] == 0:
+    # Plain integers: numpy's take ten times as long to compare.
+    codec = int(batch["attributes"]) & CODEC_MASK
+    is_message = int(batch["magic"]) < 2
+    if not batch["crc_ok"]:
         return _Kind.WRONG_CHECKSUM
     if codec > (Codec.LZ4 if is_message else Codec.ZSTD):
         return _Kind.UNKNOWN_CODEC
@@ -202,9 +203,7 @@ class RunDecoder:
     def _fill(
         self, span: _Span, mode: int, batch: int, record: int = 0, position: int = 0
     ) -> tuple[int, int, int, int, DecodedRecords]:
-        most = int(np.sum((span.ends[batch:] - span.begins[batch:]) // MIN_RECORD_BYTES)) if mode != CHECK else 0
-        claimed = int(np.sum(np.maximum(self.batches["record_count"][span.rows[batch:]], 0), dtype=np.int64))
-        room = min(most, claimed, CHUNK_RECORDS)
+        room = self._room(span, batch) if mode != CHECK else 0
         columns, batch_row = RecordColumns.empty(room), np.empty(room, np.int32)
         fault, batch, record, position, filled = decode_batches(
             span.data,
@@ -221,6 +220,16 @@ class RunDecoder:
             *columns.arrays,
         )
         return fault, batch, record, position, self._decoded(span.data, columns, batch_row, filled)
+
+    def _room(self, span: _Span, batch: int) -> int:
+        """For how many records at most there must be room, by the bytes that there are and by what headers claim."""
+        if batch == len(span.rows) - 1:
+            most = (int(span.ends[batch]) - int(span.begins[batch])) // MIN_RECORD_BYTES
+            claimed = max(int(self.batches["record_count"][span.rows[batch]]), 0)
+        else:
+            most = int(np.sum((span.ends[batch:] - span.begins[batch:]) // MIN_RECORD_BYTES))
+            claimed = int(np.sum(np.maximum(self.batches["record_count"][span.rows[batch:]], 0), dtype=np.int64))
+        return min(most, claimed, CHUNK_RECORDS)
 
     def _decode_messages(self, rows: Rows, begins: NDArray[np.int64]) -> Iterator[DecodedRecords]:
         """Messages as they lie in the piece; of wrappers, their own key and value."""

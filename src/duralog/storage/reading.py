@@ -211,8 +211,12 @@ def _wanted_rows(view: LogView, piece: Piece, end_offset: int, isolation: Isolat
 
 def _between(decoded: DecodedRecords, start_offset: int, end_offset: int) -> DecodedRecords:
     offsets = decoded.columns.offset
-    if offsets.min() >= start_offset and offsets.max() < end_offset:
+    kept = np.flatnonzero((offsets >= start_offset) & (offsets < end_offset))
+    if len(kept) == len(offsets):
         return decoded
-    kept = (offsets >= start_offset) & (offsets < end_offset)
-    columns = RecordColumns(*[array[kept] for array in decoded.columns.arrays])
-    return DecodedRecords(decoded.data, columns, decoded.batch_row[kept], decoded.batches)
+    rows: slice | Rows = kept
+    if len(kept) and kept[-1] - kept[0] == len(kept) - 1:
+        # As it should be: offsets rise. Then nothing is copied.
+        rows = slice(kept[0], kept[-1] + 1)
+    columns = RecordColumns(*[array[rows] for array in decoded.columns.arrays])
+    return DecodedRecords(decoded.data, columns, decoded.batch_row[rows], decoded.batches)
