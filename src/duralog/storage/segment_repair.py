@@ -90,9 +90,10 @@ class SegmentRepair:
         ends_log = ends_log or following is None
         empties = ends_log and recovered.next_offset < self._log_start
         reason = recovered.reason
-        if ends_log and not empties and reason is not None:
-            is_lost = reason.fault is Fault.FIELD_VALUE and self._is_dense(recovered.next_offset)
-            if is_lost or reason.fault in _CUTTING_FAULTS:
+        if ends_log and reason is not None:
+            cuts = reason.fault in _CUTTING_FAULTS
+            is_lost = self._is_dense(recovered.next_offset) and (cuts or reason.fault is Fault.FIELD_VALUE)
+            if is_lost or (cuts and not empties):
                 self._cut(place, recovered, reason)
                 return True
         skips = empties or not ends_log
@@ -120,8 +121,8 @@ class SegmentRepair:
     def end_at_gap(self, place: int, next_offset: int) -> None:
         """Let the log end with this segment if offsets were lost before the next one."""
         following = self._following(place)
-        is_gap = following is not None and self._log_start <= next_offset < following.base_offset
-        if following is not None and is_gap and self._is_dense(next_offset):
+        first_needed = max(next_offset, self._log_start)
+        if following is not None and first_needed < following.base_offset and self._is_dense(next_offset):
             reason = CorruptRecord(
                 "the end of the segment before is missing",
                 fault=Fault.FIELD_VALUE,
