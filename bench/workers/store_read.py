@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duralog
 from bench.workers.passes import timed
+from duralog.columnar.pieces import Piece, read_pieces
+from duralog.storage.files import FileSource
 
 _POINTS = 20_000
 
@@ -31,21 +33,23 @@ def bare_decode(directory: Path, topic: str) -> Reader:
     """The same file decoded to the same table, by the kernels alone: no store, no offsets, no transactions."""
     import pyarrow as pa
 
-    from duralog.columnar.pieces import read_pieces
-    from duralog.storage.files import FileSource
+    pieces = _pieces(directory, topic)
+    return Reader(lambda: int(pa.Table.from_batches(_decoded(pieces(), topic)).num_rows))
 
+
+def bare_decode_dropped(directory: Path, topic: str) -> Reader:
+    """The same, each record batch dropped as soon as it is there, so that the memory is used again."""
+    pieces = _pieces(directory, topic)
+    return Reader(lambda: sum(rows.num_rows for rows in _decoded(pieces(), topic)))
+
+
+def _pieces(directory: Path, topic: str) -> Callable[[], Iterator[Piece]]:
     sources = [FileSource(path) for path in sorted((directory / f"{topic}-0").glob("*.log"))]
+    return lambda: (piece for source in sources for piece in read_pieces(source))
 
-    def work() -> int:
-        rows = [
-            decoded.to_arrow(topic=topic, partition=0)
-            for source in sources
-            for piece in read_pieces(source)
-            for decoded in piece.decode()
-        ]
-        return int(pa.Table.from_batches(rows).num_rows)
 
-    return Reader(work)
+def _decoded(pieces: Iterator[Piece], topic: str) -> Iterator[Any]:
+    return (decoded.to_arrow(topic=topic, partition=0) for piece in pieces for decoded in piece.decode())
 
 
 def point_slices(directory: Path, topic: str) -> Reader:
@@ -84,7 +88,9 @@ def _random_offsets(log: duralog.PartitionLog) -> list[int]:
     return [rng.randrange(log.start_offset, log.end_offset) for _ in range(_POINTS)]
 
 
-READERS = {reader.__name__: reader for reader in (read_arrow, bare_decode, point_slices, point_records)}
+READERS = {
+    reader.__name__: reader for reader in (read_arrow, bare_decode, bare_decode_dropped, point_slices, point_records)
+}
 
 if __name__ == "__main__":
     name, directory, topic, passes = sys.argv[1:]
