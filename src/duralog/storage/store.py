@@ -16,13 +16,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from types import MappingProxyType, TracebackType
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, StorageError, UnknownTopic
 from duralog.storage.background import BackgroundError, Clock, Scheduler, wall_clock_ms
-from duralog.storage.file_system import FileSystem, LocalFileSystem, raise_open_file_limit
+from duralog.storage.file_system import FileSystem, LocalFileSystem, Lock, raise_open_file_limit
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.log_retention import retain
 from duralog.storage.metadata_folder import METADATA_PARTITION
@@ -65,15 +64,14 @@ class Store:
             clock=clock,
             scheduler=self._scheduler,
         )
-        with ExitStack() as undone:
-            undone.callback(self._scheduler.stop)
+        self._lock: Lock | None = None
+        try:
             if read_only:
                 self._opened = opening.for_reading()
             else:
                 raise_open_file_limit()
                 self._opened = opening.for_writing(show_progress)
-            if self._opened.lock is not None:
-                undone.callback(self._opened.lock.release)
+            self._lock = self._opened.lock
             self._topics = self._opened.topics
             self._logs: Mapping[TopicPartition, PartitionLog] = self._opened.logs
             self._upkeep = Upkeep(
@@ -83,7 +81,9 @@ class Store:
                 self._upkeep.keep(self._opened.offline)
                 self._upkeep.checkpoint()
                 self._upkeep.start(self._retain_unasked)
-            undone.pop_all()
+        except BaseException:
+            self._let_go()
+            raise
 
     # What there is
 
@@ -244,7 +244,7 @@ class Store:
         return RetentionReport(removals=removals, failures=failures)
 
     def _retain_unasked(self) -> None:
-        failures = self.apply_retention().failures
+        failures = self._retain(None, delete=True).failures
         told = [error for partition, error in failures.items() if partition not in self._opened.offline]
         if told:
             raise StorageError("; ".join(told))
@@ -258,7 +258,6 @@ class Store:
                 return
             self._is_closed = True
         self._scheduler.stop()
-        lock = self._opened.lock
         try:
             failures = self._close_logs()
             if not self.read_only:
@@ -266,10 +265,14 @@ class Store:
                 if not failures and self._is_all_known():
                     self._opened.directory.put_clean_shutdown()
         finally:
-            if lock is not None:
-                lock.release()
+            self._let_go()
         for error in failures.values():
             raise error
+
+    def _let_go(self) -> None:
+        self._scheduler.stop()
+        if self._lock is not None:
+            self._lock.release()
 
     def _is_all_known(self) -> bool:
         """Whether the next start may trust every file."""
