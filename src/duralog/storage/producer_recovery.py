@@ -29,6 +29,10 @@ class ProducerRecovery:
         self._now_ms = now_ms
         self._expiration_ms = expiration_ms
         self._ready_for: int | None = None
+        self._replayed_from = 0
+        """The base offset of the first of those segments that were replayed without a break."""
+        self._is_at_end = False
+        """They go to the end of the log."""
         self.snapshots = ProducerSnapshots(fs, folder, snapshots)
         self.state = ProducerState(expiration_ms=expiration_ms)
 
@@ -38,15 +42,18 @@ class ProducerRecovery:
             self.state.update((), base_offset)
         else:
             self.read(segments, log_start_offset, base_offset)
+            self._replayed_from = base_offset
         self.snapshots.take(self.state, sync=False, log_start_offset=log_start_offset)
 
     def is_ready_for(self, following: Segment | None) -> None:
-        """The segment before this one was replayed to its end, on top of all before it."""
+        """The segment before this one, or the last one of all, was replayed to its end, on top of all before it."""
         self._ready_for = None if following is None else following.base_offset
+        self._is_at_end = following is None
 
     def look_again(self) -> None:
         """The segments have changed: what was read of them, and their snapshots, may be gone."""
         self._ready_for = None
+        self._is_at_end = False
         self.snapshots = ProducerSnapshots(self._fs, self._folder)
 
     def read(self, segments: Sequence[Segment], start_offset: int, end_offset: int) -> None:
@@ -105,5 +112,8 @@ class ProducerRecovery:
                 self.snapshots.take(self.state, sync=False, log_start_offset=start_offset)
             return
         self.snapshots.remove_outside(start_offset, end_offset)
-        self.read(segments, start_offset, end_offset)
+        if self._is_at_end and self.state.end_offset == end_offset and self._replayed_from >= start_offset:
+            self.state.advance_high_watermark(end_offset)
+        else:
+            self.read(segments, start_offset, end_offset)
         self.snapshots.take(self.state, sync=True, log_start_offset=start_offset)
