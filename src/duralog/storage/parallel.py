@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 from duralog.storage.log_directory import TopicPartition
@@ -76,21 +79,31 @@ def for_each_partition(
             )
 
     tell()
+    told_at = time.monotonic()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="duralog-partitions")
     try:
-        partition_of = {pool.submit(work, partition, count): partition for partition in partitions}
-        waiting: set[Future[T]] = {*partition_of}
-        while waiting:
-            done, waiting = wait(waiting, _SHOW_EVERY_SECONDS, FIRST_COMPLETED)
-            for future in done:
+        partition_of: dict[Future[T], TopicPartition] = {}
+        done: SimpleQueue[Future[T]] = SimpleQueue()
+        for partition in partitions:
+            future = pool.submit(work, partition, count)
+            partition_of[future] = partition
+            future.add_done_callback(done.put)
+        while partition_of:
+            # An empty queue only means that it is time to show how far it is.
+            with suppress(Empty):
+                future = done.get(timeout=_SHOW_EVERY_SECONDS)
+                partition = partition_of.pop(future)
                 error = future.exception()
                 if error is None:
-                    results[partition_of[future]] = future.result()
+                    results[partition] = future.result()
                 elif isinstance(error, Exception):
-                    failures[partition_of[future]] = error
+                    failures[partition] = error
                 else:
                     raise error
-            tell()
+            if time.monotonic() - told_at >= _SHOW_EVERY_SECONDS:
+                told_at = time.monotonic()
+                tell()
     finally:
         pool.shutdown(cancel_futures=True)
+    tell()
     return Outcome(results, failures)

@@ -147,7 +147,7 @@ class Store:
             raise UnknownTopic(f"there is no partition {partition.partition} of {topic.name} in this directory")
         with self._changing:
             if self.read_only and partition not in self._logs:
-                self._add_log(partition, self._opened.loader.load(partition, topic))
+                self._logs = {**self._logs, partition: self._opened.loader.load(partition, topic)}
             elif partition not in self._logs:
                 # It is in the metadata, but an error came between that and its folder.
                 self._create_logs(topic)
@@ -202,13 +202,15 @@ class Store:
             return changed.config
 
     def _create_logs(self, topic: Topic) -> None:
-        for number in topic.partitions:
-            partition = TopicPartition(topic.name, number)
-            if partition not in self._logs and partition not in self._opened.offline:
-                self._add_log(partition, self._opened.loader.create(partition, topic))
-
-    def _add_log(self, partition: TopicPartition, log: PartitionLog) -> None:
-        self._logs = {**self._logs, partition: log}
+        """Make the partitions of a topic that are not there yet. Those that were made stay if one fails."""
+        added: dict[TopicPartition, PartitionLog] = {}
+        try:
+            for number in topic.partitions:
+                partition = TopicPartition(topic.name, number)
+                if partition not in self._logs and partition not in self._opened.offline:
+                    added[partition] = self._opened.loader.create(partition, topic)
+        finally:
+            self._logs = {**self._logs, **added}
 
     def _check_writable(self) -> None:
         if self._is_closed:
