@@ -30,7 +30,8 @@ assert sys.byteorder == "little", "the kernels swap bytes for a little-endian ma
 _log = logging.getLogger(__name__)
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_OPTIONS: Any = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
+_OPTIONS: Any = {"nogil": True, "boundscheck": False, "error_model": "numpy", "_nrt": False}
+"""Kernels allocate nothing. So `_nrt` is off: numba would count references to arrays, atomically, at every call."""
 
 on_compile: Callable[[str], None] | None = None
 """Called with a kernel's name before it is compiled (not when it is loaded from the cache)."""
@@ -141,3 +142,8 @@ def kernel(signature: Any) -> Callable[[Callable[..., Any]], Kernel]:
 def device(function: _F) -> _F:
     """A function for kernels to call, compiled into each of them."""
     return cast("_F", numba.njit(**_OPTIONS)(function))
+
+
+def inlined(function: _F) -> _F:
+    """The same, for a function of the innermost loops: never called, always part of the caller's code."""
+    return cast("_F", numba.njit(forceinline=True, **_OPTIONS)(function))

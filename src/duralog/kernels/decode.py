@@ -16,7 +16,7 @@ from numba import types
 
 from duralog.errors import Fault
 from duralog.format.layout import LOG_APPEND_TIME_BIT
-from duralog.kernels.compile import device, kernel
+from duralog.kernels.compile import device, inlined, kernel
 from duralog.kernels.scan import BATCH_ROWS
 from duralog.kernels.words import BYTES, load_uint8
 
@@ -61,7 +61,7 @@ def _long_unsigned(data, position, end, max_bytes):
     return value, np.int64(-1)
 
 
-@device
+@inlined
 def _unsigned(data, position, end, max_bytes):
     """As `_long_unsigned`, with the usual one and two bytes first."""
     if position < end:
@@ -75,7 +75,7 @@ def _unsigned(data, position, end, max_bytes):
     return _long_unsigned(data, position, end, max_bytes)
 
 
-@device
+@inlined
 def read_varint(data, position, end):
     """The integer at `position` and where it ends, or -1 as its end where it is too long or cut off."""
     unsigned, position = _unsigned(data, position, end, 5)
@@ -83,7 +83,7 @@ def read_varint(data, position, end):
     return np.int64(np.int32(folded >> np.uint32(1)) ^ -np.int32(folded & np.uint32(1))), position
 
 
-@device
+@inlined
 def read_varlong(data, position, end):
     unsigned, position = _unsigned(data, position, end, 10)
     return np.int64(unsigned >> np.uint64(1)) ^ -np.int64(unsigned & np.uint64(1)), position
@@ -107,6 +107,61 @@ def skip_headers(data, position, end, count):
             return _FIELD_LENGTH, position
         position += max(length, 0)
     return _NONE, position
+
+
+@inlined
+def _refused(fault):
+    nothing = np.int64(0)
+    return fault, nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing
+
+
+@inlined
+def read_record(data, position, end):
+    """The record at `position`, all of it checked, of a batch whose records end at `end`.
+
+    Returns (fault, where it ends, timestamp delta, offset delta, key position and length, value position and length,
+    headers position, header count). Any negative length is a null. With a fault, the other numbers mean nothing.
+    """
+    length, position = read_varint(data, position, end)
+    if position < 0:
+        return _refused(_VARINT)
+    if length < 0 or length > end - position:
+        return _refused(_RECORD_LENGTH)
+    if length == 0:
+        return _refused(_FIELD_LENGTH)
+    end = position + length
+    timestamp_delta, position = read_varlong(data, position + 1, end)
+    if position < 0:
+        return _refused(_VARINT)
+    offset_delta, position = read_varint(data, position, end)
+    if position < 0:
+        return _refused(_VARINT)
+
+    key_length, key = read_varint(data, position, end)
+    if key < 0:
+        return _refused(_VARINT)
+    if key_length > end - key:
+        return _refused(_FIELD_LENGTH)
+    value_length, value = read_varint(data, key + max(key_length, 0), end)
+    if value < 0:
+        return _refused(_VARINT)
+    if value_length > end - value:
+        return _refused(_FIELD_LENGTH)
+
+    position = value + max(value_length, 0)
+    header_count, headers = np.int64(0), position + 1
+    if headers != end or load_uint8(data, position) != 0:  # else the record ends with "no headers", as most do
+        header_count, headers = read_varint(data, position, end)
+        if headers < 0:
+            return _refused(_VARINT)
+        if header_count < 0 or header_count > end - headers:
+            return _refused(_HEADER_COUNT)
+        fault, position = skip_headers(data, headers, end, header_count)
+        if fault != _NONE:
+            return _refused(fault)
+        if position != end:
+            return _refused(_RECORD_NOT_CONSUMED)
+    return _NONE, end, timestamp_delta, offset_delta, key, key_length, value, value_length, headers, header_count
 
 
 @kernel(
@@ -171,62 +226,26 @@ def decode_batches(
             delta_mask = np.int64(0)
 
         while record < count:
-            start = position
-            length, position = read_varint(data, position, end)
-            if position < 0:
-                return _VARINT, batch, record, start, committed
-            if length < 0 or length > end - position:
-                return _RECORD_LENGTH, batch, record, start, committed
-            record_end = position + length
+            found = read_record(data, position, end)
+            fault, record_end, timestamp_delta, offset_delta, key, key_bytes, value, value_bytes, headers, more = found
+            if fault != _NONE:
+                return fault, batch, record, position, committed
             if mode == SLICE:
-                sliced_bytes += record_end - start
+                sliced_bytes += record_end - position
                 if filled == room or (filled > 0 and sliced_bytes > max_bytes):
-                    return _NONE, batch, record, start, filled
-            if length == 0:
-                return _FIELD_LENGTH, batch, record, start, committed
-            timestamp_delta, position = read_varlong(data, position + 1, record_end)
-            if position < 0:
-                return _VARINT, batch, record, start, committed
-            offset_delta, position = read_varint(data, position, record_end)
-            if position < 0:
-                return _VARINT, batch, record, start, committed
-
-            key_bytes, key_start = read_varint(data, position, record_end)
-            if key_start < 0:
-                return _VARINT, batch, record, start, committed
-            if key_bytes > record_end - key_start:
-                return _FIELD_LENGTH, batch, record, start, committed
-
-            value_bytes, value_start = read_varint(data, key_start + max(key_bytes, 0), record_end)
-            if value_start < 0:
-                return _VARINT, batch, record, start, committed
-            if value_bytes > record_end - value_start:
-                return _FIELD_LENGTH, batch, record, start, committed
-
-            headers, headers_start = read_varint(data, value_start + max(value_bytes, 0), record_end)
-            if headers_start < 0:
-                return _VARINT, batch, record, start, committed
-            if headers < 0 or headers > record_end - headers_start:
-                return _HEADER_COUNT, batch, record, start, committed
-            position = headers_start
-            if headers > 0:
-                fault, position = skip_headers(data, position, record_end, headers)
-                if fault != _NONE:
-                    return fault, batch, record, start, committed
-            if position != record_end:
-                return _RECORD_NOT_CONSUMED, batch, record, start, committed
+                    return _NONE, batch, record, position, filled
             position = record_end
 
             if mode != CHECK:
                 row = np.uintp(filled)  # unsigned: numba asks of a signed index whether it is negative
                 offset[row] = base_offset + offset_delta
                 timestamp[row] = base_timestamp + (timestamp_delta & delta_mask)
-                key_position[row] = key_start
+                key_position[row] = key
                 key_length[row] = max(key_bytes, -1)
-                value_position[row] = value_start
+                value_position[row] = value
                 value_length[row] = max(value_bytes, -1)
-                headers_position[row] = headers_start
-                header_count[row] = headers
+                headers_position[row] = headers
+                header_count[row] = more
                 batch_row[row] = rows[batch]
                 filled += 1
             record += 1
