@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duralog.columnar.pieces import MemorySource, read_pieces
+from duralog.columnar.pieces import MemorySource, Piece, read_pieces
 from duralog.columnar.refusals import batch_of
 from duralog.columnar.schema import RECORD_SCHEMA
 from duralog.errors import CorruptRecord, Fault
@@ -97,7 +97,23 @@ def kernel_view(data: bytes, *, piece_bytes: int) -> View:
             table.validate(full=True)
             for row, record in zip(decoded.batch_row.tolist(), as_records(table), strict=True):
                 view.records.setdefault(first + row, []).append(record)
+        assert_same_in_one_go(piece, view, first)
     return view
+
+
+def assert_same_in_one_go(piece: Piece, view: View, first: int) -> None:
+    """Decoded straight into Arrow's buffers, a piece has the same records and refusals, in the same order."""
+    refusals: dict[int, Refusal] = {}
+
+    def report(error: CorruptRecord, row: int) -> None:
+        refusals[first + row] = refusal(error)
+
+    records: list[Record] = []
+    for table in piece.to_arrow(max_decompressed_bytes=MAX_DECOMPRESSED_BYTES, on_corrupt=report):
+        table.validate(full=True)
+        records += as_records(table)
+    assert records == [record for number, some in view.records.items() if number >= first for record in some]
+    assert refusals == {number: found for number, found in view.refusals.items() if number >= first}
 
 
 def as_records(table: pa.RecordBatch) -> Iterator[Record]:

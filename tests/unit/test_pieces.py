@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from duralog.columnar import arrow_runs, runs
 from duralog.columnar import decoded as chunks
-from duralog.columnar import runs
 from duralog.columnar.pieces import DecodedRecords, MemorySource, Piece, read_pieces
 from duralog.columnar.schema import RECORD_SCHEMA
 from duralog.errors import CorruptRecord, Fault
@@ -371,6 +371,65 @@ def test_chosen_columns_come_in_the_order_of_the_schema() -> None:
     assert table_of(batch(0), columns=[]).column_names == []
     with pytest.raises(ValueError, match="no such column: colour"):
         table_of(batch(0), columns=["colour"])
+
+
+def in_one_go(piece: Piece, **options) -> list[pa.RecordBatch]:
+    arrow = list(piece.to_arrow(**options))
+    for part in arrow:
+        part.validate(full=True)
+    return arrow
+
+
+@pytest.mark.parametrize("columns", [None, ["offset"], ["value", "key"], ["headers", "key", "value", "timestamp_type"]])
+def test_straight_to_arrow_is_the_same(columns: list[str] | None) -> None:
+    mixed = [
+        batch(0),
+        batch(3, timestamp_type=TimestampType.LOG_APPEND_TIME, append_time_ms=99),
+        record_batch.encode([Record(headers=[("h", b"x"), ("i", None)]), Record(value=b"")], base_offset=6),
+        record_batch.encode([], base_offset=8, last_offset=8),
+        batch(9, codec=Codec.ZSTD),
+        batch(12, codec=Codec.LZ4, value=bytes(100)),
+        message_set.encode([Record(value=b"m")] * 3, magic=1, base_offset=15, codec=Codec.GZIP),
+        batch(18, value=b"v" * 40),
+    ]
+    piece = one_piece(b"".join(mixed))
+    for rows in (None, np.array([2, 3, 4]), np.array([7, 1, 0])):
+        options = {"topic": "orders", "partition": 3, "columns": columns}
+        decoded = [records.to_arrow(**options) for records in piece.decode(rows)]
+        arrow = in_one_go(piece, rows=rows, **options)
+        assert pa.Table.from_batches(arrow) == pa.Table.from_batches(decoded)
+
+
+def test_straight_to_arrow_with_a_corrupt_batch_in_the_middle() -> None:
+    data = batch(10) + CORRUPT[Fault.TRAILING_BYTES] + batch(20) + batch(30)
+    (piece,) = read_pieces(MemorySource(data, "some.log"), check_crc=False)
+    decoding = piece.to_arrow()
+    assert next(decoding).column("offset").to_pylist() == [10, 11, 12]
+    with pytest.raises(CorruptRecord) as caught:
+        next(decoding)
+    reported: list[tuple[str, int]] = []
+    arrow = in_one_go(piece, on_corrupt=lambda error, row: reported.append((str(error), row)))
+    assert [part.column("offset").to_pylist() for part in arrow] == [[10, 11, 12], [20, 21, 22], [30, 31, 32]]
+    assert reported == [(str(caught.value), 1)]
+
+
+def test_straight_to_arrow_chunks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"".join((batch(0), batch(3), batch(6, 20), batch(26), batch(29)))
+    with monkeypatch.context() as bounded:
+        bounded.setattr(runs, "CHUNK_RECORDS", 7)
+        arrow = in_one_go(one_piece(data))
+        assert [part.num_rows for part in arrow] == [6, 7, 7, 6, 3, 3]
+    monkeypatch.setattr(runs, "CHUNK_BYTES", 100)
+    monkeypatch.setattr(arrow_runs, "CHUNK_BYTES", 100)
+    arrow = in_one_go(one_piece(data))
+    assert [offset for part in arrow for offset in part.column("offset").to_pylist()] == list(range(32))
+    assert max(part.column("value").nbytes for part in arrow) < 100
+
+
+def test_straight_to_arrow_holds_no_more_memory_than_its_fields() -> None:
+    """Room is made for a batch that is all key or all value; what was not used is given back."""
+    (arrow, _) = in_one_go(one_piece(batch(0, 1000, value=bytes(1000)) + batch(1000)))
+    assert [arrow.column(name).buffers()[2].size for name in ("key", "value")] == [2890, 1_000_000]
 
 
 def test_header_keys_that_are_no_text_are_replaced() -> None:

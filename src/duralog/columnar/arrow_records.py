@@ -6,57 +6,97 @@ Numbers are handed over as they are, keys and values are gathered into one buffe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from duralog.columnar import schema
-from duralog.columnar.decoded import CHUNK_RECORDS, DecodedRecords
+from duralog.columnar.decoded import CHUNK_RECORDS, DecodedRecords, Fields, GatheredRecords
 from duralog.format.layout import LOG_APPEND_TIME_BIT, NO_TIMESTAMP
 from duralog.format.record import TimestampType
 from duralog.kernels.gather import PADDING, gather, lay_out, list_headers
 
 _INT32_MAX = 2**31 - 1
+_NO_TYPE, _CREATE_TIME, _LOG_APPEND_TIME = map(
+    np.int8, (TimestampType.NONE, TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
+)
 _NO_HEADERS = pa.array([], schema.HEADER_TYPE)
 
 
 def to_record_batch(
-    records: DecodedRecords, *, topic: str | None, partition: int | None, columns: Sequence[str] | None
+    records: DecodedRecords | GatheredRecords,
+    *,
+    topic: str | None,
+    partition: int | None,
+    columns: Sequence[str] | None,
 ) -> pa.RecordBatch:
     chosen = schema.RECORD_SCHEMA if columns is None else _schema_of(tuple(columns))
-    arrays = [_column(name, records, topic, partition) for name in chosen.names]
+    arrays = []
+    for name in chosen.names:
+        if name == schema.TOPIC:
+            arrays.append(_constant(topic, pa.string(), len(records)))
+        elif name == schema.PARTITION:
+            arrays.append(_constant(partition, pa.int32(), len(records)))
+        elif isinstance(records, GatheredRecords):
+            arrays.append(_gathered_column(name, records))
+        else:
+            arrays.append(_decoded_column(name, records))
     return pa.RecordBatch.from_arrays(arrays, schema=chosen)
 
 
 @lru_cache(maxsize=16)
 def _schema_of(columns: tuple[str, ...]) -> pa.Schema:
+    """The fields of these names, in the schema's order."""
     unknown = set(columns) - set(schema.RECORD_SCHEMA.names)
     if unknown:
         raise ValueError(f"no such column: {', '.join(sorted(unknown))}; there are {schema.RECORD_SCHEMA.names}")
     return pa.schema([field for field in schema.RECORD_SCHEMA if field.name in columns])
 
 
-def _column(name: str, records: DecodedRecords, topic: str | None, partition: int | None) -> pa.Array:
+def _decoded_column(name: str, records: DecodedRecords) -> pa.Array:
     decoded = records.columns
-    if name == schema.TOPIC:
-        return _constant(topic, pa.string(), len(records))
-    if name == schema.PARTITION:
-        return _constant(partition, pa.int32(), len(records))
     if name == schema.OFFSET:
-        return pa.Array.from_buffers(pa.int64(), len(records), [None, pa.py_buffer(decoded.offset)])
+        return _offsets(decoded.offset)
     if name == schema.TIMESTAMP:
         return _timestamps(decoded.timestamp)
     if name == schema.TIMESTAMP_TYPE:
-        return _timestamp_types(records)
+        types = _types_of(records.batches)
+        return _timestamp_types(types, len(records), lambda: types[records.batch_row])
     if name == schema.KEY:
         return _bytes(pa.binary(), records.data, decoded.key_position, decoded.key_length)
     if name == schema.VALUE:
         return _bytes(pa.binary(), records.data, decoded.value_position, decoded.value_length)
     assert name == schema.HEADERS
-    return _headers(records)
+    offsets = np.empty(len(records) + 1, np.int32)
+    total, _ = lay_out(decoded.header_count, offsets)
+    if total > _INT32_MAX:
+        raise ValueError(f"{total} headers are too many for one Arrow array")
+    return _headers(records.data, decoded.headers_position, offsets)
+
+
+def _gathered_column(name: str, records: GatheredRecords) -> pa.Array:
+    if name == schema.OFFSET:
+        return _offsets(records.offset)
+    if name == schema.TIMESTAMP:
+        return _timestamps(records.timestamp)
+    if name == schema.TIMESTAMP_TYPE:
+        types, counts = _types_of(records.batches), records.batches["record_count"]
+        rows = records.rows
+        return _timestamp_types(types, len(records), lambda: np.repeat(types[rows], counts[rows]))
+    if name == schema.KEY:
+        return _binary(records.keys)
+    if name == schema.VALUE:
+        return _binary(records.values)
+    assert name == schema.HEADERS
+    return _headers(records.data, records.headers_position, records.header_offsets)
+
+
+def _offsets(offset: NDArray[np.int64]) -> pa.Array:
+    return pa.Array.from_buffers(pa.int64(), len(offset), [None, pa.py_buffer(offset)])
 
 
 @lru_cache(maxsize=16)
@@ -74,21 +114,30 @@ def _validity(is_valid: NDArray[np.bool_]) -> pa.Buffer:
 
 
 def _timestamps(timestamp: NDArray[np.int64]) -> pa.Array:
-    is_set = timestamp != NO_TIMESTAMP
-    validity = None if is_set.all() else _validity(is_set)
+    validity = None
+    if timestamp.min(initial=0) <= NO_TIMESTAMP:  # else none is missing
+        validity = _validity(timestamp != NO_TIMESTAMP)
     type_ = schema.RECORD_SCHEMA.field(schema.TIMESTAMP).type
     return pa.Array.from_buffers(type_, len(timestamp), [validity, pa.py_buffer(timestamp)])
 
 
-def _timestamp_types(records: DecodedRecords) -> pa.Array:
-    batches = records.batches
-    of_batch = np.where(
-        batches["attributes"] & LOG_APPEND_TIME_BIT, TimestampType.LOG_APPEND_TIME, TimestampType.CREATE_TIME
-    ).astype(np.int8)
-    of_batch[batches["magic"] == 0] = TimestampType.NONE
-    if (of_batch == of_batch[0]).all():
-        return _constant(int(of_batch[0]), pa.int8(), len(records))
-    return pa.Array.from_buffers(pa.int8(), len(records), [None, pa.py_buffer(of_batch[records.batch_row])])
+def _types_of(batches: NDArray[Any]) -> NDArray[np.int8]:
+    """The timestamp type of each batch."""
+    types = np.where(batches["attributes"] & LOG_APPEND_TIME_BIT, _LOG_APPEND_TIME, _CREATE_TIME)
+    types[batches["magic"] == 0] = _NO_TYPE
+    return types
+
+
+def _timestamp_types(of_batches: NDArray[np.int8], count: int, of_records: Callable[[], NDArray[np.int8]]) -> pa.Array:
+    if (of_batches == of_batches[0]).all():
+        return _constant(int(of_batches[0]), pa.int8(), count)
+    return pa.Array.from_buffers(pa.int8(), count, [None, pa.py_buffer(of_records())])
+
+
+def _binary(fields: Fields) -> pa.Array:
+    validity = None if (fields.validity == 0xFF).all() else pa.py_buffer(fields.validity)
+    buffers = [validity, pa.py_buffer(fields.offsets), pa.py_buffer(fields.content)]
+    return pa.Array.from_buffers(pa.binary(), len(fields.offsets) - 1, buffers)
 
 
 def _bytes(
@@ -106,34 +155,23 @@ def _bytes(
     return pa.Array.from_buffers(type_, len(lengths), buffers, null_count=nulls)
 
 
-def _headers(records: DecodedRecords) -> pa.Array:
-    decoded = records.columns
-    offsets = np.empty(len(records) + 1, np.int32)
-    total, _ = lay_out(decoded.header_count, offsets)
-    if total > _INT32_MAX:
-        raise ValueError(f"{total} headers are too many for one Arrow array")
-    headers = _header_rows(records, total) if total else _NO_HEADERS
+def _headers(data: NDArray[np.uint8], positions: NDArray[np.int64], offsets: NDArray[np.int32]) -> pa.Array:
+    total = int(offsets[-1])
+    headers = _header_rows(data, positions, np.diff(offsets), total) if total else _NO_HEADERS
     type_ = schema.RECORD_SCHEMA.field(schema.HEADERS).type
-    return pa.Array.from_buffers(type_, len(records), [None, pa.py_buffer(offsets)], children=[headers])
+    return pa.Array.from_buffers(type_, len(positions), [None, pa.py_buffer(offsets)], children=[headers])
 
 
-def _header_rows(records: DecodedRecords, total: int) -> pa.Array:
-    decoded = records.columns
+def _header_rows(
+    data: NDArray[np.uint8], positions: NDArray[np.int64], counts: NDArray[np.int32], total: int
+) -> pa.Array:
     key_position, key_length = np.empty(total, np.int64), np.empty(total, np.int32)
     value_position, value_length = np.empty(total, np.int64), np.empty(total, np.int32)
-    found = list_headers(
-        records.data,
-        decoded.headers_position,
-        decoded.header_count,
-        key_position,
-        key_length,
-        value_position,
-        value_length,
-    )
+    found = list_headers(data, positions, counts, key_position, key_length, value_position, value_length)
     if found != total:
         raise ValueError("the headers do not lie within the data that they came from")
-    keys = _text(records.data, key_position, key_length)
-    values = _bytes(pa.binary(), records.data, value_position, value_length)
+    keys = _text(data, key_position, key_length)
+    values = _bytes(pa.binary(), data, value_position, value_length)
     return pa.StructArray.from_arrays([keys, values], fields=list(schema.HEADER_TYPE))
 
 

@@ -1,4 +1,4 @@
-"""Decoded records: columns of positions, and the bytes that they count in."""
+"""Decoded records: columns of positions with the bytes that they count in, or fields that are gathered already."""
 
 from __future__ import annotations
 
@@ -42,3 +42,43 @@ class DecodedRecords:
         from duralog.columnar.arrow_records import to_record_batch
 
         return to_record_batch(self, topic=topic, partition=partition, columns=columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The keys or the values of some records, one after the other, as an Arrow array holds them."""
+
+    offsets: NDArray[np.int32]
+    validity: NDArray[np.uint8]
+    """A bit for each record, 0 for a null."""
+    content: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredRecords:
+    """A chunk of records, those of the batches in `rows`, that were decoded for Arrow and nothing else."""
+
+    data: NDArray[np.uint8]
+    """What `headers_position` counts in."""
+    offset: NDArray[np.int64]
+    timestamp: NDArray[np.int64]
+    headers_position: NDArray[np.int64]
+    header_offsets: NDArray[np.int32]
+    keys: Fields
+    values: Fields
+    rows: NDArray[np.intp]
+    batches: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def to_arrow(
+        self, *, topic: str | None = None, partition: int | None = None, columns: Sequence[str] | None = None
+    ) -> pa.RecordBatch:
+        """As `DecodedRecords.to_arrow`."""
+        from duralog.columnar.arrow_records import to_record_batch
+
+        return to_record_batch(self, topic=topic, partition=partition, columns=columns)
+
+
+Chunk = DecodedRecords | GatheredRecords

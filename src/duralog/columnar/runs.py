@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.columnar.decoded import CHUNK_BYTES, CHUNK_RECORDS, DecodedRecords
+from duralog.columnar.decoded import CHUNK_BYTES, CHUNK_RECORDS, Chunk, DecodedRecords
 from duralog.columnar.refusals import Refusals, batch_fault, inner_fault, record_fault, wrong_checksum
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.compression import Codec, decompress
@@ -26,6 +26,7 @@ from duralog.format.layout import BATCH_V2, CODEC_MASK, MIN_BATCH_BYTES
 from duralog.format.varint import Bytes
 from duralog.kernels.columns import RecordColumns
 from duralog.kernels.decode import CHECK, MIN_RECORD_BYTES, SLICE, WHOLE, decode_batches
+from duralog.kernels.direct import PADDING
 from duralog.kernels.legacy import check_inner_messages, decode_inner_messages, decode_messages
 
 _SCRATCH_BYTES = CHUNK_BYTES // 4
@@ -43,12 +44,8 @@ class _Kind(IntEnum):
     PACKED_MESSAGE = 5
 
 
-def _kind(batch: np.void) -> _Kind:
-    # Plain integers: numpy's take ten times as long to compare.
-    codec = int(batch["attributes"]) & CODEC_MASK
-    is_message = int(batch["magic"]) < 2
-    if not batch["crc_ok"]:
-        return _Kind.WRONG_CHECKSUM
+def _kind_of(magic: int, codec: int) -> _Kind:
+    is_message = magic < 2
     if codec > (Codec.LZ4 if is_message else Codec.ZSTD):
         return _Kind.UNKNOWN_CODEC
     if is_message:
@@ -56,19 +53,25 @@ def _kind(batch: np.void) -> _Kind:
     return _Kind.PACKED if codec else _Kind.PLAIN
 
 
+_KIND_OF = np.array([[_kind_of(magic, codec) for codec in range(CODEC_MASK + 1)] for magic in range(3)], np.int8)
+
+
+def _kind(batch: np.void) -> _Kind:
+    if not batch["crc_ok"]:
+        return _Kind.WRONG_CHECKSUM
+    # Plain integers: numpy's take ten times as long to compare.
+    return _kind_of(int(batch["magic"]), int(batch["attributes"]) & CODEC_MASK)
+
+
 def _kinds(batches: NDArray[Any], rows: Rows) -> NDArray[np.int8]:
     """The same of many batches."""
-    codec = batches["attributes"][rows] & CODEC_MASK
-    is_message = batches["magic"][rows] < 2
-    kinds = np.where(codec == Codec.NONE, np.int8(_Kind.PLAIN), np.int8(_Kind.PACKED))
-    kinds[is_message] += _Kind.PLAIN_MESSAGE - _Kind.PLAIN
-    kinds[codec > np.where(is_message, Codec.LZ4, Codec.ZSTD)] = _Kind.UNKNOWN_CODEC
+    kinds: NDArray[np.int8] = _KIND_OF[batches["magic"][rows], batches["attributes"][rows] & CODEC_MASK]
     kinds[batches["crc_ok"][rows] == 0] = _Kind.WRONG_CHECKSUM
     return kinds
 
 
 @dataclass(frozen=True, slots=True)
-class _Span:
+class Span:
     """Where the contents of some batches lie in `data`; `rows` are those of the batches."""
 
     data: NDArray[np.uint8]
@@ -76,8 +79,8 @@ class _Span:
     ends: NDArray[np.int64]
     rows: Rows
 
-    def part(self, first: int, end: int) -> _Span:
-        return _Span(self.data, self.begins[first:end], self.ends[first:end], self.rows[first:end])
+    def part(self, first: int, end: int) -> Span:
+        return Span(self.data, self.begins[first:end], self.ends[first:end], self.rows[first:end])
 
 
 class _Scratch:
@@ -93,19 +96,19 @@ class _Scratch:
         begin = self._ends[-1]
         end = begin + len(content)
         if not self._rows:
-            self._data = np.empty(max(_SCRATCH_BYTES, end), np.uint8)
-        elif end > len(self._data):
+            self._data = np.empty(max(_SCRATCH_BYTES, end) + PADDING, np.uint8)
+        elif end > len(self._data) - PADDING:
             return False
         self._data[begin:end] = np.frombuffer(content, np.uint8)
         self._ends.append(end)
         self._rows.append(row)
         return True
 
-    def take(self) -> Iterator[_Span]:
+    def take(self) -> Iterator[Span]:
         """What is in, if there is anything."""
         if self._rows:
             edges = np.array(self._ends, np.int64)
-            span = _Span(self._data[: self._ends[-1]], edges[:-1], edges[1:], np.array(self._rows, np.intp))
+            span = Span(self._data[: self._ends[-1] + PADDING], edges[:-1], edges[1:], np.array(self._rows, np.intp))
             self._ends, self._rows = [0], []
             yield span
 
@@ -120,7 +123,7 @@ class RunDecoder:
     max_decompressed_bytes: int
     refusals: Refusals
 
-    def decode(self, rows: Rows) -> Iterator[DecodedRecords]:
+    def decode(self, rows: Rows) -> Iterator[Chunk]:
         if len(rows) == 1:
             # A reader of one record waits for this, and looking for runs takes longer than decoding.
             yield from self._decode_run(_kind(self.batches[rows[0]]), rows)
@@ -131,7 +134,7 @@ class RunDecoder:
             if first < end:
                 yield from self._decode_run(_Kind(kinds[first]), rows[first:end])
 
-    def _decode_run(self, kind: _Kind, rows: Rows) -> Iterator[DecodedRecords]:
+    def _decode_run(self, kind: _Kind, rows: Rows) -> Iterator[Chunk]:
         begins = self.begins[rows]
         ends = begins + self.batches["size"][rows]
         if kind is _Kind.WRONG_CHECKSUM:
@@ -141,7 +144,7 @@ class RunDecoder:
             for row in rows:
                 self.refusals.refuse(row, batch_fault(Fault.UNKNOWN_CODEC, self._bytes_of(row), self.batches[row]))
         elif kind is _Kind.PLAIN:
-            yield from self._decode_records(_Span(self.data, begins + BATCH_V2.size, ends, rows), is_packed=False)
+            yield from self._decode_records(Span(self.data, begins + BATCH_V2.size, ends, rows), is_packed=False)
         elif kind is _Kind.PACKED:
             for span in self._unpack(rows, begins + BATCH_V2.size, ends):
                 yield from self._decode_records(span, is_packed=True)
@@ -153,7 +156,7 @@ class RunDecoder:
                 for span in self._unpack(wrappers.batch_row, begins, begins + wrappers.columns.value_length):
                     yield from self._decode_inner(span)
 
-    def _unpack(self, rows: NDArray[Any], begins: NDArray[Any], ends: NDArray[Any]) -> Iterator[_Span]:
+    def _unpack(self, rows: NDArray[Any], begins: NDArray[Any], ends: NDArray[Any]) -> Iterator[Span]:
         """Decompress the bytes from each begin to its end; an end before the begin is a null."""
         view = self.data.data
         codecs = self.batches["attributes"][rows] & CODEC_MASK
@@ -176,7 +179,7 @@ class RunDecoder:
                 scratch.add(row, content)
         yield from scratch.take()
 
-    def _decode_records(self, span: _Span, *, is_packed: bool) -> Iterator[DecodedRecords]:
+    def _decode_records(self, span: Span, *, is_packed: bool) -> Iterator[Chunk]:
         batch = 0
         while batch < len(span.rows):
             fault, batch, _, position, records = self._fill(span, WHOLE, batch)
@@ -189,7 +192,7 @@ class RunDecoder:
                 yield from self._decode_large(span.part(batch, batch + 1), is_packed=is_packed)
                 batch += 1
 
-    def _decode_large(self, span: _Span, *, is_packed: bool) -> Iterator[DecodedRecords]:
+    def _decode_large(self, span: Span, *, is_packed: bool) -> Iterator[DecodedRecords]:
         """One batch that does not fit a chunk: all of it is checked, then decoded in slices."""
         fault, _, _, position, _ = self._fill(span, CHECK, 0)
         batch, record, next_position = 0, 0, 0
@@ -201,7 +204,7 @@ class RunDecoder:
             self._refuse_records(span, 0, Fault(fault), position, is_packed)
 
     def _fill(
-        self, span: _Span, mode: int, batch: int, record: int = 0, position: int = 0
+        self, span: Span, mode: int, batch: int, record: int = 0, position: int = 0
     ) -> tuple[int, int, int, int, DecodedRecords]:
         room = self._room(span, batch) if mode != CHECK else 0
         columns, batch_row = RecordColumns.empty(room), np.empty(room, np.int32)
@@ -221,7 +224,7 @@ class RunDecoder:
         )
         return fault, batch, record, position, self._decoded(span.data, columns, batch_row, filled)
 
-    def _room(self, span: _Span, batch: int) -> int:
+    def _room(self, span: Span, batch: int) -> int:
         """For how many records at most there must be room, by the bytes that there are and by what headers claim."""
         if batch == len(span.rows) - 1:
             most = (int(span.ends[batch]) - int(span.begins[batch])) // MIN_RECORD_BYTES
@@ -247,7 +250,7 @@ class RunDecoder:
                 self.refusals.refuse(row, batch_fault(Fault(fault), self._bytes_of(row), self.batches[row]))
                 message += 1
 
-    def _decode_inner(self, span: _Span) -> Iterator[DecodedRecords]:
+    def _decode_inner(self, span: Span) -> Iterator[DecodedRecords]:
         """The messages inside of wrappers, decompressed."""
         first = 0
         while first < len(span.rows):
@@ -264,7 +267,7 @@ class RunDecoder:
                 good += 1
             first += good
 
-    def _decode_checked(self, span: _Span, base_offsets: NDArray[np.int64]) -> Iterator[DecodedRecords]:
+    def _decode_checked(self, span: Span, base_offsets: NDArray[np.int64]) -> Iterator[DecodedRecords]:
         wrapper = 0
         position = span.begins[0] if len(span.rows) else 0
         while wrapper < len(span.rows):
@@ -296,7 +299,7 @@ class RunDecoder:
         begin = int(self.begins[row])
         return self.data[begin : begin + int(self.batches["size"][row])]
 
-    def _refuse_records(self, span: _Span, batch: int, fault: Fault, position: int, is_packed: bool) -> None:
+    def _refuse_records(self, span: Span, batch: int, fault: Fault, position: int, is_packed: bool) -> None:
         row = int(span.rows[batch])
         header = self.batches[row]
         error = record_fault(fault, span.data, position, int(span.ends[batch]), header)
