@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from duralog.format.producer_snapshot import decode_producer_snapshot, encode_pr
 from duralog.format.properties import encode_partition_metadata
 from duralog.format.record import Record
 from duralog.storage.partition_check import PartitionReport
+from duralog.storage.store import Store
 from duralog.storage.verification import Verification
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
@@ -320,9 +322,29 @@ def test_a_log_of_garbage_is_not_listed_without_end(store: Path) -> None:
 
 def test_stopping_in_the_middle(store: Path) -> None:
     """Whoever stops listening ends the work: no thread stays behind."""
-    import threading
-
     run = Verification(str(store)).run()
     next(run)
     run.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("duralog-verify")]
+
+
+def test_a_directory_that_is_written_to(tmp_path: Path) -> None:
+    """Segments roll, indexes are trimmed and files go meanwhile: nothing of that is wrong."""
+    with Store(str(tmp_path)) as store:
+        store.create_topic(
+            "t", 1, {"internal.segment.bytes": 50_000, "retention.bytes": 200_000, "file.delete.delay.ms": 0}
+        )
+        log = store.partition("t", 0)
+
+        def append() -> None:
+            for number in range(300):
+                log.append([Record(key=b"k", value=bytes([number % 251]) * 500)] * 10)
+                if number % 50 == 0:
+                    store.apply_retention()
+
+        writer = threading.Thread(target=append)
+        writer.start()
+        while writer.is_alive():
+            assert verify(tmp_path)[0] == []
+        writer.join()
+    assert verify(tmp_path)[0] == []

@@ -104,13 +104,25 @@ LARGEST_SMALL_FILE_BYTES = 1 << 30
 """An index of Kafka's default size has 10 MiB; a snapshot of 100,000 producers has 5 MB."""
 
 
+_READ_ATTEMPTS = 3
+
+
 def read_small(path: str) -> bytes | None:
-    """All of a file that is no log; None if there is no such file."""
-    try:
-        with FileSource(path) as source:
-            return source.read_all(limit=LARGEST_SMALL_FILE_BYTES)
-    except FileNotFoundError:
-        return None
+    """All of a file that is no log; None if there is no such file.
+
+    A broker cuts the unused end off an index when its segment is complete: a file that becomes shorter is read again.
+    """
+    attempts = _READ_ATTEMPTS
+    while True:
+        attempts -= 1
+        try:
+            with FileSource(path) as source:
+                return source.read_all(limit=LARGEST_SMALL_FILE_BYTES)
+        except FileNotFoundError:
+            return None
+        except CorruptRecord as error:
+            if error.fault is not Fault.PARTIAL_BATCH or not attempts:
+                raise
 
 
 class Content(IntEnum):

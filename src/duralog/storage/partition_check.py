@@ -7,6 +7,7 @@ that is being written, and files may go meanwhile.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,6 +23,10 @@ from duralog.storage.files import Content, FoundFile, look_into, read_small, siz
 from duralog.storage.findings import Findings, Note
 from duralog.storage.leader_epochs import LeaderEpochs
 from duralog.storage.quarantine import QUARANTINE_FOLDER
+
+_SNAPSHOT_ATTEMPTS = 5
+_SNAPSHOT_PAUSE_SECONDS = 0.02
+"""Snapshots are written in place: one that is being written right now is half there for a moment."""
 
 _SIDE_FILES = (Content.OFFSET_INDEX, Content.TIME_INDEX, Content.TRANSACTION_INDEX)
 
@@ -144,13 +149,17 @@ class PartitionCheck:
     def _read_snapshot(self, file: FoundFile) -> Snapshot | None:
         if file.content is not Content.PRODUCER_SNAPSHOT or file.offset is None or file.state is not FileState.LIVE:
             return None
-        try:
-            data = read_small(file.path)
-            if data is None:
-                return None
-            return Snapshot(path=file.path, offset=file.offset, data=data, entries=decode_producer_snapshot(data))
-        except CorruptRecord as error:
-            self.findings.report(error.in_file(file.path))
+        for is_last in (*[False] * _SNAPSHOT_ATTEMPTS, True):
+            try:
+                data = read_small(file.path)
+                if data is None:
+                    return None
+                return Snapshot(path=file.path, offset=file.offset, data=data, entries=decode_producer_snapshot(data))
+            except CorruptRecord as error:
+                if is_last:
+                    self.findings.report(error.in_file(file.path))
+                else:
+                    time.sleep(_SNAPSHOT_PAUSE_SECONDS)
         return None
 
     def _read_epochs(self) -> Sequence[EpochStart]:

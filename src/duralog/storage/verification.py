@@ -98,7 +98,7 @@ class Verification:
         return sum(check.size_bytes for check in self._checks)
 
     def run(self, show: Show | None = None) -> Iterator[PartitionReport]:
-        """Check partition after partition. Afterwards `totals`, `errors` and `notes` are complete."""
+        """Check partition after partition, once. Afterwards `totals`, `errors` and `notes` are complete."""
         started = time.monotonic()
         reports: list[PartitionReport] = []
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="duralog-verify")
