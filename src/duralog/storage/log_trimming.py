@@ -75,7 +75,13 @@ def truncate_to(writer: LogWriter, offset: int) -> None:
             position = kept.active.size_bytes if cut is None else cut.position
             writer.view = LogView(kept, view.start_offset, offset, position, min(view.last_stable_offset, offset))
             writer.follow(writer.config)
+            # One by one and from the end: a crash in between leaves a log without a gap.
+            for segment in reversed(gone):
+                _discard(writer, [segment])
+                writer.file_system.sync_folder(writer.folder)
             kept.active.truncate_to(offset)
+            kept.active.flush()
+            writer.has_new_names = True
             end_offset = max(kept.active.next_offset(), view.start_offset)
             writer.recovery_point = min(writer.recovery_point, end_offset)
             writer.publish(kept, view.start_offset, end_offset)
@@ -83,7 +89,6 @@ def truncate_to(writer: LogWriter, offset: int) -> None:
             writer.epochs.truncate_from_end(end_offset)
             writer.rebuild_producers()
             writer.publish(kept, view.start_offset, end_offset)
-            _discard(writer, gone)
         except BaseException as error:
             writer.fail(error)
             raise
