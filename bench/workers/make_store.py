@@ -4,10 +4,14 @@ of the file; `many DIRECTORY TOPIC PARTITIONS SEGMENTS`, each partition with so 
 
 from __future__ import annotations
 
+import shutil
 import sys
+from pathlib import Path
 
 import duralog
 from duralog.columnar.pieces import read_pieces
+from duralog.format.checkpoints import PartitionOffset, encode_offset_checkpoint
+from duralog.format.filenames import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.files import FileSource
 
@@ -26,15 +30,22 @@ def of_segments(directory: str, topic: str, file: str, partitions: int) -> None:
 
 
 def of_many_partitions(directory: str, topic: str, partitions: int, segments: int) -> None:
+    """The first partition is written, the others are copies of its files: so nobody waits for thousands of syncs."""
     records = [duralog.Record(key=b"key-%d" % n, value=b"v" * 90) for n in range(_RECORDS_A_SEGMENT)]
     with duralog.open(directory, _CONFIG) as store:
         store.create_topic(topic, partitions, {"retention.ms": -1})
-        for number in range(partitions):
-            log = store.partition(topic, number)
-            for segment in range(segments):
-                if segment:
-                    log.roll()
-                log.append(records)
+        log = store.partition(topic, 0)
+        for segment in range(segments):
+            if segment:
+                log.roll()
+            log.append(records)
+        end_offset = log.end_offset
+    root = Path(directory)
+    for number in range(1, partitions):
+        shutil.copytree(root / f"{topic}-0", root / f"{topic}-{number}", dirs_exist_ok=True)
+    offsets = encode_offset_checkpoint(PartitionOffset(topic, number, end_offset) for number in range(partitions))
+    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        (root / name).write_bytes(offsets)
 
 
 if __name__ == "__main__":
