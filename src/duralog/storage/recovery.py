@@ -296,15 +296,17 @@ class _Loader:
 
 
 def _is_complete(segment: Segment) -> bool:
-    """Whether the time index tells the segment's largest timestamp.
+    """Whether the log ends with a batch, and the time index tells the segment's largest timestamp.
 
     Records that were synced before their segment was rolled are below the recovery point, but the last entries of the
-    indexes come with the roll, and a crash may lose them.
+    indexes, and the cut of room that was allocated ahead, come with the roll. A crash may lose them.
     """
     last = segment.time_index.last
     begin = None if last is None else segment.find_batch(last.offset)
     found = NO_TIMESTAMP
     for piece in segment.batches_from(0 if begin is None else begin.position, check_crc=False):
+        if piece.fault is not None or piece.tail_bytes:
+            return False
         if len(piece.batches):
             found = max(found, int(piece.batches["max_timestamp"].max()))
     return found == (NO_TIMESTAMP if last is None else last.timestamp_ms)

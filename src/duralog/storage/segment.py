@@ -202,6 +202,7 @@ class Segment(ReadableSegment):
         self.time_index.trim()
         if self._is_growing or self._is_new:
             self.file.truncate(self.size_bytes)
+            self._is_unsynced = True
         self._is_new = self._is_growing = False
 
     def flush(self) -> None:

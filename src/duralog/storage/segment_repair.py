@@ -96,6 +96,9 @@ class SegmentRepair:
             if is_lost or (cuts and not empties):
                 self._cut(place, recovered, reason)
                 return True
+        if not ends_log and recovered.is_blank and self._is_preallocated:
+            segment.cut(recovered.valid_bytes)
+            return True
         skips = empties or not ends_log
         examined = examine(
             segment.file,
