@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench import data
 from bench.workers import make_store
+from duralog.format.filenames import CLEAN_SHUTDOWN
 
 TOPIC = "orders"
 PARTITIONS_OF_SEGMENTS = 2
@@ -23,8 +24,13 @@ def of_segments(segment: data.Segment) -> Path:
 
 
 def of_many_partitions(partitions: int) -> Path:
-    """A directory closed well, of so many partitions with ten small segments each."""
-    return _made("many", f"{partitions}", str(partitions), str(SEGMENTS_EACH))
+    """A directory closed well, of so many partitions with ten small segments each. Whoever opens it closes it well."""
+    directory = _made("many", f"{partitions}", str(partitions), str(SEGMENTS_EACH))
+    if not (directory / CLEAN_SHUTDOWN).exists():
+        # A run was interrupted.
+        shutil.rmtree(directory)
+        return of_many_partitions(partitions)
+    return directory
 
 
 def _made(kind: str, name: str, *arguments: str) -> Path:

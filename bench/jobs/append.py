@@ -7,7 +7,7 @@ from bench.job import MEGABYTES, MILLION_RECORDS, Contender, Job, Run, Setting, 
 from bench.workers.passes import WARM_UP
 
 _RAW_BYTES = 256 << 20
-_RECORD_BYTES = 32 << 20
+_RECORD_BYTES = 8 << 20
 
 
 def _writer(name: str, most_bytes: int) -> Callable[[Setting], Run]:

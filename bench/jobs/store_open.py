@@ -9,19 +9,11 @@ _RECORDS_A_PARTITION = 9000
 """By this, a full run has 1,000 partitions."""
 
 
-def _arguments(setting: Setting) -> list[str]:
-    partitions = min(max(setting.records // _RECORDS_A_PARTITION, 2), 1000)
-    master = store_data.of_many_partitions(partitions)
-    return [str(store_data.copied(master, setting.scratch / "store")), str(partitions), "1"]
-
-
 def _duralog(setting: Setting) -> Run:
-    return Run(command=[sys.executable, "-m", "bench.workers.open_store", "cold", *_arguments(setting)])
-
-
-def _kafka(setting: Setting) -> Run:
-    worker = [sys.executable, "-m", "bench.workers.open_kafka"]
-    return Run(command=[*worker, *_arguments(setting), setting.kafka_class_path()])
+    partitions = min(max(setting.records // _RECORDS_A_PARTITION, 2), 1000)
+    directory = store_data.of_many_partitions(partitions)
+    worker = [sys.executable, "-m", "bench.workers.open_store", "cold"]
+    return Run(command=[*worker, str(directory), str(partitions), "1"])
 
 
 JOB = Job(
@@ -30,12 +22,10 @@ JOB = Job(
     unit=SECONDS,
     about=(
         f"A directory of 1,000 partitions (a quick run: 250) with {store_data.SEGMENTS_EACH} small segments each, "
-        "closed well; a fresh copy for each run. duralog: a new process, from before `import duralog` to the open "
-        "store, so that loading Python modules and kernels (about a second) is counted. Kafka: a new broker, as in "
-        "`recovery`."
+        "closed well. A new process, from before `import duralog` to the open store, so that loading Python modules "
+        "and kernels (about a second) is counted. Afterwards the store is closed, which is not timed."
     ),
-    contenders=(Contender("duralog", _duralog), Contender("Kafka", _kafka)),
-    compare_with="Kafka",
+    contenders=(Contender("duralog", _duralog),),
     targets=(Target("duralog", 3.0),),
     rounds=3,
 )

@@ -40,7 +40,7 @@ JOBS = (
         title="One record by its offset",
         unit=MICROSECONDS,
         about=(
-            "20,000 random offsets of a partition with the segment, from the page cache: `read_slice`, which finds the "
+            "5,000 random offsets of a partition with the segment, from the page cache: `read_slice`, which finds the "
             "piece of the file to send, and `read`, which decodes the record."
         ),
         contenders=(

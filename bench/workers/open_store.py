@@ -1,7 +1,8 @@
 """duralog's opening of a directory: HOW DIRECTORY PARTITIONS BYTES. The amount is BYTES.
 
-`cold` counts from before `import duralog`, in a process that has done nothing before; `warm` counts the opening alone,
-after another directory was recovered. The process then ends as it is: the directory was a copy.
+`cold` counts from before `import duralog`, in a process that has done nothing before, and closes the store at the end:
+the directory is used again. `warm` counts the opening alone, after another directory was recovered; the process then
+ends as it is: the directory was a copy.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def main(how: str, directory: str, partitions: int, size_bytes: int) -> None:
     if found != partitions or store.offline:
         raise SystemExit(f"{found} partitions of {partitions} were found, {len(store.offline)} are offline")
     tell(seconds, cpu_seconds, size_bytes)
-    os._exit(0)
+    if how == "warm":
+        os._exit(0)
+    store.close()
 
 
 def recover_a_small_one() -> None:

@@ -16,7 +16,7 @@ from bench.workers.passes import timed
 from duralog.columnar.pieces import Piece, read_pieces
 from duralog.storage.files import FileSource
 
-_POINTS = 20_000
+_POINTS = 5_000
 
 
 class Reader(NamedTuple):
