@@ -25,7 +25,8 @@ JOBS = (
         about=(
             "`read_arrow()` of a partition with the segment, every column, all rows in one table; and the same table "
             "from the same file by the decode kernels alone, without a store around them; last, without keeping the "
-            "rows, which spares new memory. From the page cache, every CRC checked, one thread."
+            "rows, which spares new memory. From the page cache, every CRC checked. The kernels alone "
+            "use one thread, `read_arrow` two."
         ),
         contenders=(
             Contender("duralog, read_arrow", _reader("read_arrow")),

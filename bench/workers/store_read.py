@@ -49,7 +49,7 @@ def _pieces(directory: Path, topic: str) -> Callable[[], Iterator[Piece]]:
 
 
 def _decoded(pieces: Iterator[Piece], topic: str) -> Iterator[Any]:
-    return (decoded.to_arrow(topic=topic, partition=0) for piece in pieces for decoded in piece.decode())
+    return (rows for piece in pieces for rows in piece.to_arrow(topic=topic, partition=0))
 
 
 def point_slices(directory: Path, topic: str) -> Reader:
