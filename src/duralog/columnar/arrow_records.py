@@ -34,7 +34,7 @@ def to_record_batch(
     partition: int | None,
     columns: Sequence[str] | None,
 ) -> pa.RecordBatch:
-    chosen = schema.RECORD_SCHEMA if columns is None else _schema_of(tuple(columns))
+    chosen = schema.record_schema(None if columns is None else tuple(columns))
     arrays = []
     for name in chosen.names:
         if name == schema.TOPIC:
@@ -46,15 +46,6 @@ def to_record_batch(
         else:
             arrays.append(_decoded_column(name, records))
     return pa.RecordBatch.from_arrays(arrays, schema=chosen)
-
-
-@lru_cache(maxsize=16)
-def _schema_of(columns: tuple[str, ...]) -> pa.Schema:
-    """The fields of these names, in the schema's order."""
-    unknown = set(columns) - set(schema.RECORD_SCHEMA.names)
-    if unknown:
-        raise ValueError(f"no such column: {', '.join(sorted(unknown))}; there are {schema.RECORD_SCHEMA.names}")
-    return pa.schema([field for field in schema.RECORD_SCHEMA if field.name in columns])
 
 
 def _decoded_column(name: str, records: DecodedRecords) -> pa.Array:

@@ -5,6 +5,8 @@ The names are those of Spark's own Kafka connector, `timestamp_type` apart, whic
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import pyarrow as pa
 
 TOPIC = "topic"
@@ -31,3 +33,14 @@ RECORD_SCHEMA = pa.schema(
     ]
 )
 """A record without a timestamp (v0, or -1) has a null one. `timestamp_type` holds the numbers of `TimestampType`."""
+
+
+@lru_cache(maxsize=16)
+def record_schema(columns: tuple[str, ...] | None) -> pa.Schema:
+    """Of the named columns, in the order of `RECORD_SCHEMA`; all of them if none are named."""
+    if columns is None:
+        return RECORD_SCHEMA
+    unknown = set(columns) - set(RECORD_SCHEMA.names)
+    if unknown:
+        raise ValueError(f"no such column: {', '.join(sorted(unknown))}; there are {RECORD_SCHEMA.names}")
+    return pa.schema([field for field in RECORD_SCHEMA if field.name in columns])

@@ -16,7 +16,7 @@ from duralog.storage.isolation import Isolation
 from duralog.storage.leader_epochs import LeaderEpochs
 from duralog.storage.log_view import LogView, SegmentInfo
 from duralog.storage.lookup import TimestampedOffset
-from duralog.storage.reading import FetchedSlice, read_chunks, read_records, read_slice
+from duralog.storage.reading import FetchedSlice, read_record_batches, read_records, read_slice
 from duralog.storage.time_lookup import offset_for_timestamp
 
 if TYPE_CHECKING:
@@ -111,8 +111,10 @@ class ReadableLog(ABC):
         if end_offset is not None:
             view.check_offset(end_offset)
             end = min(end, end_offset)
-        chunks = read_chunks(view, start, end, level)
-        return to_table(chunks, topic=self.topic, partition=self.partition, columns=columns)
+        batches = read_record_batches(
+            view, start, end, level, topic=self.topic, partition=self.partition, columns=columns
+        )
+        return to_table(batches, columns)
 
     def read_slice(
         self,
