@@ -26,7 +26,7 @@ def main() -> None:
     options = parser.parse_args()
 
     records = options.records or (data.QUICK_RECORDS if options.quick else data.RECORDS)
-    rounds, passes = (3, 2) if options.quick else (5, 3)
+    rounds, passes = (2, 2) if options.quick else (5, 3)
     wanted = [JOBS[name] for name in options.job] if options.job else list(JOBS.values())
 
     # Compiled once, so that no measured command has to: what compiling costs is told by `startup`.
