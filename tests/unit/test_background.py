@@ -69,7 +69,7 @@ def test_a_repeated_task_is_due_an_interval_after_it_ended(clock: Clock, schedul
 def test_tasks_that_are_due_together_run_in_the_order_they_came_in(scheduler: Scheduler) -> None:
     ran: list[int] = []
     for number in range(5):
-        scheduler.soon("task", lambda number=number: ran.append(number))  # type: ignore[misc]
+        scheduler.after(0, "task", lambda number=number: ran.append(number))  # type: ignore[misc]
     scheduler.run_due()
     assert ran == [0, 1, 2, 3, 4]
 
@@ -102,7 +102,7 @@ def test_a_failure_of_another_package_is_told_with_its_kind() -> None:
 
 def test_only_the_latest_failures_are_kept(clock: Clock, scheduler: Scheduler) -> None:
     for number in range(150):
-        scheduler.soon(f"task {number}", lambda: {}[0])
+        scheduler.after(0, f"task {number}", lambda: {}[0])
     scheduler.run_due()
     assert len(scheduler.errors) == 100
     assert scheduler.errors[-1].task == "task 149"
@@ -110,14 +110,14 @@ def test_only_the_latest_failures_are_kept(clock: Clock, scheduler: Scheduler) -
 
 def test_threads_run_what_is_due_at_once(threaded: Scheduler) -> None:
     done = threading.Event()
-    threaded.soon("now", done.set)
+    threaded.after(0, "now", done.set)
     assert done.wait(10)
 
 
 def test_a_task_runs_while_another_one_is_busy(threaded: Scheduler) -> None:
     first_may_end, second_ran = threading.Event(), threading.Event()
-    threaded.soon("busy", lambda: first_may_end.wait(10))
-    threaded.soon("other", second_ran.set)
+    threaded.after(0, "busy", lambda: first_may_end.wait(10))
+    threaded.after(0, "other", second_ran.set)
     assert second_ran.wait(10)
     first_may_end.set()
 
@@ -132,20 +132,20 @@ def test_stopping_waits_for_the_running_task_and_drops_the_others() -> None:
             pass
         ended.set()
 
-    scheduler.soon("busy", busy)
-    scheduler.soon("waiting", dropped.set)
+    scheduler.after(0, "busy", busy)
+    scheduler.after(0, "waiting", dropped.set)
     assert started.wait(10)
     scheduler.stop()
     assert ended.is_set()
     assert not dropped.is_set()
-    scheduler.soon("too late", dropped.set)
+    scheduler.after(0, "too late", dropped.set)
     assert scheduler.run_due() == 0
     assert not dropped.is_set()
 
 
 def test_a_task_can_stop_its_scheduler() -> None:
     scheduler = Scheduler(threads=2, name="short-lived")
-    scheduler.soon("the last", scheduler.stop)
+    scheduler.after(0, "the last", scheduler.stop)
     for thread in threading.enumerate():
         if thread.name.startswith("short-lived"):
             thread.join(10)

@@ -523,7 +523,7 @@ def test_removing(snapshots: ProducerSnapshots, tmp_path: Path) -> None:
     fill(snapshots, 10, 20, 30, 40, 50)
     snapshots.remove_outside(10, 40)
     assert names(tmp_path) == [20, 30, 40] == list(snapshots.offsets)
-    snapshots.remove_before(30)
+    snapshots.remove_outside(20, 40)
     assert names(tmp_path) == [30, 40]
     marked = snapshots.mark_deleted(30)
     assert marked == str(tmp_path / "00000000000000000030.snapshot.deleted")

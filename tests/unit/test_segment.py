@@ -345,11 +345,13 @@ def test_what_fits_in_32_bits(tmp_path: Path) -> None:
 def test_a_full_index_asks_for_a_roll_and_is_no_reason_to_lose_a_batch(tmp_path: Path) -> None:
     segment = create(tmp_path, SegmentOptions(index_interval_bytes=0, index_max_bytes=36))
     for n in range(3):
-        assert not segment.is_index_full
+        assert not segment.offset_index.is_full
+        assert not segment.time_index.is_full
         append(segment, v2(BASE + n, [5]))
-    assert not segment.is_index_full
+    assert not segment.offset_index.is_full
+    assert not segment.time_index.is_full
     append(segment, *(v2(BASE + n, [n]) for n in range(3, 10)))
-    assert segment.is_index_full
+    assert segment.offset_index.is_full
     segment.close()
     assert os.path.getsize(segment.path(FileKind.OFFSET_INDEX)) == 32
     check_lookups(

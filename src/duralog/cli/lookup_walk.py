@@ -21,7 +21,7 @@ from duralog.cli.times import format_time
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import Piece
 from duralog.columnar.render import render_json, render_text
-from duralog.errors import CorruptRecord, OffsetOutOfRange
+from duralog.errors import OffsetOutOfRange
 from duralog.format.filenames import FileKind
 from duralog.format.index_entries import OffsetIndexEntry, TimeIndexEntry
 from duralog.format.layout import CONTROL_BIT
@@ -205,9 +205,6 @@ class LookupWalk:
                     found = take(chosen, slice(len(chosen) - 1, len(chosen)))
             self._progress.advance(len(piece.data))
         return found, batches
-
-    def _tell_corrupt(self, error: CorruptRecord, _: int) -> None:
-        self._output.finding(error)
 
     # Showing
 

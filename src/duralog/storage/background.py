@@ -91,9 +91,6 @@ class Scheduler:
         """Whether a long task should end where it can."""
         return self._stopping
 
-    def soon(self, name: str, work: Work) -> None:
-        self.after(0, name, work)
-
     def after(self, delay_ms: int, name: str, work: Work) -> None:
         """Run once, after a delay."""
         self._add(_Task(self._clock() + delay_ms, next(self._numbers), name, work, None))

@@ -89,11 +89,6 @@ class ProducerSnapshots:
             if not log_start_offset < offset <= end_offset:
                 self.remove(offset)
 
-    def remove_before(self, offset: int) -> None:
-        for older in self.offsets:
-            if older < offset:
-                self.remove(older)
-
     def remove_all(self) -> None:
         for offset in self.offsets:
             self.remove(offset)

@@ -129,10 +129,6 @@ class Segment(ReadableSegment):
         """Whether an append of this size that ends with this offset can be written here at all."""
         return 0 <= last_offset - self.base_offset <= _INT32_MAX and self.size_bytes + size_bytes <= _INT32_MAX
 
-    @property
-    def is_index_full(self) -> bool:
-        return self.offset_index.is_full or self.time_index.is_full
-
     def resize_indexes(self) -> None:
         """Bring both index files to their full size. The first append does it by itself."""
         self.offset_index.resize()
