@@ -22,6 +22,7 @@ import org.apache.kafka.tools.DumpLogSegments;
  * {"command": "format", "arguments": [..]}         StorageTool, which makes a log directory
  * {"command": "configs"}                           the declarations of all configs
  * {"command": "judge", "cases": [..]}              whether Kafka takes config values, as ConfigTables describes
+ * {"command": "compact", "jobs": [..]}             Kafka's cleaner on partition folders, as LogCompactor describes
  * {"command": "topics", "bootstrap": HOST:PORT}    the topics of a broker; and so on, as BrokerClient describes:
  *                                                  "create", "produce", "consume", "offsets", "delete_records",
  *                                                  "producers"
@@ -74,6 +75,8 @@ public final class Oracle {
                 return ConfigTables.declarations();
             case "judge":
                 return ConfigTables.judge(command.get("cases"));
+            case "compact":
+                return LogCompactor.compact(command);
             case "topics":
                 return BrokerClient.topics(command);
             case "create":
