@@ -30,6 +30,7 @@ from duralog.format.index_entries import (
     index_entries,
 )
 from duralog.format.record import Record, TimestampType
+from duralog.storage.batch_extents import extents
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.segment import Segment, SegmentOptions
 
@@ -50,7 +51,7 @@ def rows_of(data: bytes) -> np.ndarray[Any, Any]:
 
 
 def append(segment: Segment, *parts: bytes) -> int:
-    return segment.append(parts, rows_of(b"".join(parts)))
+    return segment.append(parts, extents(rows_of(b"".join(parts))))
 
 
 def create(folder: Path, options: SegmentOptions = SMALL) -> Segment:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, cast
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from duralog.kernels.columns import BATCH_DTYPE
 from duralog.kernels.scan import scan_batches
 from duralog.kernels.validate import CONSECUTIVE, WITHOUT_KEY, inspect_batch, inspect_records
 from duralog.storage.append_origin import AppendOrigin
+from duralog.storage.batch_extents import Extent
 from duralog.storage.producer_batch import ProducerBatch, decode_marker
 from duralog.storage.rebuilding import Source, rebuild, target_codec, target_level
 
@@ -83,17 +84,6 @@ _as_header: Callable[[tuple[int, ...]], _Header] = partial(tuple.__new__, _Heade
 """As `_Header._make`, in half the time."""
 
 
-def _row_struct() -> struct.Struct:
-    """A row of `BATCH_DTYPE`. Packing one is several times faster than to set its fields."""
-    codes = "".join(BATCH_DTYPE[name].char for name in BATCH_DTYPE.names or ())
-    row = struct.Struct(f"{codes}{BATCH_DTYPE.itemsize - struct.calcsize(codes)}x")
-    assert row.size == BATCH_DTYPE.itemsize
-    return row
-
-
-_ROW = _row_struct()
-
-
 class Admission:
     """The batches of one append: the rules for them, and those that were admitted."""
 
@@ -107,10 +97,11 @@ class Admission:
         "_type_bit",
         "_view",
         "buffers",
+        "extents",
         "max_timestamp_ms",
         "next_offset",
         "producer_batches",
-        "rows",
+        "size_bytes",
     )
 
     def __init__(
@@ -134,8 +125,8 @@ class Admission:
         self._max_decompressed_bytes = max_decompressed_bytes
         self.next_offset = next_offset
         self.buffers: list[memoryview] = []
-        self.rows = bytearray()
-        """Of `BATCH_DTYPE`; all positions are 0."""
+        self.extents: list[Extent] = []
+        self.size_bytes = 0
         self.producer_batches: list[ProducerBatch] = []
         self.max_timestamp_ms = NO_TIMESTAMP
 
@@ -179,12 +170,13 @@ class Admission:
         else:
             content = records if codec_id else batch[BATCH_V2.size :]
             self._rebuild(Source(batch, content, largest, traits), wanted, position)
-        return int(size)
+        return cast("int", size)
 
     def _check_header(self, header: _Header, position: int, size: int, wrong_checksum: int | None) -> None:
         if self._is_client and header.base_offset != 0:
             raise InvalidRecord(f"the batch at {position}: a client's base offset is 0, not {header.base_offset}")
-        self._check_size(position, size)
+        if size > self._config.max_message_bytes:
+            raise self._too_large(position, size)
         if wrong_checksum is not None:
             raise CorruptRecord(
                 "wrong checksum",
@@ -209,11 +201,10 @@ class Admission:
                 f"the batch at {position}: the sequence number {header.base_sequence} of producer {header.producer_id}"
             )
 
-    def _check_size(self, position: int, size: int) -> None:
-        if size > self._config.max_message_bytes:
-            raise RecordTooLarge(
-                f"the batch at {position} has {size} bytes; max.message.bytes is {self._config.max_message_bytes}"
-            )
+    def _too_large(self, position: int, size: int) -> RecordTooLarge:
+        return RecordTooLarge(
+            f"the batch at {position} has {size} bytes; max.message.bytes is {self._config.max_message_bytes}"
+        )
 
     def _unpack(self, records: Bytes, codec_id: int, position: int) -> Bytes:
         if codec_id >= len(_CODECS):
@@ -273,10 +264,10 @@ class Admission:
         offset = self.next_offset
         last_offset = offset + header.last_offset_delta
         max_timestamp = self._now_ms if self._type_bit else largest
-        attributes, crc = header.attributes, header.crc
+        attributes = header.attributes
         if max_timestamp != header.max_timestamp or attributes & LOG_APPEND_TIME_BIT != self._type_bit:
             attributes = attributes & _KNOWN_BITS & ~LOG_APPEND_TIME_BIT | self._type_bit
-            crc = _seal(batch, attributes, max_timestamp)
+            _seal(batch, attributes, max_timestamp)
         _STAMP.pack_into(batch, 0, offset, header.length, self._leader_epoch)
         if header.producer_id > NO_PRODUCER_ID:
             self.producer_batches.append(
@@ -291,23 +282,8 @@ class Admission:
                     decode_marker(batch) if attributes & CONTROL_BIT else None,
                 )
             )
-        self.rows += _ROW.pack(
-            0,
-            offset,
-            last_offset,
-            header.base_timestamp,
-            max_timestamp,
-            header.producer_id,
-            len(batch),
-            self._leader_epoch,
-            header.base_sequence,
-            header.record_count,
-            crc,
-            attributes,
-            header.producer_epoch,
-            header.magic,
-            True,
-        )
+        self.extents.append((self.size_bytes, len(batch), last_offset, max_timestamp))
+        self.size_bytes += len(batch)
         self.buffers.append(batch)
         self.next_offset = last_offset + 1
         if max_timestamp > self.max_timestamp_ms:
@@ -323,7 +299,8 @@ class Admission:
                 append_time_ms=self._now_ms if self._type_bit else None,
             )
         )
-        self._check_size(position, len(batch))
+        if len(batch) > self._config.max_message_bytes:
+            raise self._too_large(position, len(batch))
         header = _as_header(_unpack_header(batch, 0))
         self._stamp(batch, header, header.max_timestamp)
 
@@ -348,10 +325,9 @@ class Admission:
         return error
 
 
-def _seal(batch: memoryview, attributes: int, max_timestamp: int) -> int:
-    """Write the fields and the checksum that they make. Returns the checksum."""
+def _seal(batch: memoryview, attributes: int, max_timestamp: int) -> None:
+    """Write the fields and the checksum that they make."""
     _TIMESTAMP.pack_into(batch, BATCH_V2.at.max_timestamp, max_timestamp)
     _SEAL.pack_into(batch, BATCH_V2.at.crc, 0, attributes)
     crc = crc32c(batch[BATCH_V2.at.attributes :])
     _SEAL.pack_into(batch, BATCH_V2.at.crc, crc, attributes)
-    return crc

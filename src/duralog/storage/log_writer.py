@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from threading import Lock, RLock
 from typing import NamedTuple
 
@@ -62,6 +63,11 @@ class AppendResult(NamedTuple):
     """The time that the log gave the records, if the topic wants it to; otherwise -1."""
     duplicate: bool = False
     """The producer had sent the batch before: nothing was written, and the offsets are those of the first time."""
+
+
+# As `_make` of either, in half the time.
+_as_result: Callable[[tuple[object, ...]], AppendResult] = partial(tuple.__new__, AppendResult)
+_as_view: Callable[[tuple[object, ...]], LogView] = partial(tuple.__new__, LogView)
 
 
 def piece_reader(piece: Piece) -> ReadBytes:
@@ -124,7 +130,7 @@ class LogWriter:
     def publish(self, segments: Segments, start_offset: int, end_offset: int) -> None:
         """Let readers see this from now on."""
         stable = self.producers.last_stable_offset(end_offset, start_offset)
-        self.view = LogView(segments, start_offset, end_offset, segments.active.size_bytes, stable)
+        self.view = _as_view((segments, start_offset, end_offset, segments.active.size_bytes, stable))
 
     def check_writable(self) -> None:
         if self.refusal is not None:
@@ -163,21 +169,21 @@ class LogWriter:
             or batches.last_offset > free.last_offset
         ):
             self._roll_if_due(batches)
-        if origin is AppendOrigin.AS_IS:
+        if batches.rows is not None:
             self.epochs.observe(batches.rows)
         elif self.epochs.latest_epoch != self.leader_epoch:
             self.epochs.assign(self.leader_epoch, batches.base_offset)
         self._write(batches)
         if self.view.end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush()
-        return AppendResult(batches.base_offset, batches.last_offset, batches.append_time_ms)
+        return _as_result((batches.base_offset, batches.last_offset, batches.append_time_ms, False))
 
     def _write(self, batches: ValidBatches) -> None:
         view = self.view
         segment = view.segments.active
         size_bytes = segment.size_bytes
         try:
-            segment.append(batches.buffers, batches.rows)
+            segment.append(batches.buffers, batches.extents)
             if batches.producer_batches:
                 for transaction in self.producers.update(batches.producer_batches, batches.last_offset + 1):
                     segment.transaction_index.append(transaction)

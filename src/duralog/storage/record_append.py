@@ -24,6 +24,7 @@ from duralog.format.control_records import ControlType, EndTransactionMarker, en
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from duralog.format.record import Record, TimestampType
 from duralog.kernels.encode import HEADER_BYTES, MAX_RECORDS_BYTES
+from duralog.storage.batch_extents import extents
 from duralog.storage.producer_batch import producer_batches
 from duralog.storage.rebuilding import target_codec, target_level
 from duralog.storage.validation import ValidBatches
@@ -134,7 +135,7 @@ def _encode(
 
     return ValidBatches(
         buffers=(data,),
-        rows=rows,
+        extents=extents(rows),
         producer_batches=tuple(producer_batches(rows, read)) if in_one_batch else (),
         base_offset=stamp.next_offset,
         last_offset=stamp.next_offset + len(columns.offset) - 1,

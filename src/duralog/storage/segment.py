@@ -16,15 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from numpy.typing import NDArray
 
 from duralog.errors import CorruptRecord, InvalidRecord, StorageError
 from duralog.format.filenames import FileKind, FileState
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.varint import Bytes
-from duralog.kernels.columns import BATCH_DTYPE
+from duralog.storage.batch_extents import Extent
 from duralog.storage.file_system import FileSystem
 from duralog.storage.index_builder import Visit
 from duralog.storage.lookup import FoundBatch, LogSlice, TimestampedOffset
@@ -37,11 +34,6 @@ _INT32_MAX = 2**31 - 1
 _BLANK = bytes(1 << 20)
 _RESERVED_ENTRIES = 1024
 """Room in the indexes is made for so many batches at once."""
-
-_FIELDS = BATCH_DTYPE.names or ()
-_POSITION, _LAST_OFFSET, _MAX_TIMESTAMP, _SIZE = map(
-    _FIELDS.index, ("position", "last_offset", "max_timestamp", "size")
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,39 +83,39 @@ class Segment(ReadableSegment):
         segment._largest_timestamp = (NO_TIMESTAMP, base_offset)
         return segment
 
-    def append(self, buffers: Sequence[Bytes], batches: NDArray[Any]) -> int:
+    def append(self, buffers: Sequence[Bytes], batches: Sequence[Extent]) -> int:
         """Write batches at the end. Returns the position of the first.
 
-        REQUIRES: `batches` (`BATCH_DTYPE`) describes all that is in the buffers, positions counted from their first
-        byte, and `fits` has said yes.
+        REQUIRES: `batches` describes all that is in the buffers, and `fits` has said yes.
         """
-        rows = batches.tolist()
-        if self._reserved_entries < len(rows):
-            self._prepare_to_append(len(rows))
-        if rows[0][_LAST_OFFSET] < self.next_offset():
-            raise InvalidRecord(f"{self!r}: offset {rows[0][_LAST_OFFSET]} does not follow {self.next_offset() - 1}")
+        if self._reserved_entries < len(batches):
+            self._prepare_to_append(len(batches))
+        first_last_offset = batches[0][2]
+        if first_last_offset < self.next_offset():
+            raise InvalidRecord(f"{self!r}: offset {first_last_offset} does not follow {self.next_offset() - 1}")
         written = self.file.append(*buffers)
         self._is_unsynced = True
-        self._reserved_entries -= len(rows)
+        self._reserved_entries -= len(batches)
         assert self._largest_timestamp is not None
         largest, largest_offset = self._largest_timestamp
-        position = self.size_bytes
+        end = self.size_bytes
         bytes_since_entry = self._bytes_since_entry
         interval_bytes = self.options.index_interval_bytes
+        last_offset = first_last_offset
         # `format.index_entries.IndexRule`, without its objects.
-        for row in rows:
-            if row[_MAX_TIMESTAMP] > largest:
-                largest, largest_offset = row[_MAX_TIMESTAMP], row[_LAST_OFFSET]
+        for position, size, last_offset, timestamp in batches:
+            if timestamp > largest:
+                largest, largest_offset = timestamp, last_offset
             if bytes_since_entry > interval_bytes:
-                self.offset_index.append(row[_LAST_OFFSET], position + row[_POSITION])
+                self.offset_index.append(last_offset, end + position)
                 self.time_index.maybe_append(largest, largest_offset)
                 bytes_since_entry = 0
-            bytes_since_entry += row[_SIZE]
+            bytes_since_entry += size
         self._bytes_since_entry = bytes_since_entry
         self._largest_timestamp = largest, largest_offset
-        self._next_offset = rows[-1][_LAST_OFFSET] + 1
-        self.size_bytes = position + written
-        return position
+        self._next_offset = last_offset + 1
+        self.size_bytes = end + written
+        return end
 
     def fits(self, last_offset: int, size_bytes: int) -> bool:
         """Whether an append of this size that ends with this offset can be written here at all."""

@@ -17,7 +17,8 @@ Kafka does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,9 +32,9 @@ from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.record_batch import MAGIC
 from duralog.format.varint import Bytes
-from duralog.kernels.columns import BATCH_DTYPE
 from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.batch_admission import Admission
+from duralog.storage.batch_extents import Extent, extents
 from duralog.storage.producer_batch import ProducerBatch, producer_batches
 
 _AS_IS = AppendOrigin.AS_IS
@@ -44,8 +45,8 @@ class ValidBatches(NamedTuple):
 
     buffers: Sequence[Bytes]
     """To be written one behind the other. Where nothing was built anew, they lie in the buffer that was given."""
-    rows: NDArray[Any]
-    """One for each batch (`BATCH_DTYPE`); positions count from the first byte of the buffers."""
+    extents: Sequence[Extent]
+    """One for each batch; positions count from the first byte of the buffers."""
     producer_batches: Sequence[ProducerBatch]
     """Those of the batches that have a producer id."""
     base_offset: int
@@ -55,6 +56,12 @@ class ValidBatches(NamedTuple):
     append_time_ms: int
     """The time that the log gave all records, where the topic wants it; otherwise -1."""
     size_bytes: int
+    rows: NDArray[Any] | None = None
+    """All there is to know of the batches (`BATCH_DTYPE`), where they are taken as they are."""
+
+
+_as_valid: Callable[[tuple[object, ...]], ValidBatches] = partial(tuple.__new__, ValidBatches)
+"""As `ValidBatches._make`, in half the time."""
 
 
 def validate(
@@ -84,29 +91,29 @@ def validate(
         if size == 0:
             break
         position += size
-    rows = np.frombuffer(admission.rows, BATCH_DTYPE)
-    size_bytes = len(admission.buffers[0]) if len(rows) == 1 else _lay_out(rows, admission.producer_batches)
-    return ValidBatches(
-        admission.buffers,
-        rows,
-        admission.producer_batches,
-        next_offset,
-        admission.next_offset - 1,
-        admission.max_timestamp_ms,
-        admission.append_time_ms,
-        size_bytes,
+    if len(admission.extents) != 1:
+        _check_several(admission)
+    return _as_valid(
+        (
+            admission.buffers,
+            admission.extents,
+            admission.producer_batches,
+            next_offset,
+            admission.next_offset - 1,
+            admission.max_timestamp_ms,
+            admission.append_time_ms,
+            admission.size_bytes,
+            None,
+        )
     )
 
 
-def _lay_out(rows: NDArray[Any], with_producer: list[ProducerBatch]) -> int:
-    """Set the positions of several batches. Returns their size together."""
-    if not len(rows):
+def _check_several(admission: Admission) -> None:
+    others = len(admission.extents) - 1
+    if others < 0:
         raise InvalidRecord("there is no whole batch in the bytes to append")
-    if with_producer:
-        raise InvalidRecord(f"a batch with a producer id is appended alone, not together with {len(rows) - 1} more")
-    ends = np.cumsum(rows["size"], dtype=np.int64)
-    rows["position"] = ends - rows["size"]
-    return int(ends[-1])
+    if admission.producer_batches:
+        raise InvalidRecord(f"a batch with a producer id is appended alone, not together with {others} more")
 
 
 def _validate_as_is(data: Bytes, next_offset: int) -> ValidBatches:
@@ -131,13 +138,14 @@ def _validate_as_is(data: Bytes, next_offset: int) -> ValidBatches:
     size_bytes = int(rows["position"][-1] + rows["size"][-1])
     return ValidBatches(
         [view[:size_bytes]],
-        rows,
+        extents(rows),
         list(producer_batches(rows, lambda position, size: view[position : position + size])),
         int(rows["base_offset"][0]),
         int(rows["last_offset"][-1]),
         int(rows["max_timestamp"].max()),
         NO_TIMESTAMP,
         size_bytes,
+        rows,
     )
 
 
