@@ -1,0 +1,179 @@
+"""How much of a log can be compacted now, and what keeps the rest. Nothing here touches a file or a thread.
+
+A compacted log is read as two parts. Below the first dirty offset it was compacted before; from there on it is new.
+Of the new part only whole segments are compacted, up to the first uncleanable offset:
+
+- never the active segment: it is still written to;
+- nothing from the last stable offset on: it is not known yet which records of an open transaction count;
+- with `min.compaction.lag.ms`, nothing from the first segment on that has a record younger than that.
+
+The first dirty offset comes from `cleaner-offset-checkpoint`. One that does not lie within the log is not believed: the
+log was trimmed from the front, or its end was lost, and everything counts as new.
+
+All rules are Kafka's, down to the bytes that a half-dirty segment counts for on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from duralog.config import TopicConfig
+
+
+class DirtySegment(Protocol):
+    """What has to be known of a segment."""
+
+    @property
+    def base_offset(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the `.log` file."""
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """The largest timestamp of a record; where records have none, the time of the file."""
+
+    @property
+    def first_timestamp_ms(self) -> int | None:
+        """The largest timestamp of the first batch; None without a batch."""
+
+
+class Limit(StrEnum):
+    """What keeps the rest of a log from being compacted."""
+
+    ACTIVE_SEGMENT = "active segment"
+    OPEN_TRANSACTION = "open transaction"
+    COMPACTION_LAG = "min.compaction.lag.ms"
+
+
+class FirstUncleanable(NamedTuple):
+    offset: int
+    """The base of a segment, which is not compacted, nor any behind it."""
+    limit: Limit
+    reason: str
+    cleanable_from_ms: int | None
+    """When it may be compacted, if only its age keeps it; None for the other limits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirtyRange:
+    """What of a log is new since its last compaction, and how much of that can be compacted."""
+
+    first_dirty_offset: int
+    correction: str | None
+    """Why the checkpoint is not believed, if it is not. It has to be written anew then."""
+    first_uncleanable: FirstUncleanable
+    clean_bytes: int
+    """Of the segments that were compacted, at least in part."""
+    cleanable_bytes: int
+    """Of the segments that can be compacted now."""
+    overdue_ms: int
+    """For how long a record has waited longer than `max.compaction.lag.ms`; 0 if none has."""
+    min_dirty_ratio: float
+
+    @property
+    def dirty_ratio(self) -> float:
+        total_bytes = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total_bytes if total_bytes else 0.0
+
+    @property
+    def is_eligible(self) -> bool:
+        """Whether a compaction should start by itself."""
+        return self.cleanable_bytes > 0 and (self.overdue_ms > 0 or self.dirty_ratio > self.min_dirty_ratio)
+
+    @property
+    def why_not(self) -> str | None:
+        """Why no compaction starts by itself; None if one does."""
+        if self.is_eligible:
+            return None
+        if self.cleanable_bytes == 0:
+            return f"nothing can be compacted from offset {self.first_dirty_offset} on: {self.first_uncleanable.reason}"
+        return (
+            f"{self.dirty_ratio:.1%} of the log is new, compaction starts above min.cleanable.dirty.ratio"
+            f" ({self.min_dirty_ratio:.1%})"
+        )
+
+
+def dirty_range(
+    segments: Sequence[DirtySegment],
+    *,
+    start_offset: int,
+    end_offset: int,
+    last_stable_offset: int,
+    checkpoint: int | None,
+    config: TopicConfig,
+    now_ms: int,
+) -> DirtyRange:
+    """REQUIRES: the segments are all there are, oldest first; the last one is active.
+
+    `checkpoint` is the log's entry in `cleaner-offset-checkpoint`, None if it has none.
+    """
+    first_dirty = start_offset if checkpoint is None else checkpoint
+    correction: str | None = None
+    if first_dirty < start_offset:
+        correction = f"it was compacted up to offset {first_dirty}, but starts at {start_offset}"
+    elif first_dirty > end_offset:
+        correction = f"it was compacted up to offset {first_dirty}, but ends at {end_offset}: all of it counts as new"
+    if correction is not None:
+        first_dirty = start_offset
+    uncleanable = _first_uncleanable(segments, first_dirty, last_stable_offset, config, now_ms)
+    begin = min(first_dirty, uncleanable.offset)
+    return DirtyRange(
+        first_dirty_offset=first_dirty,
+        correction=correction,
+        first_uncleanable=uncleanable,
+        clean_bytes=sum(segment.size_bytes for segment in segments if segment.base_offset < first_dirty),
+        cleanable_bytes=sum(segment.size_bytes for segment in _between(segments, begin, uncleanable.offset)),
+        overdue_ms=_overdue_ms(segments, first_dirty, config.max_compaction_lag_ms, now_ms),
+        min_dirty_ratio=config.min_cleanable_dirty_ratio,
+    )
+
+
+def _first_uncleanable(
+    segments: Sequence[DirtySegment], first_dirty: int, last_stable_offset: int, config: TopicConfig, now_ms: int
+) -> FirstUncleanable:
+    active_base = segments[-1].base_offset
+    offset, limit, cleanable_from_ms = active_base, Limit.ACTIVE_SEGMENT, None
+    reason = f"the active segment starts at offset {active_base}"
+    lag_ms = config.min_compaction_lag_ms
+    if lag_ms > 0:
+        for segment in _between(segments, first_dirty, active_base):
+            largest_ms = segment.largest_timestamp_ms
+            if largest_ms > now_ms - lag_ms:
+                offset, limit, cleanable_from_ms = segment.base_offset, Limit.COMPACTION_LAG, largest_ms + lag_ms
+                reason = (
+                    f"the newest record of the segment at offset {offset} is {now_ms - largest_ms} ms old,"
+                    f" min.compaction.lag.ms is {lag_ms}"
+                )
+                break
+    if last_stable_offset < offset:
+        offset, limit, cleanable_from_ms = last_stable_offset, Limit.OPEN_TRANSACTION, None
+        reason = f"a transaction is open since offset {last_stable_offset}"
+    # The segment that holds it is left alone as a whole.
+    following = _between(segments, max(first_dirty, offset), active_base)
+    base = next((segment.base_offset for segment in following), active_base)
+    return FirstUncleanable(base, limit, reason, cleanable_from_ms)
+
+
+def _overdue_ms(segments: Sequence[DirtySegment], first_dirty: int, max_lag_ms: int, now_ms: int) -> int:
+    latest_ms = now_ms - max_lag_ms
+    if latest_ms <= 0:
+        return 0  # Without a look into the files: no timestamp that counts is below this.
+    earliest_ms = latest_ms
+    for segment in _between(segments, first_dirty, segments[-1].base_offset):
+        timestamp_ms = segment.first_timestamp_ms
+        if timestamp_ms is not None and timestamp_ms > 0:
+            earliest_ms = min(earliest_ms, timestamp_ms)
+    return latest_ms - earliest_ms
+
+
+def _between(segments: Sequence[DirtySegment], begin: int, end: int) -> Iterator[DirtySegment]:
+    """The segment that holds the offset `begin`, and those behind it that start below `end`."""
+    for place, segment in enumerate(segments):
+        holds_begin = place + 1 == len(segments) or segments[place + 1].base_offset > begin
+        if holds_begin and begin < end and segment.base_offset < end:
+            yield segment
