@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from duralog.errors import CorruptRecord, StorageError, StoreLocked
+from duralog.storage import local_files
 from duralog.storage.file_system import Entry, LocalFileSystem, raise_open_file_limit
 
 FS = LocalFileSystem()
@@ -107,6 +108,36 @@ def test_allocated_room_is_not_contents(path: str) -> None:
     assert Path(path).read_bytes() == b"abcdef" + bytes(94)
     file.truncate(file.size)
     assert Path(path).read_bytes() == b"abcdef"
+
+
+def test_room_that_is_set_aside_behind_the_end_is_given_back(path: str) -> None:
+    file = FS.open(path, writable=True, create=True)
+    part = bytes(range(256)) * 1024
+    for _ in range(7):
+        file.append(part)
+    assert file.size == os.path.getsize(path) == 7 * len(part)
+    file.truncate(file.size)
+    status = os.stat(path)
+    assert status.st_size == 7 * len(part)
+    assert status.st_blocks * 512 < 7 * len(part) + 64 * 1024
+    assert Path(path).read_bytes() == 7 * part
+
+
+def test_appends_go_on_where_no_room_can_be_set_aside(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+
+    def refuse(*_: int) -> int:
+        nonlocal asked
+        asked += 1
+        return -1
+
+    monkeypatch.setattr(local_files, "_fallocate", refuse)
+    file = FS.open(path, writable=True, create=True)
+    part = bytes(300_000)
+    for _ in range(9):
+        file.append(part)
+    assert file.size == os.path.getsize(path) == 9 * len(part)
+    assert asked == 1
 
 
 def test_reading_past_the_end_names_the_place(path: str) -> None:

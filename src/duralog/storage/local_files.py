@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import mmap
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from duralog.errors import CorruptRecord, Fault, StorageError, StoreLocked
 from duralog.format.varint import Bytes
 
 FILE_MODE = 0o644
 _MOST_BUFFERS = os.sysconf("SC_IOV_MAX")
+_ALLOCATED_AHEAD = 1 << 20
+_KEEP_SIZE = 1
+
+
+def _find_fallocate() -> Callable[[int, int, int, int], int] | None:
+    """Linux's call: that of POSIX, which Python has, would move the end of the file."""
+    call: Any = getattr(ctypes.CDLL(None), "fallocate", None)
+    if call is not None:
+        call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    return cast("Callable[[int, int, int, int], int] | None", call)
+
+
+_fallocate = _find_fallocate()
 
 
 @contextmanager
@@ -34,12 +49,14 @@ def _storage_error(operation: str, path: str, error: OSError) -> StorageError:
 class LocalFile:
     """A file of the local disk."""
 
-    __slots__ = ("__weakref__", "_descriptor", "name", "size")
+    __slots__ = ("__weakref__", "_allocated", "_descriptor", "name", "size")
 
     def __init__(self, path: str, descriptor: int, size: int) -> None:
         self.name = path
         self.size = size
         self._descriptor = descriptor
+        self._allocated = max(size, _ALLOCATED_AHEAD)
+        """Up to here an append asks for no room ahead: small files get none."""
 
     def read(self, position: int, size: int) -> bytes:
         try:
@@ -83,7 +100,19 @@ class LocalFile:
             self._cut_back(size)
             raise _storage_error("append to", self.name, error) from error
         self.size = size + written
+        if self.size > self._allocated:
+            self._allocate_ahead()
         return written
+
+    def _allocate_ahead(self) -> None:
+        """Have the system set room aside behind the end, which stays where it is, until the file is truncated.
+
+        A write into such room is cheaper than one for which the system has to find some, and the file comes to lie
+        in fewer parts. Where there is none, or no such call, the next write finds out.
+        """
+        self._allocated = self.size + _ALLOCATED_AHEAD
+        if _fallocate is None or _fallocate(self._descriptor, _KEEP_SIZE, self.size, _ALLOCATED_AHEAD) != 0:
+            self._allocated = sys.maxsize
 
     def _write_rest(self, buffers: tuple[Bytes, ...], position: int, written: int) -> int:
         """Write what follows the first `written` bytes of the buffers. Returns how many bytes they all are."""
@@ -107,13 +136,14 @@ class LocalFile:
 
     def _cut_back(self, size: int) -> None:
         # Where this fails, half a batch stays behind the end. The next append overwrites it; recovery would cut it off.
-        with suppress(OSError):
-            os.ftruncate(self._descriptor, size)
+        with suppress(StorageError):
+            self.truncate(size)
 
     def truncate(self, size: int) -> None:
         with refusals("truncate", self.name):
             os.ftruncate(self._descriptor, size)
         self.size = size
+        self._allocated = max(size, _ALLOCATED_AHEAD)
 
     def allocate(self, size: int) -> None:
         if size > 0:

@@ -70,5 +70,6 @@ def _write(fs: FileSystem, path: str, ranges: Sequence[ByteRange]) -> None:
     for file, start, end in ranges:
         for position in range(start, end, _COPIED_AT_ONCE):
             target.append(file.read(position, min(_COPIED_AT_ONCE, end - position)))
+    target.truncate(target.size)
     target.sync()
     target.close()
