@@ -20,7 +20,8 @@ from duralog.format.record import Record
 from duralog.storage.file_system import Entry
 from duralog.storage.loaded_log import LoadedLog
 from duralog.storage.quarantine import QUARANTINE_FOLDER, Quarantine
-from duralog.storage.recovery import load_partition, segment_options
+from duralog.storage.recovery import load_partition
+from duralog.storage.segment_files import segment_options
 from tests.faults.crashing_files import CrashingFiles, OpenFile, PowerLost
 from tests.recovery_files import (
     FOLDER,

@@ -32,7 +32,6 @@ from duralog.storage.loaded_log import LoadedLog
 from duralog.storage.log_view import LogView
 from duralog.storage.producer_batch import ReadBytes
 from duralog.storage.record_append import Stamp
-from duralog.storage.recovery import segment_options
 from duralog.storage.rolling import (
     NO_FREE_RANGE,
     Arrival,
@@ -42,6 +41,7 @@ from duralog.storage.rolling import (
     roll_reason,
 )
 from duralog.storage.segment import Segment
+from duralog.storage.segment_files import segment_options
 from duralog.storage.segments import Segments
 from duralog.storage.validation import ValidBatches
 

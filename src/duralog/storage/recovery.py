@@ -30,7 +30,8 @@ from duralog.storage.loaded_log import LoadedLog
 from duralog.storage.producer_recovery import ProducerRecovery
 from duralog.storage.producer_state import DEFAULT_EXPIRATION_MS
 from duralog.storage.quarantine import Clock, Quarantine
-from duralog.storage.segment import Segment, SegmentOptions
+from duralog.storage.segment import Segment
+from duralog.storage.segment_files import segment_options
 from duralog.storage.segment_repair import SegmentRepair
 from duralog.storage.segments import Segments
 from duralog.storage.shadow import ShadowFileSystem
@@ -81,16 +82,6 @@ def load_partition(
             # A directory that its owner writes to may lose a file that was listed: then look again.
             if not attempts:
                 raise
-
-
-def segment_options(config: TopicConfig) -> SegmentOptions:
-    """What a topic's config says about its segments."""
-    return SegmentOptions(
-        index_interval_bytes=config.index_interval_bytes,
-        index_max_bytes=config.segment_index_bytes,
-        segment_bytes=config.segment_bytes,
-        preallocate=config.preallocate,
-    )
 
 
 class _Loader:

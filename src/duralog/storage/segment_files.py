@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from threading import RLock
 
+from duralog.config import TopicConfig
 from duralog.errors import StorageError
 from duralog.format.filenames import FileKind, FileState, SegmentFile
 from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
@@ -27,6 +28,15 @@ class SegmentOptions:
 
 
 DEFAULT_OPTIONS = SegmentOptions()
+
+
+def segment_options(config: TopicConfig) -> SegmentOptions:
+    return SegmentOptions(
+        index_interval_bytes=config.index_interval_bytes,
+        index_max_bytes=config.segment_index_bytes,
+        segment_bytes=config.segment_bytes,
+        preallocate=config.preallocate,
+    )
 
 
 class SegmentFiles:
