@@ -11,7 +11,7 @@ import pytest
 from duralog.config import TopicConfig
 from duralog.errors import StorageError
 from duralog.format import record_batch
-from duralog.format.checkpoints import EpochStart
+from duralog.format.checkpoints import EpochStart, decode_leader_epoch_checkpoint
 from duralog.format.control_records import ControlType, EndTransactionMarker, encode
 from duralog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState
 from duralog.format.index_entries import AbortedTransaction, encode_transaction_index
@@ -488,6 +488,34 @@ def test_a_damaged_epoch_file_is_made_new() -> None:
     assert disk.read_all(f"{FOLDER}/{LEADER_EPOCH_CHECKPOINT}") == good
 
 
+def test_a_damaged_epoch_file_is_made_new_if_there_is_nothing_to_tell() -> None:
+    disk = closed_disk({0: b""})
+    disk.write(f"{FOLDER}/{LEADER_EPOCH_CHECKPOINT}", b"garbage", sync=True)
+    assert load(disk, clean=True).leader_epochs.entries == ()
+    assert decode_leader_epoch_checkpoint(disk.read_all(f"{FOLDER}/{LEADER_EPOCH_CHECKPOINT}")) == []
+
+
+def test_a_damaged_epoch_file_stays_until_all_epochs_are_known() -> None:
+    # The next start, after a crash, reads only what follows the recovery point.
+    logs = {base: batch(base, leader_epoch=base) for base in (0, 10, 20)}
+    finished = closed_disk(logs)
+    for change in range(12):
+        disk = closed_disk(logs)
+        disk.write(f"{FOLDER}/{LEADER_EPOCH_CHECKPOINT}", b"garbage", sync=True)
+        disk.lose_power_after(change)
+        with suppress(PowerLost):
+            load(disk, recovery_point=22)
+        disk = disk.after_power_loss(change)
+        assert load(disk, recovery_point=22).leader_epochs.entries == load(finished, clean=True).leader_epochs.entries
+
+
+def test_epochs_of_batches_that_go_are_not_kept() -> None:
+    disk = disk_with({0: batch(40, leader_epoch=2) + batch(0, leader_epoch=2) + batch(2, leader_epoch=2)})
+    loaded = load(disk)
+    assert loaded.end_offset == 4
+    assert loaded.leader_epochs.entries == (EpochStart(2, 0),)
+
+
 # Read-only
 
 
@@ -607,3 +635,42 @@ def test_the_options_of_segments_come_from_the_config() -> None:
     config = TopicConfig(index_interval_bytes=7, segment_index_bytes=800, preallocate=True)
     options = segment_options(config)
     assert (options.index_interval_bytes, options.index_max_bytes, options.preallocate) == (7, 800, True)
+
+
+@pytest.mark.parametrize("lost", [INDEX, ABORTED])
+def test_a_crash_while_a_trusted_segment_is_recovered_loses_no_aborted_transaction(
+    lost: FileKind, randomised: int
+) -> None:
+    """Below the recovery point a segment is looked at again only if it has no offset index."""
+
+    def crashed() -> CrashingFiles:
+        disk = closed_disk({0: transactions(0), 10: transactions(10), 20: batches((20,))})
+        if lost is INDEX:
+            disk.remove(path(10, INDEX))
+        else:
+            disk.write(path(10, ABORTED), b"\xff" * 34, sync=True)
+        disk.sync_folder(FOLDER)
+        return disk
+
+    finished = crashed()
+    begin = finished.changes
+    close(load(finished, recovery_point=22))
+    expected = finished.read_all(path(10, ABORTED))
+    for change in range(finished.changes - begin):
+        for seed in range(2 * randomised):
+            disk = crashed()
+            disk.lose_power_after(change)
+            with suppress(PowerLost):
+                close(load(disk, recovery_point=22))
+            disk = disk.after_power_loss(seed)
+            close(load(disk, recovery_point=22))
+            assert disk.read_all(path(10, ABORTED)) == expected, (change, seed)
+
+
+def test_a_segment_before_the_recovery_point_that_cannot_be_walked_is_recovered() -> None:
+    # Nothing but its end is looked at, and the way there is blocked.
+    disk = closed_disk()
+    make_partition(disk, {10: b"\xff" * SIZE + SOUND[10][SIZE:]})
+    disk.write(path(10, INDEX), b"", sync=True)
+    assert load(disk, recovery_point=20).end_offset == 30
+    assert quarantined(disk)

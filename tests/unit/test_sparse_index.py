@@ -229,7 +229,7 @@ def test_a_read_only_index_is_not_written(path: str) -> None:
     for write in (index.resize, lambda: index.reserve(1), lambda: index.truncate_to(0)):
         with pytest.raises(StorageError, match="opened for reading"):
             write()
-    index.reset()
+    index.rewrite(b"")
     assert index.entry_count == 0
     assert Path(path).read_bytes() == GOOD
 

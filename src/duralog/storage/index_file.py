@@ -111,9 +111,13 @@ class IndexFile(ABC):
                 self._is_unsynced = True
                 self._table = None
 
-    def reset(self) -> None:
-        """Drop all entries."""
-        self.rewrite(b"")
+    def drop_file(self) -> None:
+        """Leave no file. An offset index that is missing tells the next start to recover its segment."""
+        self._check_writable()
+        with self._opening:
+            self._table = None
+            self._is_unsynced = False
+            self._fs.remove(self.path)
 
     def rewrite(self, entries: bytes) -> None:
         """Start again with these entries, in a new file of just their size; in memory if the segment is read-only."""

@@ -57,6 +57,15 @@ class LeaderEpochs:
             previous = entry
         return cls(file_system, path, entries)
 
+    @classmethod
+    def rebuild(cls, file_system: FileSystem, path: str, runs: Iterable[NDArray[Any]]) -> LeaderEpochs:
+        """What all batches of a log tell, in the place of a damaged file, which stays until all is known."""
+        entries: tuple[EpochStart, ...] = ()
+        for rows in runs:
+            entries = with_observed(entries, rows)
+        file_system.replace(path, encode_leader_epoch_checkpoint(entries))
+        return cls(file_system, path, entries)
+
     @property
     def entries(self) -> tuple[EpochStart, ...]:
         return self._entries
@@ -86,14 +95,10 @@ class LeaderEpochs:
 
         Only epochs above the latest one count, so going over known batches again changes nothing.
         """
-        epochs = rows["leader_epoch"]
-        if not len(epochs) or epochs.max() <= self.latest_epoch:
-            return
-        highest = np.maximum.accumulate(epochs)
-        begins = np.flatnonzero(np.diff(highest, prepend=self.latest_epoch) > 0)
-        entries = self._entries
-        for row in begins[highest[begins] > self.latest_epoch].tolist():
-            entries = _with(entries, int(epochs[row]), int(rows["base_offset"][row]))
+        self._replace(with_observed(self._entries, rows))
+
+    def take_over(self, entries: tuple[EpochStart, ...]) -> None:
+        """Let these be the entries. REQUIRES: epochs and offsets rise."""
         self._replace(entries)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochStart:
@@ -134,6 +139,19 @@ class LeaderEpochs:
             return
         self._file_system.replace(self._path, encode_leader_epoch_checkpoint(entries))
         self._entries = entries
+
+
+def with_observed(entries: tuple[EpochStart, ...], rows: NDArray[Any]) -> tuple[EpochStart, ...]:
+    """The entries, and the epochs above the latest one that these batches tell of."""
+    latest = entries[-1].epoch if entries else NO_LEADER_EPOCH
+    epochs = rows["leader_epoch"]
+    if not len(epochs) or epochs.max() <= latest:
+        return entries
+    highest = np.maximum.accumulate(epochs)
+    begins = np.flatnonzero(np.diff(highest, prepend=latest) > 0)
+    for row in begins[highest[begins] > latest].tolist():
+        entries = _with(entries, int(epochs[row]), int(rows["base_offset"][row]))
+    return entries
 
 
 def _with(entries: tuple[EpochStart, ...], epoch: int, start_offset: int) -> tuple[EpochStart, ...]:

@@ -21,10 +21,9 @@ from duralog.columnar.pieces import Piece
 from duralog.config import TopicConfig
 from duralog.errors import CorruptRecord, StorageError
 from duralog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, SegmentFile, parse_segment_file
-from duralog.format.index_entries import AbortedTransaction
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.storage.file_system import Entry, FileSystem
-from duralog.storage.leader_epochs import LeaderEpochs
+from duralog.storage.leader_epochs import LeaderEpochs, with_observed
 from duralog.storage.leftovers import settle_leftovers
 from duralog.storage.loaded_log import LoadedLog
 from duralog.storage.producer_recovery import ProducerRecovery
@@ -239,29 +238,41 @@ class _Loader:
         """Check a segment and build what belongs to it. False if it was rewritten, and must be recovered again."""
         segment = self._segments[place]
         self._producers.bring_to(self._segments, segment.base_offset, self._log_start)
-        aborted: list[AbortedTransaction] = []
-        recovered = segment.recover(lambda piece: aborted.extend(self._take_in(piece)))
-        if aborted:
-            segment.transaction_index.rewrite(aborted)
+        epochs = self._epochs.entries
+        # Below the recovery point, the next start trusts a segment that has an offset index.
+        is_trusted = not ends_log and not self._read_only
+        if is_trusted:
+            segment.offset_index.drop_file()
+            self._fs.sync_folder(self._folder)
+
+        def take_in(piece: Piece) -> None:
+            nonlocal epochs
+            epochs = with_observed(epochs, piece.batches)
+            if self._progress is not None:
+                self._progress(int(piece.batches["size"].sum()))
+            if aborted := self._producers.replay(piece):
+                segment.transaction_index.add(aborted)
+                if is_trusted:
+                    # The offset index is written after the last batch, and all of these must be on disk before it.
+                    segment.transaction_index.flush()
+                    self._fs.sync_folder(self._folder)
+
+        recovered = segment.recover(take_in)
         if self._read_only:
+            self._epochs.take_over(epochs)
             return True
         if not self._repair.is_sound(place, recovered) and not self._repair.repair(place, recovered, ends_log=ends_log):
             self._producers.look_again()
             return False
+        self._epochs.take_over(epochs)
         if ends_log and segment.base_offset not in self._rewritten:
             self._repair.end_at_gap(place, recovered.next_offset)
         self._producers.is_ready_for(self._segments[place + 1] if place + 1 < len(self._segments) else None)
-        if not ends_log:
-            # The next start may trust this segment again, so what was built must not get lost.
+        if is_trusted:
+            # What was built must not get lost.
             segment.flush()
             self._fs.sync_folder(self._folder)
         return True
-
-    def _take_in(self, piece: Piece) -> list[AbortedTransaction]:
-        self._epochs.observe(piece.batches)
-        if self._progress is not None:
-            self._progress(int(piece.batches["size"].sum()))
-        return self._producers.replay(piece)
 
     def _start_anew(self) -> None:
         """A log that ends before its start has nothing to serve: an empty one takes its place."""
@@ -278,10 +289,15 @@ class _Loader:
             epochs = LeaderEpochs.open(self._fs, path)
         except CorruptRecord as error:
             _log.warning("%s; the epochs are read from the log", error)
-            epochs = LeaderEpochs(self._fs, path)
-            for segment in self._segments:
-                for piece in segment.batches_from(0):
-                    epochs.observe(piece.batches[piece.batches["crc_ok"] == 1])
+            epochs = LeaderEpochs.rebuild(
+                self._fs,
+                path,
+                (
+                    piece.batches[piece.batches["crc_ok"] == 1]
+                    for segment in self._segments
+                    for piece in segment.batches_from(0)
+                ),
+            )
         epochs.create_file()
         return epochs
 
@@ -293,7 +309,10 @@ def _is_complete(segment: Segment) -> bool:
     indexes, and the cut of room that was allocated ahead, come with the roll. A crash may lose them.
     """
     last = segment.time_index.last
-    begin = None if last is None else segment.find_batch(last.offset)
+    try:
+        begin = None if last is None else segment.find_batch(last.offset)
+    except CorruptRecord:
+        return False
     found = NO_TIMESTAMP
     for piece in segment.batches_from(0 if begin is None else begin.position, check_crc=False):
         if piece.fault is not None or piece.tail_bytes:

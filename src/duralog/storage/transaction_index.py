@@ -62,6 +62,14 @@ class TransactionIndex:
         self._is_unsynced = True
         entries.append(transaction)
 
+    def add(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """Add those of the next batches while the segment is recovered; in memory if it is read-only."""
+        for transaction in transactions:
+            if self.read_only:
+                self._opened().append(transaction)
+            else:
+                self.append(transaction)
+
     def overlapping(self, start_offset: int, end_offset: int) -> AbortedInRange:
         """The transactions with records from `start_offset` up to, not including, `end_offset`."""
         found: list[AbortedTransaction] = []
