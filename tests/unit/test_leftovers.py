@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import product
 
 import pytest
@@ -124,6 +125,41 @@ def test_a_swap_that_was_being_renamed_is_finished(finished: FileKind) -> None:
     left = {"00000000000000000000.log", "00000000000000000000.index", "00000000000000000000.timeindex"}
     # An index that lost its log to the new one is in the range that goes, and is built again.
     assert left - set(names(disk)) <= {path(0, finished).rsplit("/", 1)[1]}
+
+
+def test_a_transaction_index_that_may_have_been_the_new_one_is_built_again() -> None:
+    disk = CrashingFiles()
+    make_partition(disk, {})
+    disk.write(path(0, ABORTED), b"", sync=True)
+    disk.write(path(0, INDEX, SWAP), b"", sync=True)
+    disk.write(path(0, state=SWAP), COMPACTED, sync=True)
+    settle_leftovers(disk, FOLDER)
+    # Without an offset index, the segment is recovered when it is loaded.
+    assert names(disk) == ["00000000000000000000.log"]
+
+
+def test_a_crash_while_renaming_costs_no_transaction_index(randomised: int) -> None:
+    # A segment that comes out of it with an offset index is trusted.
+    def swapped() -> CrashingFiles:
+        disk = disk_with_old()
+        for kind in (ABORTED, INDEX, TIMES):
+            disk.write(path(0, kind, SWAP), b"", sync=True)
+        disk.write(path(0, state=SWAP), COMPACTED, sync=True)
+        disk.sync_folder(FOLDER)
+        return disk
+
+    finished = swapped()
+    begin = finished.changes
+    settle_leftovers(finished, FOLDER)
+    for change in range(finished.changes - begin):
+        for seed in range(4 * randomised):
+            disk = swapped()
+            disk.lose_power_after(change)
+            with suppress(PowerLost):
+                settle_leftovers(disk, FOLDER)
+            disk = disk.after_power_loss(seed)
+            settle_leftovers(disk, FOLDER)
+            assert names(disk) == names(finished), (change, seed)
 
 
 @pytest.mark.parametrize(("cleaned", "swapped"), [(0, 10), (0, 0), (10, 10), (10, 30)])

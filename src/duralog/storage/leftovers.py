@@ -56,8 +56,11 @@ def settle_leftovers(fs: FileSystem, folder: str, listing: list[Entry] | None = 
     plain = {file for file in files if file.state is FileState.LIVE}
     if swaps:
         replaced = _replaced(fs, folder, swaps, plain)
+        doubtful = _doubtful_indexes(swaps, replaced)
+        _remove(fs, folder, doubtful)
         _remove(fs, folder, replaced)
         plain -= replaced
+        swaps = [file for file in swaps if file not in doubtful]
         plain |= _rename_swaps(fs, folder, swaps)
     _remove(fs, folder, _without_log(plain))
     return fs.list(folder)
@@ -83,19 +86,37 @@ def _replaced(fs: FileSystem, folder: str, swaps: list[SegmentFile], plain: set[
     return {file for file in plain if first <= file.offset < end}
 
 
+def _doubtful_indexes(swaps: list[SegmentFile], replaced: set[SegmentFile]) -> set[SegmentFile]:
+    """The new offset indexes beside which a plain transaction index goes that has no new one to take its place.
+
+    That may have been the new one, if power was lost while the files were renamed. Without its offset index the segment
+    is recovered, and gets both.
+    """
+    lost = {
+        file.offset
+        for file in replaced
+        if file.kind is FileKind.TRANSACTION_INDEX and SegmentFile(file.offset, file.kind, FileState.SWAP) not in swaps
+    }
+    return {file for file in swaps if file.kind is FileKind.OFFSET_INDEX and file.offset in lost}
+
+
 def _rename_swaps(fs: FileSystem, folder: str, swaps: list[SegmentFile]) -> set[SegmentFile]:
     """Give the new segments their plain names, one after the other from the lowest.
 
-    A plain file above a `.swap` would be taken for one that is to be replaced: so no segment may have its name for good
-    before those below it have theirs.
+    A plain file at or above a `.log.swap` would be taken for one that is to be replaced. So no segment may have its name
+    for good before those below it have theirs, and no index before its log.
     """
     renamed = set()
     for offset in sorted({file.offset for file in swaps}):
-        for file in (file for file in swaps if file.offset == offset):
-            target = SegmentFile(offset, file.kind)
-            fs.rename(os.path.join(folder, file.name), os.path.join(folder, target.name))
-            renamed.add(target)
-        fs.sync_folder(folder)
+        of_segment = [file for file in swaps if file.offset == offset]
+        logs = [file for file in of_segment if file.kind is FileKind.LOG]
+        for files in (logs, [file for file in of_segment if file.kind is not FileKind.LOG]):
+            for file in files:
+                target = SegmentFile(offset, file.kind)
+                fs.rename(os.path.join(folder, file.name), os.path.join(folder, target.name))
+                renamed.add(target)
+            if files:
+                fs.sync_folder(folder)
     return renamed
 
 
