@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench import data
@@ -23,6 +23,10 @@ class Setting:
 
     def segment(self, codec: str) -> data.Segment:
         return data.segment(codec, self.records)
+
+    def smaller(self, records: int) -> Setting:
+        """With segments of so many records at most."""
+        return replace(self, records=min(self.records, records))
 
     def kafka_class_path(self) -> str:
         return class_path()
@@ -52,13 +56,16 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a result is given in: the amount in a second, or the seconds themselves."""
+    """What a result is given in: the amount in a second, the seconds themselves, or the peak of memory."""
 
     name: str
     scale: float = 1.0
     is_rate: bool = True
+    is_memory: bool = False
 
-    def value(self, amount: float, seconds: float) -> float:
+    def value(self, amount: float, seconds: float, peak_bytes: float) -> float:
+        if self.is_memory:
+            return peak_bytes / self.scale
         return (amount / seconds if self.is_rate else seconds) / self.scale
 
     def speed_ratio(self, value: float, other: float) -> float:
@@ -71,6 +78,7 @@ MEGABYTES = Unit("MB/s", 1e6)
 MILLION_RECORDS = Unit("M records/s", 1e6)
 SECONDS = Unit("s", is_rate=False)
 MICROSECONDS = Unit("us", 1e-6, is_rate=False)
+PEAK_MEGABYTES = Unit("MB of memory at most", 1e6, is_rate=False, is_memory=True)
 
 
 @dataclass(frozen=True, slots=True)

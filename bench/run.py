@@ -29,7 +29,7 @@ class Outcome:
         return statistics.median(self.values(job))
 
     def values(self, job: Job) -> list[float]:
-        return [job.unit.value(one.amount, one.seconds) for one in self.measurements]
+        return [job.unit.value(one.amount, one.seconds, one.peak_bytes) for one in self.measurements]
 
 
 def run_job(job: Job, *, rounds: int, records: int, passes: int) -> list[Outcome]:
@@ -61,7 +61,7 @@ def _run_once(job: Job, outcome: Outcome, number: int, records: int, passes: int
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     outcome.measurements.append(measured)
-    value = job.unit.value(measured.amount, measured.seconds)
+    value = job.unit.value(measured.amount, measured.seconds, measured.peak_bytes)
     print(f"{job.name}: round {number + 1}: {outcome.contender.name}: {value:.3g} {job.unit.name}", file=sys.stderr)
 
 

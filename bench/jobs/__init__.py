@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.job import Job
-from bench.jobs import append, decode, dump, encode, limits, recovery, scan, startup, store_open, store_read
+from bench.jobs import append, compaction, decode, dump, encode, limits, recovery, scan, startup, store_open, store_read
 
 LIMITS = limits.JOB
 JOBS: dict[str, Job] = {
@@ -17,6 +17,7 @@ JOBS: dict[str, Job] = {
         *append.JOBS,
         *store_read.JOBS,
         recovery.JOB,
+        *compaction.JOBS,
         store_open.JOB,
         startup.JOB,
     )
