@@ -124,6 +124,14 @@ def test_another_log_of_the_same_name_and_size_has_an_entry_of_its_own(disk: Cra
     assert len(reports(disk)) == 2
 
 
+def test_a_folder_that_a_killed_process_has_made_survives_a_loss_of_power(disk: CrashingFiles) -> None:
+    disk.make_folder(IN_QUARANTINE)
+    kept = keep(disk)
+    for seed in range(8):
+        after = disk.after_power_loss(seed)
+        assert reports(after) == [kept]
+
+
 def test_files_that_are_no_reports_are_passed_over(disk: CrashingFiles) -> None:
     kept = keep(disk)
     told = disk.read_all(f"{IN_QUARANTINE}/{kept.name}.json")
@@ -131,9 +139,14 @@ def test_files_that_are_no_reports_are_passed_over(disk: CrashingFiles) -> None:
         "no-json": b"\xff{",
         "no-report": b"{}",
         "a-list": b"[]",
+        "too-deep": b"[" * 100_000,
         "renamed": told,
         "too-large": b" " * (1 << 20) + told,
         "wrong-type": told.replace(b'"start": 50', b'"start": "x"').replace(kept.name.encode(), b"wrong-type"),
+        "wrong-text": told.replace(b'"00000000000000000007.log"', b"7").replace(kept.name.encode(), b"wrong-text"),
+        "below-zero": told.replace(b'"base_offset": 7', b'"base_offset": -7').replace(
+            kept.name.encode(), b"below-zero"
+        ),
     }.items():
         disk.write(f"{IN_QUARANTINE}/{name}.json", text, sync=True)
         disk.write(f"{IN_QUARANTINE}/{name}.bytes", b"", sync=True)

@@ -103,8 +103,8 @@ def _doubtful_indexes(swaps: list[SegmentFile], replaced: set[SegmentFile]) -> s
 def _rename_swaps(fs: FileSystem, folder: str, swaps: list[SegmentFile]) -> set[SegmentFile]:
     """Give the new segments their plain names, one after the other from the lowest.
 
-    A plain file at or above a `.log.swap` would be taken for one that is to be replaced. So no segment may have its name
-    for good before those below it have theirs, and no index before its log.
+    A plain file at or above a `.log.swap` would be taken for one that is to be replaced. So no segment may have its
+    name for good before those below it have theirs, and no index before its log.
     """
     renamed = set()
     for offset in sorted({file.offset for file in swaps}):

@@ -20,6 +20,7 @@ from typing import Any
 
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import HALF_WRITTEN_SUFFIX, FileKind, SegmentFile
+from duralog.format.properties import decode_json_object
 from duralog.storage.damage import Damage
 from duralog.storage.file_system import File, FileSystem
 
@@ -175,9 +176,9 @@ class Quarantine:
         return digest.hexdigest()
 
     def _make_folder(self) -> None:
-        if not self._fs.exists(self.folder):
-            self._fs.make_folder(self.folder)
-            self._fs.sync_folder(self._partition_folder)
+        # Synced also if it is there already: who made it may have been killed before this.
+        self._fs.make_folder(self.folder)
+        self._fs.sync_folder(self._partition_folder)
 
     def _write(self, report: Report) -> None:
         text = json.dumps(asdict(report), indent=1, sort_keys=True)
@@ -190,11 +191,19 @@ class Quarantine:
 def _decode(data: bytes, name: str) -> Report | None:
     """The report; None for a file that is none, which is nobody's loss: the bytes are still there to look at."""
     try:
-        report = Report(**json.loads(data))
-    except (ValueError, TypeError):
+        report = Report(**decode_json_object(data))
+    except (CorruptRecord, TypeError):
         return None
     numbers = (report.base_offset, report.start, report.end, report.zeros_from, report.restored_batches, report.time_ms)
-    return report if report.name == name and all(isinstance(number, int) for number in numbers) else None
+    offsets = (report.offset_before, report.offset_after)
+    texts = (report.file, report.fault, report.reason, report.expected, report.found, report.kafka)
+    is_right = (
+        report.name == name
+        and all(isinstance(number, int) and 0 <= number < 2**63 for number in numbers)
+        and all(isinstance(offset, int) for offset in offsets)
+        and all(isinstance(text, str) for text in texts)
+    )
+    return report if is_right else None
 
 
 def _end_of_content(file: File, start: int, end: int) -> int:
