@@ -91,32 +91,35 @@ class _CompileNotice(event.Listener):
 
 
 class Kernel:
-    """A function that becomes machine code at its first call. No lock of Python's is held while it runs."""
+    """A function that becomes machine code at its first call. No lock of Python's is held while it runs.
+
+    `run` is the same as calling it, and spares who calls very often one step in between.
+    """
 
     def __init__(self, function: Callable[..., Any], signature: Any) -> None:
         self.function = function
         self.signature = signature
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
-        self._run: Callable[..., Any] = self._prepare_and_run
+        self.run: Callable[..., Any] = self._prepare_and_run
 
     def __call__(self, *arguments: Any) -> Any:
-        return self._run(*arguments)
+        return self.run(*arguments)
 
     def _prepare_and_run(self, *arguments: Any) -> Any:
         self.prepare()
-        return self._run(*arguments)
+        return self.run(*arguments)
 
     def prepare(self) -> None:
         """Compile, or load from the cache, without calling."""
         with _compiling:
-            if self._run != self._prepare_and_run:
+            if self.run != self._prepare_and_run:
                 return
             try:
-                self._run = self._compile(cache=True)
+                self.run = self._compile(cache=True)
             except (OSError, RuntimeError) as error:  # numba's two ways to say that it finds no place for the code
                 _log.warning("the kernel cache %s cannot be used (%s): compiling in memory", CACHE_FOLDER, error)
-                self._run = self._compile(cache=False)
+                self.run = self._compile(cache=False)
 
     def _compile(self, *, cache: bool) -> Callable[..., Any]:
         settings: Any = numba.config

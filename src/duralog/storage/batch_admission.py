@@ -137,7 +137,7 @@ class Admission:
 
     def admit(self, position: int) -> int:
         """Admit the batch at `position`. Returns its size as it came; 0 if it is not all there."""
-        fault, where, smallest, largest, traits, size, checksum = inspect_batch(self._array, position)
+        fault, where, smallest, largest, traits, size, checksum = inspect_batch.run(self._array, position)
         if fault != _NONE:
             if fault == _PARTIAL_BATCH:
                 return 0
