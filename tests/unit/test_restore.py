@@ -6,7 +6,10 @@ from contextlib import suppress
 
 import pytest
 
+from duralog.format import record_batch
+from duralog.format.control_records import ControlType, EndTransactionMarker, encode
 from duralog.format.filenames import FileKind
+from duralog.format.record import Record
 from duralog.storage.producer_snapshots import ProducerSnapshots
 from duralog.storage.restore import Restored, restore
 from tests.faults.crashing_files import CrashingFiles, PowerLost
@@ -150,3 +153,46 @@ def test_no_crash_while_restoring_loses_a_batch(seed: int) -> None:
         assert load(disk, clean=True).end_offset == 24
         log = b"".join(disk.read_all(path(base_offset)) for base_offset in (0, 10, 20))
         assert [first for first, _ in offsets_in(log)] == [0, 4, 6, 10, 12, 20, 22], change
+
+
+def test_a_batch_goes_back_only_between_those_it_stood_between() -> None:
+    # Offsets are outside the checksum: this one is wrong, and would be free.
+    disk = CrashingFiles()
+    make_partition(disk, {0: batches((0, 2)) + batch(1000) + batches((4, 6)), 10: batches((10,))})
+    close(load(disk))
+    assert offsets_on_disk(disk) == {0: [(0, 1), (2, 3), (4, 5), (6, 7)], 10: [(10, 11)]}
+    (result,) = restored(disk)
+    assert (result.restored_offsets, result.other_batches) == ((), 1)
+    assert load(disk).end_offset == 12
+
+
+def test_transactions_that_end_in_a_segment_behind_are_known_again() -> None:
+    def in_transaction(offset: int, marker: ControlType | None = None) -> bytes:
+        key, value = (b"k", b"v") if marker is None else encode(EndTransactionMarker(type=marker, coordinator_epoch=0))
+        return record_batch.encode(
+            [Record(key=key, value=value, timestamp_ms=1)],
+            base_offset=offset,
+            leader_epoch=0,
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=-1 if marker else offset,
+            is_transactional=True,
+            is_control=marker is not None,
+        )
+
+    disk = CrashingFiles()
+    make_partition(
+        disk,
+        {
+            # From the first batch, nothing tells where the next one starts.
+            0: b"\xff" * SIZE + in_transaction(4),
+            10: in_transaction(10, ControlType.ABORT),
+            20: batches((20,)),
+            30: batches((30,)),
+        },
+    )
+    close(load(disk, recovery_point=100))
+    assert offsets_on_disk(disk)[0] == []
+    assert offsets(restored(disk)) == [(4, 4)]
+    loaded = load(disk, recovery_point=100)
+    assert [entry.first_offset for entry in loaded.segments[1].transaction_index.entries] == [4]

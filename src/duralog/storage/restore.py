@@ -1,7 +1,8 @@
 """Putting back what is valid in a partition's quarantine.
 
 A batch goes back if it is valid and its offsets are free: where nothing was written in the meantime, and not below the
-start of the log. It goes into the segment that it was taken from, or the one that holds such offsets now. Segments are
+start of the log. Offsets are outside of the checksum, so they must also lie between those of the batches that it stood
+between: one that was taken out for a wrong offset stays out. It goes into the segment that it was taken from, or the one that holds such offsets now. Segments are
 rewritten as a whole (`duralog.storage.segment_rewrite`), so a crash leaves the old one or the new one, and restoring
 again puts back what is still missing.
 
@@ -24,7 +25,7 @@ from duralog.format.filenames import FileKind, FileState, SegmentFile, parse_seg
 from duralog.storage.damage import find_batches
 from duralog.storage.file_system import File, FileSystem
 from duralog.storage.leftovers import settle_leftovers
-from duralog.storage.quarantine import Clock, Quarantine, Report
+from duralog.storage.quarantine import NO_OFFSET, Clock, Quarantine, Report
 from duralog.storage.segment_rewrite import ByteRange, NewSegment, rewrite_segment
 from duralog.storage.shadow import ShadowFileSystem
 
@@ -40,7 +41,7 @@ class Restored:
     restored_offsets: tuple[tuple[int, int], ...]
     """The first and last offset of each batch that went back."""
     other_batches: int
-    """How many valid batches stayed: their offsets are taken, or lie below the log's start."""
+    """How many valid batches stayed: their offsets are taken, wrong, or below the log's start."""
 
 
 class _Batch(NamedTuple):
@@ -54,6 +55,7 @@ class _Batch(NamedTuple):
 
 
 _IN_LOG = -1
+_BUILT_AGAIN = (FileKind.PRODUCER_SNAPSHOT, FileKind.OFFSET_INDEX)
 
 
 def restore(
@@ -61,7 +63,8 @@ def restore(
 ) -> list[Restored]:
     """Put back what can be put back, or only tell what that would be.
 
-    REQUIRES: nobody has the partition open. Afterwards it must be loaded: its rewritten segments have no indexes.
+    REQUIRES: nobody has the partition open, and its logs are sound: a rewritten segment holds nothing but batches.
+    Afterwards it must be loaded: from the first batch that went back, segments have no offset index.
     """
     if dry_run:
         fs = ShadowFileSystem(fs)
@@ -76,13 +79,14 @@ def restore(
         file = quarantine.open(report)
         for batch in _batches(find_batches(file), file, number):
             found[number] += 1
-            if batch.last_offset >= log_start_offset:
+            if batch.last_offset >= log_start_offset and _stood_there(batch, report):
                 log.add(batch, report.base_offset)
     accepted = log.added
     if accepted and not dry_run:
         for known in live:
-            # What the producers were known to have written is not all of it any more.
-            if known.kind is FileKind.PRODUCER_SNAPSHOT and known.offset > accepted[0].first_offset:
+            # What is known of producers, and of transactions that were aborted, is not all of it any more. A segment
+            # without an offset index is recovered.
+            if known.kind in _BUILT_AGAIN and known.offset > accepted[0].first_offset:
                 fs.remove(os.path.join(folder, known.name))
         log.rewrite()
     results = []
@@ -182,6 +186,11 @@ class _Log:
 
     def _path(self, base_offset: int) -> str:
         return os.path.join(self._folder, SegmentFile(base_offset, FileKind.LOG).name)
+
+
+def _stood_there(batch: _Batch, report: Report) -> bool:
+    is_below = report.offset_after == NO_OFFSET or batch.last_offset < report.offset_after
+    return report.offset_before < batch.first_offset and is_below
 
 
 def _batches(runs: Iterable[NDArray[Any]], file: File, entry: int) -> Iterator[_Batch]:
