@@ -13,6 +13,7 @@ from duralog.config import TopicConfig
 from duralog.format.filenames import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from duralog.storage.file_system import FileSystem
 from duralog.storage.log_directory import LogDirectory, TopicPartition
+from duralog.storage.log_writer import Clock
 from duralog.storage.partition_log import PartitionLog
 from duralog.storage.recovery import load_partition
 from tests.faults.crashing_files import START_MS
@@ -35,9 +36,17 @@ _PARTITION = TopicPartition("t", 0)
 
 
 class Partition:
-    def __init__(self, files: FileSystem, *, directory: str = DIRECTORY, config: TopicConfig = SMALL_SEGMENTS) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        *,
+        directory: str = DIRECTORY,
+        config: TopicConfig = SMALL_SEGMENTS,
+        clock: Clock = lambda: NOW_MS,
+    ) -> None:
         self.files = files
         self.config = config
+        self.clock = clock
         self.directory = LogDirectory(files, directory)
         self.folder = self.directory.folder_of(_PARTITION)
         self.waiting: list[Callable[[], None]] = []
@@ -56,7 +65,7 @@ class Partition:
             clean=self.directory.take_clean_shutdown(),
             recovery_point=self.directory.read_checkpoint(RECOVERY_POINT_CHECKPOINT).get(_PARTITION, 0),
             log_start_checkpoint=self.directory.read_checkpoint(LOG_START_OFFSET_CHECKPOINT).get(_PARTITION, 0),
-            clock=lambda: NOW_MS,
+            clock=self.clock,
             read_only=read_only,
         )
         return PartitionLog(
@@ -65,7 +74,7 @@ class Partition:
             partition=_PARTITION.partition,
             config=self.config,
             file_system=self.files,
-            clock=lambda: NOW_MS,
+            clock=self.clock,
             read_only=read_only,
             later=lambda _delay_ms, _name, work: self.waiting.append(work),
         )
