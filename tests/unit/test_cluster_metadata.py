@@ -73,10 +73,9 @@ def one_topic(**configs: str) -> ClusterMetadata:
 
 
 class TestState:
-    def test_a_topic_is_found_by_name_and_by_id(self):
+    def test_a_topic_has_its_partitions_on_the_node(self):
         metadata = one_topic()
         topic = metadata.topic("orders")
-        assert metadata.topic_by_id(topic.topic_id) is topic
         assert list(metadata.topics) == ["orders"]
         assert list(topic.partitions) == [0, 1]
         for state in topic.partitions.values():
@@ -86,22 +85,18 @@ class TestState:
     def test_unknown_topics(self):
         with pytest.raises(UnknownTopic, match="no topic missing"):
             one_topic().topic("missing")
-        with pytest.raises(UnknownTopic, match=f"the id {DIRECTORY_ID}"):
-            one_topic().topic_by_id(DIRECTORY_ID)
 
     def test_a_removed_topic_takes_its_configs_along(self):
         metadata = one_topic(**{"flush.ms": "5"})
         topic_id = metadata.topic("orders").topic_id
         metadata.apply(record("REMOVE_TOPIC_RECORD", topic_id=topic_id))
         assert metadata.topics == {}
-        with pytest.raises(UnknownTopic):
-            metadata.topic_by_id(topic_id)
         with pytest.raises(CorruptRecord):
             metadata.apply(record("REMOVE_TOPIC_RECORD", topic_id=topic_id))
         for each in create_topic(metadata, "orders", partitions=1, configs={}, topic_id=topic_id, **PLACED):
             metadata.apply(each)
         assert metadata.topic_configs("orders") == {}
-        assert list(metadata.topic_by_id(topic_id).partitions) == [0]
+        assert metadata.topic("orders").topic_id == topic_id
 
     def test_a_new_leader_raises_both_epochs_other_changes_one(self):
         metadata = one_topic()
@@ -160,6 +155,29 @@ class TestState:
     def test_records_that_cannot_be_applied(self, bad):
         with pytest.raises(CorruptRecord):
             one_topic().apply(bad)
+
+    @pytest.mark.parametrize("name", ["../orders", "orders/", "", "..", "a" * 250, "orders\n"])
+    def test_a_name_that_no_topic_can_have(self, name):
+        """Folders are made by these names: none may lead out of the directory."""
+        with pytest.raises(CorruptRecord, match="a topic that cannot be"):
+            one_topic().apply(record("TOPIC_RECORD", name=name, topic_id=DIRECTORY_ID))
+
+    def test_a_negative_partition(self):
+        metadata = one_topic()
+        fields = {name: [] for name in ("replicas", "isr", "removing_replicas", "adding_replicas", "directories")}
+        bad = record(
+            "PARTITION_RECORD",
+            1,
+            partition_id=-1,
+            topic_id=metadata.topic("orders").topic_id,
+            leader=NODE_ID,
+            leader_epoch=0,
+            partition_epoch=0,
+            **fields,
+        )
+        with pytest.raises(CorruptRecord, match="negative number"):
+            metadata.apply(bad)
+        assert list(metadata.topic("orders").partitions) == [0, 1]
 
     def test_a_change_of_a_partition_that_does_not_exist(self):
         metadata = one_topic()

@@ -11,7 +11,8 @@ Records between BEGIN_TRANSACTION and END_TRANSACTION count from the end on, and
 aborted or the log ends inside of it.
 
 A record that cannot be applied, because its topic does not exist or its version is a later Kafka's, raises
-`CorruptRecord`: half of the metadata would be worse than none.
+`CorruptRecord`: half of the metadata would be worse than none. So does a name or a number that no topic or partition can
+have: folders are named after them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from duralog.errors import CorruptRecord, UnknownTopic
+from duralog.format.filenames import topic_name_fault
 from duralog.format.metadata_records import METADATA_TYPES, MetadataRecord
 from duralog.format.varint import Bytes
 from duralog.storage.metadata_log import Snapshot, decode_batches, decode_snapshot
@@ -142,12 +144,6 @@ class ClusterMetadata:
         except KeyError:
             raise UnknownTopic(f"there is no topic {name}") from None
 
-    def topic_by_id(self, topic_id: str) -> TopicState:
-        try:
-            return self._topics[self._names[topic_id]]
-        except KeyError:
-            raise UnknownTopic(f"there is no topic with the id {topic_id}") from None
-
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """What the topic sets itself."""
         return self._configs.get((TOPIC_RESOURCE, name), {})
@@ -195,6 +191,9 @@ class ClusterMetadata:
 
     def _apply_topic(self, fields: Mapping[str, Any]) -> None:
         name, topic_id = fields["name"], fields["topic_id"]
+        fault = topic_name_fault(name)
+        if fault is not None:
+            raise CorruptRecord(f"a TOPIC_RECORD is for a topic that cannot be: {fault}")
         if name in self._topics or topic_id in self._names:
             raise CorruptRecord(
                 "a topic is in the metadata twice", expected="a new topic", found=f"{name} ({topic_id})"
@@ -210,8 +209,11 @@ class ClusterMetadata:
 
     def _apply_partition(self, fields: Mapping[str, Any]) -> None:
         topic = self._known_topic(fields, "PARTITION_RECORD")
-        topic.partitions[fields["partition_id"]] = PartitionState(
-            partition=fields["partition_id"],
+        partition = fields["partition_id"]
+        if partition < 0:
+            raise CorruptRecord("a PARTITION_RECORD has a negative number", expected="at least 0", found=partition)
+        topic.partitions[partition] = PartitionState(
+            partition=partition,
             replicas=tuple(fields["replicas"]),
             isr=tuple(fields["isr"]),
             leader=fields["leader"],
