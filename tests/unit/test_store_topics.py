@@ -11,7 +11,8 @@ from duralog.errors import InvalidConfig, InvalidTopic, StorageError, TopicExist
 from duralog.format.uuids import ZERO_UUID
 from duralog.format.varint import Bytes
 from duralog.storage.cluster_metadata import ClusterMetadata, PartitionState
-from duralog.storage.metadata_changes import FEATURE_LEVELS
+from duralog.storage.metadata_changes import FEATURE_LEVELS, alter_topic_configs
+from duralog.storage.metadata_log import encode_batch
 from duralog.storage.topics import Placement, Topics
 
 NODE_ID = 4
@@ -211,6 +212,31 @@ def test_a_found_topic_gets_a_config_of_its_own_by_adoption(log: MemoryLog, topi
     topics.add_found("orders", None, [0])
     topics.alter_config("orders", {"retention.ms": 5})
     assert topics_of(log).get("orders").config.retention_ms == 5
+
+
+def test_a_found_topic_gets_more_partitions_by_adoption(log: MemoryLog, topics: Topics) -> None:
+    topics.add_found("found", DIRECTORY_ID, [0])
+    assert topics.add_partitions("found", 3).partitions == (0, 1, 2)
+    assert topics.get("found").topic_id == DIRECTORY_ID
+    assert len(log.replayed().topic("found").partitions) == 3
+
+
+def test_a_found_topic_is_not_created_again(log: MemoryLog, topics: Topics) -> None:
+    topics.add_found("found", DIRECTORY_ID, [0])
+    with pytest.raises(TopicExists, match="there is a topic found already"):
+        topics.create("found", 1, {})
+    assert log.batches == []
+
+
+def test_only_a_config_that_exists_or_is_stored_can_be_taken_back(log: MemoryLog, topics: Topics) -> None:
+    topics.create("orders", 1, {})
+    with pytest.raises(InvalidConfig, match=r"there is no topic config retention\.msec.*retention\.ms"):
+        topics.alter_config("orders", {"retention.msec": None})
+    foreign = alter_topic_configs(log.replayed(), "orders", {"from.a.plugin": "x"})
+    log.append(encode_batch(foreign, log.end_offset, 1, 1_000))
+    again = topics_of(log)
+    assert again.alter_config("orders", {"from.a.plugin": None, "flush.ms": None}).overrides == {}
+    assert log.replayed().topic_configs("orders") == {}
 
 
 def test_a_found_topic_can_be_deleted(log: MemoryLog, topics: Topics) -> None:

@@ -20,7 +20,8 @@ from types import MappingProxyType
 from typing import Protocol
 
 from duralog.config import TopicConfig, topic_config_texts
-from duralog.errors import DuralogError, StorageError, UnknownTopic
+from duralog.config.topic import topic_definition
+from duralog.errors import DuralogError, StorageError, TopicExists, UnknownTopic
 from duralog.format.layout import NO_LEADER_EPOCH
 from duralog.format.metadata_records import MetadataRecord
 from duralog.format.uuids import ZERO_UUID
@@ -139,11 +140,15 @@ class Topics:
         return self._create(name, found.partitions[-1] + 1, {}, found.topic_id)
 
     def create(self, name: str, partitions: int, config: Mapping[str, object]) -> Topic:
+        if name in self._topics:
+            # Also if it only has folders: with another id in the metadata, the next start would refuse them.
+            raise TopicExists(f"there is a topic {name} already")
         self._defaults.with_overrides(config)
         return self._create(name, partitions, topic_config_texts(config), None)
 
     def add_partitions(self, name: str, total: int) -> Topic:
         """Let the topic have so many partitions."""
+        self._adopt_if_found(name)
         records = metadata_changes.add_partitions(
             self._metadata,
             name,
@@ -160,15 +165,24 @@ class Topics:
         self._topics = {known: topic for known, topic in self._topics.items() if known != name}
 
     def alter_config(self, name: str, changes: Mapping[str, object]) -> Topic:
-        """Set configs of a topic; those that are None go back to what the store was opened with."""
+        """Set configs of a topic; those that are None go back to what the store was opened with.
+
+        A config that is stored can be taken back even if nothing is known of it, as one of another Kafka's.
+        """
         kept = {key: value for key, value in changes.items() if value is not None}
         texts: dict[str, str | None] = {**dict.fromkeys(changes), **topic_config_texts(kept)}
-        overrides = {**self.get(name).overrides, **texts}
+        stored = self.get(name).overrides
+        for key in changes.keys() - kept.keys() - stored.keys():
+            topic_definition(key)
+        overrides = {**stored, **texts}
         self._defaults.with_stored({key: value for key, value in overrides.items() if value is not None}).check()
-        if name not in self._metadata.topics:
-            self.adopt(name)
+        self._adopt_if_found(name)
         self._change(name, metadata_changes.alter_topic_configs(self._metadata, name, texts))
         return self.get(name)
+
+    def _adopt_if_found(self, name: str) -> None:
+        if name in self._topics and name not in self._metadata.topics:
+            self.adopt(name)
 
     def _create(self, name: str, partitions: int, configs: Mapping[str, str], topic_id: str | None) -> Topic:
         records = metadata_changes.create_topic(
