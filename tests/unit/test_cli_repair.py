@@ -11,8 +11,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from duralog.cli.main import app
+from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import PartitionOffset, decode_offset_checkpoint, encode_offset_checkpoint
 from duralog.storage.file_system import LocalFileSystem
+from duralog.storage.folder_changes import survey
 from duralog.storage.store import Store
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
@@ -223,6 +225,30 @@ def test_the_metadata_is_cut_only_on_demand(store: Path) -> None:
     assert len(log.read_bytes()) < len(whole)
 
 
+def test_metadata_that_must_not_be_cut_is_not_cut_by_the_next_start(store: Path) -> None:
+    marker = store / ".kafka_cleanshutdown"
+    marker.write_text('{"version":0,"brokerEpoch":7}')
+    flip(store / "__cluster_metadata-0" / LOG, 3000)
+    whole = (store / "__cluster_metadata-0" / LOG).read_bytes()
+    run("repair", store, code=1)
+    assert marker.exists()
+    with pytest.raises(CorruptRecord):
+        Store(str(store))
+    assert (store / "__cluster_metadata-0" / LOG).read_bytes() == whole
+
+
+def test_checkpoints_of_a_log_whose_end_is_not_known_stay(store: Path) -> None:
+    log = store / "codecs-1" / LOG
+    log.write_bytes(b"\xff" * 17 + log.read_bytes()[17:])
+    # Nothing can be taken out of the log.
+    (store / "codecs-1" / "duralog-quarantine").write_bytes(b"")
+    checkpoint = store / "log-start-offset-checkpoint"
+    checkpoint.write_bytes(encode_offset_checkpoint([PartitionOffset("codecs", 1, 500)]))
+    rows = repair(store, code=1)
+    assert "duralog-quarantine" in of(rows, "codecs-1")["failure"]
+    assert decode_offset_checkpoint(checkpoint.read_bytes()) == [PartitionOffset("codecs", 1, 500)]
+
+
 def test_an_index_of_the_metadata_is_rebuilt(store: Path) -> None:
     path = store / "__cluster_metadata-0" / "00000000000000000000.index"
     right = path.read_bytes()
@@ -281,3 +307,13 @@ def test_wrong_usage(tmp_path: Path) -> None:
     assert "no such directory" in run("repair", tmp_path / "missing", code=1).stderr
     run("repair", code=2)
     assert not (tmp_path / "missing").exists()
+
+
+def test_files_that_belong_to_no_log_are_not_read(tmp_path: Path) -> None:
+    for name in (LOG, "00000000000000000000.index", "leader-epoch-checkpoint", "a-backup-of-any-size.tar"):
+        (tmp_path / name).write_bytes(b"")
+    assert survey(LocalFileSystem(), str(tmp_path)).keys() == {
+        LOG,
+        "00000000000000000000.index",
+        "leader-epoch-checkpoint",
+    }

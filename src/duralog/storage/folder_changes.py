@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from duralog.format.filenames import FileKind, FileState, SegmentFile, parse_segment_file
+from duralog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, SegmentFile, parse_segment_file
 from duralog.format.index_entries import used_bytes
 from duralog.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTION_INDEX_ENTRY
 from duralog.storage.file_system import FileSystem
@@ -43,11 +43,12 @@ Survey = Mapping[str, _File]
 
 
 def survey(fs: FileSystem, folder: str) -> Survey:
+    """The files that loading a log may change. Others may lie beside them, of any size: they are not looked at."""
     files: dict[str, _File] = {}
     for entry in fs.list(folder):
-        if entry.is_folder:
-            continue
         segment_file = parse_segment_file(entry.name)
+        if entry.is_folder or (segment_file is None and entry.name != LEADER_EPOCH_CHECKPOINT):
+            continue
         if segment_file is not None and segment_file.kind is FileKind.LOG:
             files[entry.name] = _File(entry.size, 0)
             continue

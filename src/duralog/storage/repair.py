@@ -5,7 +5,8 @@ with are recovered as after a crash (`duralog.storage.recovery`), with one diffe
 so recovery lets a log end at the first damage; here every valid batch of the segments behind it stays.
 
 What must always be true: bytes leave a log only for its quarantine. The directory is locked. Until all is done it does
-not count as closed in order, so a crash in the middle means that the next start recovers it.
+not count as closed in order, so a crash in the middle, or a repair that fails half-way, means that the next start
+recovers it. One that is refused, and has changed nothing, does not: recovery would cut off what was not to be touched.
 
 A dry run does the same on a `RehearsalFileSystem`: what it tells is what would happen.
 """
@@ -94,6 +95,8 @@ class Repair:
         """What is wrong with the directory and cannot be repaired here."""
         self._restore = restore
         self._may_cut_metadata = topic == METADATA_TOPIC
+        self._is_in_doubt = False
+        """The repair of a partition failed half-way."""
         self._clock = clock
         self._fs: FileSystem = RehearsalFileSystem(LocalFileSystem()) if dry_run else LocalFileSystem()
         self._directory = LogDirectory(self._fs, path)
@@ -116,21 +119,20 @@ class Repair:
         """Repair partition after partition."""
         end_offsets: dict[TopicPartition, int] = {}
         repaired_folders: set[str] = set()
-        all_well = True
         try:
             for report in self._verification.run(show):
                 if report.partition is None or report.partition.state is not FolderState.LIVE:
                     continue
                 repaired = self._repair(report, TopicPartition(report.partition.topic, report.partition.partition))
-                end_offsets[repaired.partition] = repaired.end_offset
+                if repaired.failure is None:
+                    end_offsets[repaired.partition] = repaired.end_offset
                 if repaired.actions and not repaired.left:
                     repaired_folders.add(os.path.basename(repaired.folder))
-                all_well &= repaired.failure is None
                 yield repaired
             self._repair_checkpoints(end_offsets)
             corrected = {*OFFSET_CHECKPOINTS, *repaired_folders}
             self.left += [error for error in self._verification.errors if _name(error) not in corrected]
-            if self._was_clean and all_well:
+            if self._was_clean and not self._is_in_doubt:
                 self._directory.put_clean_shutdown()
         finally:
             self._release()
@@ -141,11 +143,14 @@ class Repair:
         end_offset = report.end_offset
         restorable = 0
         failure: str | None = None
+        is_touched = False
         try:
             self._check_metadata_stays(report, partition)
             before = survey(fs, folder)
             entries = {entry.name for entry in Quarantine(fs, folder, self._clock).reports()}
-            if self._is_needed(report, before):
+            is_needed = self._is_needed(report, before)
+            is_touched = is_needed or self._restore
+            if is_needed:
                 self._distrust(report, before)
                 end_offset = self._load(partition, folder, end_offset)
             restored = restore(
@@ -164,6 +169,7 @@ class Repair:
             actions += changes(folder, before, survey(fs, folder))
         except DuralogError as error:
             failure = str(error)
+            self._is_in_doubt |= is_touched
         left: Sequence[CorruptRecord] = () if actions else report.errors
         if actions and not self.dry_run:
             left = _check_again(report)

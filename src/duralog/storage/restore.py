@@ -2,9 +2,9 @@
 
 A batch goes back if it is valid and its offsets are free: where nothing was written in the meantime, and not below the
 start of the log. Offsets are outside of the checksum, so they must also lie between those of the batches that it stood
-between: one that was taken out for a wrong offset stays out. It goes into the segment that it was taken from, or the one that holds such offsets now. Segments are
-rewritten as a whole (`duralog.storage.segment_rewrite`), so a crash leaves the old one or the new one, and restoring
-again puts back what is still missing.
+between: one that was taken out for a wrong offset stays out. It goes into the segment that it was taken from, or the
+one that holds such offsets now. Segments are rewritten as a whole (`duralog.storage.segment_rewrite`), so a crash
+leaves the old one or the new one, and restoring again puts back what is still missing.
 
 What is in quarantine stays there; its report tells how many of its batches were put back.
 """
