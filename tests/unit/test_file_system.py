@@ -17,6 +17,7 @@ import pytest
 from duralog.errors import CorruptRecord, StorageError, StoreLocked
 from duralog.storage import local_files
 from duralog.storage.file_system import Entry, LocalFileSystem, raise_open_file_limit
+from duralog.storage.files import LARGEST_SMALL_FILE_BYTES
 
 FS = LocalFileSystem()
 
@@ -174,6 +175,15 @@ def test_a_missing_file_and_a_pipe_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(StorageError, match="not a regular file"):
         FS.open(str(tmp_path / "pipe"))
+    with pytest.raises(StorageError, match="not a regular file"):
+        FS.read_all(str(tmp_path / "pipe"))
+
+
+def test_what_is_read_whole_has_a_limit(path: str) -> None:
+    Path(path).write_bytes(b"")
+    os.truncate(path, LARGEST_SMALL_FILE_BYTES + 1)
+    with pytest.raises(CorruptRecord, match="too large to be what its name says"):
+        FS.read_all(path)
 
 
 def test_who_holds_a_file_reads_on_after_its_removal(path: str) -> None:
@@ -269,6 +279,7 @@ def test_files_and_folders(tmp_path: Path) -> None:
 
 def test_a_link_to_nowhere_is_not_listed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
     assert FS.list(str(tmp_path)) == []
 
 
@@ -276,7 +287,7 @@ def test_a_link_to_nowhere_is_not_listed(tmp_path: Path) -> None:
     ("operation", "told"),
     [
         (lambda path: FS.list(path), "cannot list"),
-        (lambda path: FS.read_all(path), "cannot read"),
+        (lambda path: FS.read_all(path), "cannot open"),
         (lambda path: FS.truncate(path, 1), "cannot truncate"),
         (lambda path: FS.rename(path, path + ".deleted"), r"cannot rename to x\.deleted"),
         (lambda path: FS.write(path + "/y", b"", sync=False), "cannot write"),

@@ -17,6 +17,7 @@ What must always be true:
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import resource
@@ -28,6 +29,7 @@ from typing import NamedTuple, Protocol
 from duralog.errors import StorageError
 from duralog.format.filenames import HALF_WRITTEN_SUFFIX
 from duralog.format.varint import Bytes
+from duralog.storage.files import check_small
 from duralog.storage.local_files import FILE_MODE, LocalFile, LocalLock, LocalMapping, refusals
 
 
@@ -104,7 +106,8 @@ class FileSystem(Protocol):
 
     def truncate(self, path: str, size: int) -> None: ...
 
-    def read_all(self, path: str) -> bytes: ...
+    def read_all(self, path: str) -> bytes:
+        """A file that is no log, as it is now; `CorruptRecord` for one that is far too large to be anything else."""
 
     def write(self, path: str, data: Bytes, *, sync: bool) -> None:
         """Create or overwrite a file. A crash may leave any part of it."""
@@ -169,8 +172,11 @@ class LocalFileSystem:
             os.truncate(path, size)
 
     def read_all(self, path: str) -> bytes:
-        with refusals("read", path), open(path, "rb") as file:
-            return file.read()
+        file = self.open(path)
+        check_small(path, file.size)
+        with refusals("read", path):
+            # In one call, which gives less if the file's owner cuts it meanwhile, as Kafka does with an index.
+            return os.pread(file.fileno(), file.size, 0)
 
     def write(self, path: str, data: Bytes, *, sync: bool) -> None:
         with refusals("write", path), open(path, "wb", buffering=0) as file:
@@ -208,8 +214,10 @@ class LocalFileSystem:
             for item in found:
                 try:
                     entries.append(_entry(item.name, item.stat()))
-                except FileNotFoundError:
-                    continue  # A file that its owner has removed meanwhile, or a link to nowhere.
+                except OSError as error:
+                    # A file that its owner has removed meanwhile, a link to nowhere, or one that leads to itself.
+                    if error.errno not in (errno.ENOENT, errno.ELOOP):
+                        raise
         return entries
 
     def entry(self, path: str) -> Entry | None:

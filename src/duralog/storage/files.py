@@ -68,14 +68,7 @@ class FileSource:
 
     def read_all(self, *, limit: int) -> bytes:
         """The whole file. A small file that is larger than `limit` is not what its name says."""
-        if self.size > limit:
-            raise CorruptRecord(
-                "the file is too large to be what its name says",
-                fault=Fault.TOO_LARGE,
-                file=self.name,
-                expected=f"at most {limit} bytes",
-                found=f"{self.size} bytes",
-            )
+        check_small(self.name, self.size, limit)
         return self.read(0, self.size)
 
     def close(self) -> None:
@@ -102,6 +95,18 @@ def size_of(path: str) -> int:
 
 LARGEST_SMALL_FILE_BYTES = 1 << 30
 """An index of Kafka's default size has 10 MiB; a snapshot of 100,000 producers has 5 MB."""
+
+
+def check_small(path: str, size: int, limit: int = LARGEST_SMALL_FILE_BYTES) -> None:
+    """Before a file is read whole."""
+    if size > limit:
+        raise CorruptRecord(
+            "the file is too large to be what its name says",
+            fault=Fault.TOO_LARGE,
+            file=path,
+            expected=f"at most {limit} bytes",
+            found=f"{size} bytes",
+        )
 
 
 _READ_ATTEMPTS = 3
