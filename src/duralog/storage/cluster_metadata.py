@@ -11,8 +11,8 @@ Records between BEGIN_TRANSACTION and END_TRANSACTION count from the end on, and
 aborted or the log ends inside of it.
 
 A record that cannot be applied, because its topic does not exist or its version is a later Kafka's, raises
-`CorruptRecord`: half of the metadata would be worse than none. So does a name or a number that no topic or partition can
-have: folders are named after them.
+`CorruptRecord`: half of the metadata would be worse than none. So does a name or a number that no topic or partition
+can have: folders are named after them.
 """
 
 from __future__ import annotations
