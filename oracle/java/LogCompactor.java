@@ -29,7 +29,7 @@ import org.apache.kafka.storage.internals.utils.Throttler;
  *
  * All but folder, passes and now_ms may be left out. Offsets that are not given are those that Kafka's cleaner manager finds at
  * that time, after the checkpoint that it has: the end of the pass before, or nothing. A pass goes on for so many rounds
- * (0: no limit) until its end is the first uncleanable offset. With "roll" the active segment is closed first, so that all
+ * (0: no limit) until its end is the first uncleanable offset; none where nothing is dirty. With "roll" the active segment is closed first, so that all
  * can be cleaned. The answer has for each job its "passes", each a list of rounds, and offsets of the log, or a "failure";
  * the folder is left closed cleanly, old files gone.
  */
@@ -92,17 +92,22 @@ final class LogCompactor {
             pass.path("max_buffer_bytes").asInt(DEFAULT_MAX_BUFFER_BYTES),
             clock);
         int most = pass.path("rounds").asInt(1);
-        // One round runs even where nothing is dirty, as Kafka's cleaner would if it were told to.
-        do {
-            LogToClean part = new LogToClean(log, dirty, uncleanable, false);
+        // It rounds down to where a segment starts, so that it may not be above the first dirty offset.
+        LogToClean part = new LogToClean(log, dirty, uncleanable, false);
+        while (dirty < part.firstUncleanableOffset() && (most == 0 || rounds.size() < most)) {
             ObjectNode round = rounds.addObject()
                 .put("first_dirty_offset", part.firstDirtyOffset())
                 .put("first_uncleanable_offset", part.firstUncleanableOffset())
                 .put("clean_bytes", part.cleanBytes())
                 .put("cleanable_bytes", part.cleanableBytes())
                 .put("cleanable_ratio", part.cleanableRatio());
-            dirty = clean(cleaner, part, clock.milliseconds(), round);
-        } while (dirty < uncleanable && rounds.size() != most);
+            long end = clean(cleaner, part, clock.milliseconds(), round);
+            if (end <= dirty) {
+                throw new IllegalStateException("a round from " + dirty + " ended at " + end);
+            }
+            dirty = end;
+            part = new LogToClean(log, dirty, uncleanable, false);
+        }
         return dirty;
     }
 
