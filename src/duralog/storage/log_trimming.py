@@ -43,7 +43,7 @@ def delete_segments(writer: LogWriter, base_offsets: Iterable[int], reason: str)
         _log.info("%s: %d segments are deleted: %s", writer.folder, len(gone), reason)
         # The names of those that stay first: were they lost and these gone, the log would start at offset 0 again.
         writer.file_system.sync_folder(writer.folder)
-        _discard(writer, gone)
+        discard(writer, gone)
         writer.epochs.truncate_from_start(start_offset)
     return len(gone)
 
@@ -77,7 +77,7 @@ def truncate_to(writer: LogWriter, offset: int) -> None:
             writer.follow(writer.config)
             # One by one and from the end: a crash in between leaves a log without a gap.
             for segment in reversed(gone):
-                _discard(writer, [segment])
+                discard(writer, [segment])
                 writer.file_system.sync_folder(writer.folder)
             kept.active.truncate_to(offset)
             kept.active.flush()
@@ -94,14 +94,18 @@ def truncate_to(writer: LogWriter, offset: int) -> None:
             raise
 
 
-def _discard(writer: LogWriter, segments: Sequence[Segment]) -> None:
-    """Rename the files of segments that no view names any more, and have them removed later."""
+def discard(writer: LogWriter, segments: Sequence[Segment], *, replaced_by: int | None = None) -> None:
+    """Rename the files of segments that no view names any more, and have them removed later.
+
+    The producers' snapshots of their base offsets go too, but for the one at which a segment replaces them.
+    """
     snapshots: list[str] = []
     failure: StorageError | None = None
     for segment in segments:
         try:
             segment.rename(FileState.DELETED)
-            snapshot = writer.snapshots.mark_deleted(segment.base_offset)
+            is_vacant = segment.base_offset != replaced_by
+            snapshot = writer.snapshots.mark_deleted(segment.base_offset) if is_vacant else None
         except StorageError as error:
             failure = failure or error
         else:

@@ -11,8 +11,9 @@ has left in doubt.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from duralog.config import TopicConfig
@@ -23,6 +24,8 @@ from duralog.format.producer_snapshot import ProducerEntry
 from duralog.format.record import Record
 from duralog.format.varint import Bytes
 from duralog.storage.append_origin import AppendOrigin
+from duralog.storage.compaction_report import CompactionStopped
+from duralog.storage.compaction_source import SegmentSource
 from duralog.storage.file_system import FileSystem
 from duralog.storage.leader_epochs import LeaderEpochs
 from duralog.storage.loaded_log import LoadedLog
@@ -34,6 +37,8 @@ from duralog.storage.readable_log import ReadableLog
 from duralog.storage.reading import FetchedSlice
 from duralog.storage.record_append import Producer, batches_of_records, batches_of_table, marker_batch
 from duralog.storage.rolling import RandomBelow
+from duralog.storage.segment import Segment
+from duralog.storage.segment_swap import swap_in
 from duralog.storage.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP
 from duralog.storage.validation import validate
 
@@ -58,6 +63,10 @@ def _at_once(_delay_ms: int, _name: str, work: Callable[[], None]) -> None:
     work()
 
 
+def _not_told(_offset: int) -> None:
+    pass
+
+
 class PartitionLog(ReadableLog):
     """The log of one partition, made from what recovery found in its folder."""
 
@@ -80,6 +89,7 @@ class PartitionLog(ReadableLog):
         `leader_epoch` is the one to write in, unless the log has seen a later one.
         """
         super().__init__(topic, partition)
+        self._compacting = Lock()
         self._writer = LogWriter(
             loaded,
             config=config,
@@ -90,6 +100,8 @@ class PartitionLog(ReadableLog):
             read_only=read_only,
             leader_epoch=leader_epoch,
         )
+        self.before_cut: Callable[[int], None] = _not_told
+        """Told the base offset of the segment that is to be cut off, or in, while the writers wait for it."""
 
     # What it is
 
@@ -232,11 +244,11 @@ class PartitionLog(ReadableLog):
             self._writer.check_writable()
             self._writer.roll(self._writer.view.end_offset)
 
-    def flush(self) -> None:
-        """Return when all records would survive a loss of power."""
+    def flush(self, end_offset: int | None = None) -> None:
+        """Return when all records, or those below the offset, would survive a loss of power."""
         if not self.read_only:
             self._writer.check_writable()
-            self._writer.flush()
+            self._writer.flush(end_offset)
 
     def delete_records(self, before_offset: int) -> int:
         """Let the log start at this offset, or at its end for -1. Returns where it starts now.
@@ -265,10 +277,32 @@ class PartitionLog(ReadableLog):
             self._writer.check_writable()
             return delete_segments(self._writer, base_offsets, reason)
 
+    @contextmanager
+    def being_compacted(self) -> Iterator[FileSystem]:
+        """Only one may compact a log at a time: the files it writes have the same names. Gives where to write them."""
+        if not self._compacting.acquire(blocking=False):
+            raise CompactionStopped(f"{self.folder}: the log is being compacted already")
+        try:
+            self._writer.check_writable()
+            yield self._writer.file_system
+        finally:
+            self._compacting.release()
+
+    def swap_in(self, old: Sequence[SegmentSource], new: Segment, check: Callable[[], None]) -> None:
+        """Replace segments by the one that they were compacted to. `check` may raise to keep it from happening."""
+        with self._writer.lock:
+            if self._writer.refusal is not None and not self._writer.in_doubt:
+                raise CompactionStopped(f"{self.folder}: {self._writer.refusal}")
+            self._writer.check_writable()
+            swap_in(self._writer, old, new, check)
+
     def truncate_to(self, offset: int) -> None:
         """Cut off the batch that holds the offset, and all that follow."""
         with self._writer.lock:
             self._writer.check_writable()
+            segment = self.view.segments.floor(offset)
+            if segment is not None and offset < self.end_offset:
+                self.before_cut(segment.base_offset)
             truncate_to(self._writer, offset)
 
     def producers(self) -> list[ProducerEntry]:

@@ -1,0 +1,291 @@
+"""Compaction of a log: of each key, only the last record stays.
+
+A round has two passes. The first one goes over the dirty part, what was appended since the last compaction, and
+remembers the last offset of each key. The second one goes over the whole log, as far as the first one came, and copies
+what survives, group by group, each of which replaces the segments it was made from. If the keys do not all fit into
+the map, a round ends where it was full, and the next one goes on from there.
+
+What must always be true:
+- Offsets and the order of records never change; the last record of a key stays, unless it is a tombstone whose time has
+  passed.
+- Only one group is on disk twice at any time. At any moment the log is complete: if the machine dies, each group is
+  found old or new, and the same compaction can be done again.
+- Readers and appends are not kept waiting, but for the moment of renaming the files of a group.
+- Damage stops nothing. A batch that cannot be read is copied as it is, a segment that cannot be walked through stays.
+- Memory is bounded: the map, and a few pieces for each worker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duralog.columnar.compacting import CompactedPiece
+from duralog.columnar.pieces import Piece
+from duralog.format.filenames import FileState
+from duralog.kernels.offset_map import SLOT_BYTES
+from duralog.storage.cleaned_segment import CleanedSegment
+from duralog.storage.compaction_mapping import map_keys
+from duralog.storage.compaction_report import (
+    CompactionPhase,
+    CompactionProgress,
+    CompactionReport,
+    CompactionStopped,
+    ShowCompaction,
+)
+from duralog.storage.compaction_rewriting import Rewriter, Tallies
+from duralog.storage.compaction_run import (
+    DEFAULT_LOAD_FACTOR,
+    DEFAULT_MAP_BYTES,
+    CompactionRun,
+    CompactionSettings,
+)
+from duralog.storage.compaction_source import SegmentBroken, SegmentSource
+from duralog.storage.file_system import FileSystem
+from duralog.storage.log_view import LogView
+from duralog.storage.ordered_work import OrderedWork
+from duralog.storage.partition_log import PartitionLog
+from duralog.storage.segment import Segment
+from duralog.storage.segment_files import segment_options
+
+__all__ = [
+    "CompactionPreview",
+    "CompactionProgress",
+    "CompactionReport",
+    "CompactionStopped",
+    "PreviewedPiece",
+    "compact_log",
+    "preview_compaction",
+]
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+def compact_log(
+    log: PartitionLog,
+    *,
+    first_dirty_offset: int,
+    end: int,
+    now_ms: int,
+    memory_bytes: int = DEFAULT_MAP_BYTES,
+    load_factor: float = DEFAULT_LOAD_FACTOR,
+    buffer_bytes: int = 0,
+    workers: int = 1,
+    on_bytes: Callable[[int], None] = _nothing,
+    check_stop: Callable[[], None] = _nothing,
+    on_round: Callable[[int], None] = _nothing,
+    on_progress: ShowCompaction = _nothing,
+) -> CompactionReport:
+    """Compact the log up to the segment that holds `end`, in as many rounds as it takes.
+
+    `now_ms` is the time by which delete horizons are set and have passed. `on_round` is told the first dirty offset of
+    the next compaction whenever a round is complete. `on_bytes` is told of bytes read and written, and may wait.
+    `check_stop`, like all of them, may raise what is to end the compaction: what is swapped in by then stays.
+
+    Raises `CompactionStopped` if the log changes in the way of it: then it is to be done again.
+    """
+    began = time.perf_counter()
+    settings = CompactionSettings(
+        now_ms=now_ms,
+        memory_bytes=memory_bytes,
+        load_factor=load_factor,
+        buffer_bytes=buffer_bytes,
+        workers=workers,
+        on_bytes=on_bytes,
+        check_stop=check_stop,
+        on_progress=on_progress,
+    )
+    with log.being_compacted() as files, OrderedWork(workers) as work:
+        run = CompactionRun(log, settings, work, first_dirty_offset=first_dirty_offset, end=end)
+        report = run.report
+        # Gaps in offsets are a loss above the recovery point, and compaction below it.
+        log.flush(run.end)
+        before = log.view
+        keys = 0
+        while report.end_offset < run.end:
+            report.end_offset = _compact_once(run, files, report.end_offset)
+            keys += run.offset_map.size
+            on_round(report.end_offset)
+        report.segments_before, report.bytes_before = _extent(before, report.end_offset)
+        report.segments_after, report.bytes_after = _extent(log.view, report.end_offset)
+        if report.rounds > 1:
+            report.notes.append(_too_small(report.rounds, keys, settings))
+        run.finish_report()
+        report.seconds = time.perf_counter() - began
+        return report
+
+
+def _compact_once(run: CompactionRun, files: FileSystem, first_dirty_offset: int) -> int:
+    """One round. Returns up to where it came."""
+    report = run.report
+    report.rounds += 1
+    view = run.log.view
+    sources = run.sources(view)
+    map_keys(run, view, sources, first_dirty_offset)
+    began = time.perf_counter()
+    rewriter = Rewriter(run, view, sources, first_dirty_offset)
+    run.begin_phase(CompactionPhase.REWRITING, sum(source.size_bytes for source in rewriter.sources))
+    begin_round(report)
+    for group in rewriter:
+        tallies = _rewrite(run, files, rewriter, group)
+        if tallies is not None:
+            add_tallies(report, tallies)
+    report.rewrite_seconds += time.perf_counter() - began
+    return run.offset_map.latest_offset + 1
+
+
+def _rewrite(run: CompactionRun, files: FileSystem, rewriter: Rewriter, group: list[SegmentSource]) -> Tallies | None:
+    """Compact one group and put the result into its place; None if it has to be given up."""
+    log = run.log
+    tallies = Tallies()
+    cleaned = CleanedSegment(files, log.folder, group[0].base_offset, segment_options(log.config))
+    segment: Segment | None = None
+    try:
+        with closing(rewriter.rewrite(group, tallies)) as pieces:
+            for found in pieces:
+                cleaned.add_aborted(found.kept_aborts)
+                if len(found.compacted.batches):
+                    run.has_written(cleaned.append(found.compacted.buffers, found.compacted.batches))
+        segment = cleaned.finish(modified_ms=group[-1].modified_ms, created_ms=run.settings.now_ms)
+        files.sync_folder(log.folder)
+        log.swap_in(group, segment, run.settings.check_stop)
+    except SegmentBroken:
+        cleaned.discard()
+        return None
+    except BaseException:
+        if segment is None or segment.state is FileState.CLEANED:
+            cleaned.discard()
+        raise
+    return tallies
+
+
+def begin_round(report: CompactionReport) -> None:
+    """Forget what only the last round tells."""
+    report.records_before -= report.records_after
+    report.records_after = 0
+    report.kept_tombstones = 0
+    report.earliest_horizon_ms = report.latest_horizon_ms = None
+
+
+def add_tallies(report: CompactionReport, tallies: Tallies) -> None:
+    """Add what became of a group."""
+    report.records_before += tallies.records_read
+    report.records_after += tallies.records_kept
+    report.read_bytes += tallies.read_bytes
+    report.superseded_records += tallies.superseded
+    report.expired_tombstones += tallies.expired_tombstones
+    report.kept_tombstones += tallies.kept_tombstones
+    report.keyless_records += tallies.keyless
+    report.aborted_records += tallies.aborted
+    horizons = (report.earliest_horizon_ms, tallies.earliest_horizon_ms)
+    report.earliest_horizon_ms = min((found for found in horizons if found is not None), default=None)
+    horizons = (report.latest_horizon_ms, tallies.latest_horizon_ms)
+    report.latest_horizon_ms = max((found for found in horizons if found is not None), default=None)
+
+
+def _extent(view: LogView, end_offset: int) -> tuple[int, int]:
+    """How many segments start below the offset, and how many bytes they have."""
+    sizes = [segment.size_bytes for segment in view.segments.inactive if segment.base_offset < end_offset]
+    return len(sizes), sum(sizes)
+
+
+def _too_small(rounds: int, keys: int, settings: CompactionSettings) -> str:
+    needed = (int(keys / settings.load_factor) + 2) * SLOT_BYTES
+    return (
+        f"the keys did not fit into the map of {settings.memory_bytes} bytes, so it took {rounds} rounds, each over the"
+        f" whole log: log.cleaner.dedupe.buffer.size of {needed} for each cleaner thread makes it one"
+    )
+
+
+class PreviewedPiece(NamedTuple):
+    """What would become of a piece of the log."""
+
+    group: int
+    """Pieces with the same number would be in one segment."""
+    segment: Segment
+    piece: Piece
+    verdicts: NDArray[np.int8]
+    """A `BatchVerdict` for each batch of the piece."""
+    compacted: CompactedPiece
+
+
+class CompactionPreview:
+    """What a round would do, after its first pass. Nothing is written."""
+
+    def __init__(self, run: CompactionRun) -> None:
+        self._run = run
+        self.report = run.report
+        """Filled while the pieces are gone through."""
+        view = run.log.view
+        sources = run.sources(view)
+        run.report.rounds = 1
+        map_keys(run, view, sources, run.report.first_dirty_offset)
+        self.end_offset = run.report.end_offset = run.offset_map.latest_offset + 1
+        self.map_records = run.report.map_records
+        self.map_fill = run.map_fill
+        for source in sources:
+            # The first pass has seen the others to their end.
+            if source.bad_checksums is None:
+                _find_break(run, source)
+        self._rewriter = Rewriter(run, view, sources, run.report.first_dirty_offset)
+        self.groups = tuple(tuple(source.segment for source in group) for group in self._rewriter.groups())
+
+    def pieces(self) -> Iterator[PreviewedPiece]:
+        """What would become of each piece of the log, in order. To be called once."""
+        run, report = self._run, self.report
+        run.begin_phase(CompactionPhase.REWRITING, sum(source.size_bytes for source in self._rewriter.sources))
+        report.segments_before, report.bytes_before = _extent(run.log.view, self.end_offset)
+        report.segments_after = report.segments_before
+        report.bytes_after = report.bytes_before
+        for number, group in enumerate(self._rewriter):
+            tallies = Tallies()
+            with closing(self._rewriter.rewrite(group, tallies)) as pieces:
+                for source, piece, verdicts, _, compacted in pieces:
+                    report.written_bytes += compacted.size_bytes
+                    yield PreviewedPiece(number, source.segment, piece, verdicts, compacted)
+            report.segments_after -= len(group) - 1
+            report.bytes_after -= sum(source.size_bytes for source in group)
+            add_tallies(report, tallies)
+        report.bytes_after += report.written_bytes
+        run.finish_report()
+
+
+def _find_break(run: CompactionRun, source: SegmentSource) -> None:
+    """Look whether the segment would have to stay as it is."""
+    try:
+        for _ in source.pieces(check_crc=False):
+            run.settings.check_stop()
+    except SegmentBroken as broken:
+        run.leave(broken)
+
+
+def preview_compaction(
+    log: PartitionLog,
+    *,
+    first_dirty_offset: int,
+    end: int,
+    now_ms: int,
+    memory_bytes: int = DEFAULT_MAP_BYTES,
+    load_factor: float = DEFAULT_LOAD_FACTOR,
+    buffer_bytes: int = 0,
+    check_stop: Callable[[], None] = _nothing,
+    on_progress: ShowCompaction = _nothing,
+) -> CompactionPreview:
+    """What `compact_log` would do in its first round, which is all if the keys fit into the map."""
+    settings = CompactionSettings(
+        now_ms=now_ms,
+        memory_bytes=memory_bytes,
+        load_factor=load_factor,
+        buffer_bytes=buffer_bytes,
+        check_stop=check_stop,
+        on_progress=on_progress,
+    )
+    run = CompactionRun(log, settings, OrderedWork(1), first_dirty_offset=first_dirty_offset, end=end)
+    return CompactionPreview(run)

@@ -1,0 +1,97 @@
+"""The first pass of a compaction: the offset of the last record of each key in the dirty part of the log.
+
+Reading keys can be done by several threads; they are put into the map in the order of the log, so that the last one
+wins. Data of aborted transactions, control batches and damaged batches are not mapped: what is not there for readers
+must not supersede what is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duralog.columnar.key_reading import KeyedRecords, read_keys
+from duralog.columnar.pieces import Piece
+from duralog.storage.compaction_report import CompactionPhase
+from duralog.storage.compaction_run import CompactionRun
+from duralog.storage.compaction_source import SegmentBroken, SegmentSource, batch_bytes
+from duralog.storage.log_view import LogView
+from duralog.storage.transaction_cleaning import TransactionTracker
+
+
+class _Readable(NamedTuple):
+    source: SegmentSource
+    piece: Piece
+    rows: NDArray[np.intp] | None
+    """The batches with data that counts; None for all."""
+
+
+def map_keys(run: CompactionRun, view: LogView, sources: Sequence[SegmentSource], first_dirty_offset: int) -> None:
+    """Fill the run's map from the first dirty offset on, to the end of the segments or until it is full.
+
+    Afterwards, the map's `latest_offset` is the last one up to which all keys are in it.
+    """
+    began = time.perf_counter()
+    offset_map = run.offset_map
+    offset_map.clear()
+    offset_map.watch(first_dirty_offset, run.end)
+    place = max((place for place, found in enumerate(sources) if found.base_offset <= first_dirty_offset), default=0)
+    if not _map_sources(run, view, sources[place:], first_dirty_offset):
+        offset_map.reach(run.end - 1)
+    run.report.map_seconds += time.perf_counter() - began
+    run.report.map_fill = max(run.report.map_fill, run.map_fill)
+
+
+def _map_sources(run: CompactionRun, view: LogView, sources: Sequence[SegmentSource], first_dirty_offset: int) -> bool:
+    """Whether the map became full before the end of these segments."""
+    offset_map = run.offset_map
+    starts = [source.segment.offset_index.lookup(first_dirty_offset).position for source in sources]
+    run.begin_phase(CompactionPhase.MAPPING, sum(source.size_bytes for source in sources) - sum(starts))
+    tracker = TransactionTracker()
+    tracker.expect(view.aborted_transactions(first_dirty_offset, run.end))
+
+    def readable() -> Iterator[_Readable]:
+        for source, start in zip(sources, starts, strict=True):
+            bad_checksums: set[int] = set()
+            try:
+                for piece in source.pieces(start, piece_bytes=run.settings.piece_bytes):
+                    run.has_read(batch_bytes(piece))
+                    run.report.map_bytes += batch_bytes(piece)
+                    rows = piece.batches
+                    bad_checksums.update(rows["position"][rows["crc_ok"] == 0].tolist())
+                    tracked = tracker.take(piece)
+                    data = None if tracked is None else np.flatnonzero(~(tracked.is_control | tracked.may_go))
+                    yield _Readable(source, piece, data)
+            except SegmentBroken as broken:
+                run.leave(broken)
+                tracker.lose_sight()
+            if start == 0:
+                source.bad_checksums = bad_checksums
+
+    def read(readable: _Readable) -> list[KeyedRecords]:
+        return list(read_keys(readable.piece, readable.rows, first_offset=first_dirty_offset, on_corrupt=run.refuse))
+
+    with closing(run.work.map(read, readable())) as results:
+        for (source, piece, _), chunks in results:
+            if source is not sources[0]:
+                # There may be no record up to here.
+                offset_map.reach(source.base_offset - 1)
+            for keyed in chunks:
+                taken = offset_map.put(keyed.digests, keyed.offsets)
+                run.report.map_records += taken
+                if taken < len(keyed):
+                    _reach(run, piece, keyed.row_of(taken) - 1, first_dirty_offset)
+                    return True
+            _reach(run, piece, len(piece.batches) - 1, first_dirty_offset)
+    return False
+
+
+def _reach(run: CompactionRun, piece: Piece, row: int, first_dirty_offset: int) -> None:
+    """All batches up to this one were taken in, if there is one."""
+    if row >= 0 and (last_offset := int(piece.batches["last_offset"][row])) >= first_dirty_offset:
+        run.offset_map.reach(last_offset)

@@ -1,0 +1,200 @@
+"""The second pass of a compaction: group after group, what survives of its segments.
+
+Batches are judged in order in one thread; compacting the pieces can be done by several, and the results come in order.
+A segment that turns out to be broken stays as it is: the group that it was in is begun again without it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duralog.columnar.compacting import CompactedPiece, SurvivalRules, compact_piece
+from duralog.columnar.pieces import Piece
+from duralog.format.index_entries import AbortedTransaction
+from duralog.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from duralog.storage.batch_verdicts import BatchJudge, Judgement
+from duralog.storage.compaction_groups import SegmentExtent, group_segments
+from duralog.storage.compaction_run import CompactionRun
+from duralog.storage.compaction_source import SegmentBroken, SegmentSource, batch_bytes
+from duralog.storage.log_view import LogView
+from duralog.storage.transaction_cleaning import TransactionTracker
+
+
+class RewrittenPiece(NamedTuple):
+    source: SegmentSource
+    piece: Piece
+    verdicts: NDArray[np.int8]
+    kept_aborts: list[AbortedTransaction]
+    compacted: CompactedPiece
+
+
+class _Judged(NamedTuple):
+    source: SegmentSource
+    piece: Piece
+    judgement: Judgement
+    rules: SurvivalRules
+
+
+@dataclass(slots=True)
+class Tallies:
+    """What became of the records of a group."""
+
+    records_read: int = 0
+    records_kept: int = 0
+    superseded: int = 0
+    expired_tombstones: int = 0
+    kept_tombstones: int = 0
+    keyless: int = 0
+    aborted: int = 0
+    read_bytes: int = 0
+    earliest_horizon_ms: int | None = None
+    latest_horizon_ms: int | None = None
+
+    def add(self, compacted: CompactedPiece) -> None:
+        self.records_read += compacted.records_read
+        self.records_kept += compacted.records_kept
+        self.superseded += compacted.superseded
+        self.expired_tombstones += compacted.expired_tombstones
+        self.kept_tombstones += compacted.kept_tombstones
+        self.keyless += compacted.keyless
+        if len(horizons := compacted.delete_horizons_ms):
+            earliest, latest = int(horizons.min()), int(horizons.max())
+            known_earliest, known_latest = self.earliest_horizon_ms, self.latest_horizon_ms
+            self.earliest_horizon_ms = earliest if known_earliest is None else min(earliest, known_earliest)
+            self.latest_horizon_ms = latest if known_latest is None else max(latest, known_latest)
+
+
+class Rewriter:
+    """The second pass of one round. Groups are to be asked for in order, each gone through to its end."""
+
+    def __init__(
+        self, run: CompactionRun, view: LogView, sources: Sequence[SegmentSource], first_dirty_offset: int
+    ) -> None:
+        """REQUIRES: the first pass has filled the map."""
+        self._run = run
+        self._view = view
+        self._config = run.log.config
+        self._sources = [source for source in sources if source.base_offset <= run.offset_map.latest_offset]
+        clean = [source for source in self._sources if source.base_offset < first_dirty_offset]
+        self._legacy_horizon_ms = clean[-1].modified_ms - self._config.delete_retention_ms if clean else 0
+        self._judge = BatchJudge(TransactionTracker(), run.log.producers(), end=run.end, round_ms=run.settings.now_ms)
+        following = [*(source.base_offset for source in self._sources[1:]), run.end]
+        self._extents = {
+            source.base_offset: _extent(source, base_offset - 1)
+            for source, base_offset in zip(self._sources, following, strict=True)
+        }
+
+    @property
+    def sources(self) -> Sequence[SegmentSource]:
+        return self._sources
+
+    def groups(self) -> list[list[SegmentSource]]:
+        """The segments that become one, as far as is known; those that stay as they are are in none."""
+        return [group for group in self._planned(self._sources) if not self._run.is_left(group[0])]
+
+    def __iter__(self) -> Iterator[list[SegmentSource]]:
+        """The groups. One that `rewrite` found broken is followed by what can be made of the rest of it."""
+        waiting = deque(self._planned(self._sources))
+        while waiting:
+            group = waiting.popleft()
+            if self._run.is_left(group[0]):
+                self._pass_over(group[0])
+                continue
+            tracker = self._judge.tracker.copy()
+            yield group
+            if any(self._run.is_left(source) for source in group):
+                self._judge.tracker = tracker
+                waiting = deque(self._planned([*group, *chain.from_iterable(waiting)]))
+
+    def rewrite(self, group: Sequence[SegmentSource], tallies: Tallies) -> Generator[RewrittenPiece, None, None]:
+        """What is left of the group, piece by piece. Raises `SegmentBroken` if it has to be given up."""
+
+        def compact(judged: _Judged) -> CompactedPiece:
+            return compact_piece(judged.piece, judged.judgement.verdicts, judged.rules, on_corrupt=self._run.refuse)
+
+        try:
+            with closing(self._run.work.map(compact, self._judged(group, tallies))) as results:
+                for judged, compacted in results:
+                    tallies.add(compacted)
+                    self._run.has_judged(compacted.records_read, compacted.records_kept)
+                    verdicts, kept_aborts, _ = judged.judgement
+                    yield RewrittenPiece(judged.source, judged.piece, verdicts, kept_aborts, compacted)
+        except SegmentBroken as broken:
+            self._run.leave(broken)
+            raise
+
+    def _judged(self, group: Sequence[SegmentSource], tallies: Tallies) -> Iterator[_Judged]:
+        run = self._run
+        for source in group:
+            # All that have anything in this segment, whichever segment their marker is in.
+            aborted = self._view.aborted_transactions(source.base_offset, source.next_base_offset)
+            self._judge.tracker.expect(aborted)
+            rules = SurvivalRules(
+                offset_map=run.offset_map,
+                round_ms=run.settings.now_ms,
+                delete_retention_ms=self._config.delete_retention_ms,
+                keep_legacy_tombstones=source.modified_ms > self._legacy_horizon_ms,
+            )
+            bad_checksums = source.bad_checksums
+            for piece in source.pieces(piece_bytes=run.settings.piece_bytes, check_crc=bad_checksums is None):
+                run.has_read(batch_bytes(piece))
+                tallies.read_bytes += batch_bytes(piece)
+                if bad_checksums:
+                    piece.batches["crc_ok"][np.isin(piece.batches["position"], list(bad_checksums))] = 0
+                judgement = self._judge.judge(piece)
+                tallies.aborted += judgement.aborted_records
+                yield _Judged(source, piece, judgement, rules)
+
+    def _pass_over(self, source: SegmentSource) -> None:
+        """Take in the transactions of a segment that stays as it is."""
+        tracker = self._judge.tracker
+        tracker.expect(self._view.aborted_transactions(source.base_offset, source.next_base_offset))
+        with suppress(SegmentBroken):
+            for piece in source.pieces(check_crc=False):
+                self._run.has_read(0)
+                tracker.take(piece)
+        tracker.lose_sight()
+
+    def _planned(self, sources: Sequence[SegmentSource]) -> list[list[SegmentSource]]:
+        """Those that stay as they are are groups of their own."""
+        planned: list[list[SegmentSource]] = []
+        run: list[SegmentSource] = []
+
+        def end_run() -> None:
+            place = 0
+            for count in group_segments(
+                [self._extents[source.base_offset] for source in run],
+                segment_bytes=self._config.segment_bytes,
+                index_bytes=self._config.segment_index_bytes,
+            ):
+                planned.append(run[place : place + count])
+                place += count
+            run.clear()
+
+        for source in sources:
+            if self._run.is_left(source):
+                end_run()
+                planned.append([source])
+            else:
+                run.append(source)
+        end_run()
+        return planned
+
+
+def _extent(source: SegmentSource, last_offset: int) -> SegmentExtent:
+    segment = source.segment
+    return SegmentExtent(
+        base_offset=source.base_offset,
+        last_offset=last_offset,
+        log_bytes=source.size_bytes,
+        offset_index_bytes=segment.offset_index.entry_count * OFFSET_INDEX_ENTRY.size,
+        time_index_bytes=segment.time_index.entry_count * TIME_INDEX_ENTRY.size,
+    )
