@@ -283,4 +283,4 @@ def _digests(
         hashlib.md5(view[at : at + length], usedforsecurity=False).digest()
         for at, length in zip(key_position.tolist(), key_length.tolist(), strict=True)
     )
-    return np.frombuffer(joined, np.uint64).reshape(-1, 2)
+    return np.frombuffer(bytearray(joined), np.uint64).reshape(-1, 2)
