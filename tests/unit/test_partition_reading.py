@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -213,6 +215,22 @@ def test_without_one_batch_at_least_a_slice_may_be_empty(tmp_path: Path) -> None
     size = at_positions(log)[0][1].size_bytes
     assert log.read_slice(0, size - 1, min_one=False).size == 0
     assert log.read_slice(0, size, min_one=False).size == size
+
+
+def test_a_reader_comes_to_the_end_of_a_log_that_is_deleted_meanwhile(tmp_path: Path) -> None:
+    folder = LogInFolder(tmp_path)
+    filled(folder).close()
+    log = folder.open()
+    before = len(os.listdir("/proc/self/fd"))
+    reader = log.read(0)
+    first = next(reader)
+    log.delete_segments([info.base_offset for info in log.segments], "a test")
+    folder.catch_up()
+    assert [name for name in folder.names if name.endswith((".log", ".deleted"))] == ["00000000000000000100.log"]
+    assert values([first, *reader]) == [b"%d" % number for number in range(100)]
+    del reader
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
 
 
 def test_a_slice_stays_readable_when_its_segment_is_deleted(tmp_path: Path) -> None:

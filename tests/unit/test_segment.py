@@ -313,6 +313,20 @@ def test_reading_a_deleted_segment_leaves_no_files_behind(tmp_path: Path) -> Non
     assert names(tmp_path) == set()
 
 
+def test_who_holds_a_deleted_segment_reads_what_was_not_open_yet(tmp_path: Path) -> None:
+    segment = create(tmp_path)
+    append(segment, *(v2(BASE + n, [n]) for n in range(30)))
+    aborted = AbortedTransaction(producer_id=1, first_offset=BASE, last_offset=BASE + 5, last_stable_offset=BASE + 6)
+    segment.transaction_index.append(aborted)
+    segment.close()
+    again = reopen(segment)
+    again.rename(FileState.DELETED)
+    again.delete()
+    assert names(tmp_path) == set()
+    assert again.find_offset_by_timestamp(12) == (BASE + 12, 12, -1)
+    assert again.transaction_index.overlapping(BASE, BASE + 1).transactions == [aborted]
+
+
 def test_a_closed_segment_is_not_opened_again(tmp_path: Path) -> None:
     segment = create(tmp_path)
     append(segment, v2(BASE, [1]))

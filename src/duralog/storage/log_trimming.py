@@ -13,6 +13,7 @@ REQUIRES of all functions: the writer's lock is held, and `check_writable` was c
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 from duralog.errors import OffsetOutOfRange, StorageError
@@ -113,9 +114,12 @@ def discard(writer: LogWriter, segments: Sequence[Segment], *, replaced_by: int 
                 snapshots.append(snapshot)
     writer.has_new_names = True
 
+    waiting = deque(segments)
+
     def remove() -> None:
-        for segment in segments:
-            segment.delete()
+        # One by one let go of: what a reader of a segment may need is open until nobody holds it any more.
+        while waiting:
+            waiting.popleft().delete()
         for path in snapshots:
             writer.file_system.remove(path)
 

@@ -15,6 +15,7 @@ keep the bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from duralog.errors import CorruptRecord, InvalidRecord, StorageError
@@ -225,8 +226,11 @@ class Segment(ReadableSegment):
             self.transaction_index.path = self.path(FileKind.TRANSACTION_INDEX)
 
     def delete(self) -> None:
-        """Remove the files. Who holds the segment reads on what it had open; the rest is gone."""
+        """Remove the files. Who holds the segment can read it to its end, whatever it had open."""
         with self._opening:
+            # Its readers still have to know what was aborted. What is damaged tells nobody anything.
+            with suppress(CorruptRecord, StorageError):
+                self.transaction_index.check()
             self._files.remove()
             # Who opens an index now builds it in memory, if at all.
             for index in self._indexes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import RLock
 
@@ -89,8 +90,11 @@ class SegmentFiles:
                     self.fs.rename(path, self.path(kind))
 
     def remove(self) -> None:
-        """Remove every file. Who holds one of them open reads on."""
+        """Remove every file. Who holds the segment reads on: a log that was not open yet is opened before."""
         with self._opening:
+            # It may be gone or closed, and then nobody reads it.
+            with suppress(StorageError):
+                self._open_log()
             for kind in KINDS:
                 self.fs.remove(self.path(kind))
 
