@@ -538,6 +538,21 @@ def test_reading_only_sees_what_recovery_would_leave() -> None:
     assert [segment.offset_index.entry_count for segment in loaded.segments] == [4, 0, 4]
 
 
+def test_reading_only_knows_the_transactions_of_a_log_that_has_no_side_files() -> None:
+    # A copy of the logs alone. Who reads committed data must see neither what was aborted nor what is open.
+    loaded = read_only(disk_with({0: transactions(0), 10: transactions(10)}), clean=True)
+    assert [len(segment.transaction_index.entries) for segment in loaded.segments] == [1, 1]
+    assert loaded.producer_state.last_stable_offset(loaded.end_offset) == 1
+
+
+def test_reading_only_knows_what_is_open_in_a_log_that_was_never_rolled() -> None:
+    # Its owner is at work: there are indexes, but the first snapshot comes with the first roll.
+    disk = closed_disk({0: transactions(0)})
+    disk.remove(path(10, SNAPSHOT))
+    loaded = read_only(disk, clean=True)
+    assert loaded.producer_state.last_stable_offset(loaded.end_offset) == 1
+
+
 def test_reading_only_an_empty_folder_or_past_the_end() -> None:
     assert read_only(disk_with({}), log_start=7).end_offset == 7
     loaded = read_only(disk_with(SOUND), log_start=100)

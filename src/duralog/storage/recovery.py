@@ -8,7 +8,8 @@ What must always be true:
 - Work that a crash interrupts is done again by the next start, with the same outcome.
 - Every batch that is served afterwards is valid and in order, as `duralog.storage.damage` has it.
 - Read-only, the same is done in memory (`duralog.storage.shadow`), except that damage is left for whoever reads it: a
-  reader must not wait until a whole foreign log is checked.
+  reader must not wait until a whole foreign log is checked. Segments without an index are gone over all the same, since
+  nothing else tells which transactions were aborted; and so is a log without any snapshot, for those that are open.
 """
 
 from __future__ import annotations
@@ -142,7 +143,8 @@ class _Loader:
         start_offset = max(self._log_start, self._segments[0].base_offset)
         self._epochs.truncate_from_end(end_offset)
         self._epochs.truncate_from_start(self._log_start)
-        is_as_closed = self._clean and not self._suspect
+        # A directory that is only read may be in use: then the first snapshot comes with the first roll.
+        is_as_closed = self._clean and not self._suspect and not self._read_only
         self._producers.finish(self._segments, start_offset, end_offset, is_as_closed=is_as_closed)
         recovery_point = end_offset if self._clean else min(self._recovery_point, end_offset)
         return LoadedLog(
@@ -172,8 +174,7 @@ class _Loader:
         for base_offset in sorted(sizes):
             segment = self._segment(base_offset, sizes[base_offset])
             self._segments.append(segment)
-            # Read-only, an index that is missing is built when it is first used.
-            if base_offset not in present[FileKind.OFFSET_INDEX] and not self._read_only:
+            if base_offset not in present[FileKind.OFFSET_INDEX]:
                 self._suspect.add(base_offset)
             elif base_offset in present[FileKind.TRANSACTION_INDEX]:
                 try:
@@ -260,6 +261,8 @@ class _Loader:
         recovered = segment.recover(take_in)
         if self._read_only:
             self._epochs.take_over(epochs)
+            if not recovered.cut_bytes:
+                self._producers.is_ready_for(self._segments[place + 1] if place + 1 < len(self._segments) else None)
             return True
         if not self._repair.is_sound(place, recovered) and not self._repair.repair(place, recovered, ends_log=ends_log):
             self._producers.look_again()
