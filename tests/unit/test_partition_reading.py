@@ -111,6 +111,20 @@ def test_a_batch_over_the_caller_s_maximum_is_refused(tmp_path: Path) -> None:
     assert log.read_slice(2, 10, max_batch_bytes=6000).size > 5000
 
 
+@pytest.mark.parametrize("before", range(6))
+def test_a_batch_over_the_maximum_is_refused_wherever_it_stands(tmp_path: Path, before: int) -> None:
+    """Not only where a read happens to begin with it."""
+    log = LogInFolder(tmp_path).open()
+    for _ in range(before):
+        log.append(numbered(0, 1))
+    log.append([Record(value=bytes(5000))])
+    log.append(numbered(0, 1))
+    reader = log.read(0, max_batch_bytes=1000)
+    assert [next(reader).offset for _ in range(before)] == list(range(before))
+    with pytest.raises(RecordTooLarge, match=r"a batch of 50\d\d bytes"):
+        next(reader)
+
+
 def test_offsets_that_were_removed_continue_at_the_next_one(tmp_path: Path) -> None:
     log = LogInFolder(tmp_path).open()
     kept = [

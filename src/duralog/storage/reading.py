@@ -192,6 +192,8 @@ def _pieces(view: LogView, start_offset: int, end_offset: int, max_batch_bytes: 
         piece_bytes = piece_bytes or first.size
         while position < end:
             if max_batch_bytes is not None:
+                # A batch above the limit does not fit a piece then, and is met as the first of one.
+                piece_bytes = min(piece_bytes, max(max_batch_bytes, 1))
                 _check_batch_size(segment.file, position, end, max_batch_bytes)
             piece = next(read_pieces(segment.file, start=position, end=end, piece_bytes=piece_bytes))
             yield _with_tail_fault(piece) if piece.tail_bytes else piece
