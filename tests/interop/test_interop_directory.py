@@ -52,7 +52,7 @@ from duralog.storage.metadata_changes import (
     first_records,
     new_id,
 )
-from duralog.storage.metadata_log import METADATA_TOPIC, Snapshot, encode_batch, newest_snapshot
+from duralog.storage.metadata_log import METADATA_TOPIC, Snapshot, decode_snapshot, encode_batch, newest_snapshot
 from oracle.kafka_process import KafkaProcess, KafkaRefusedError
 from oracle.kafka_server import CLUSTER_ID, KafkaServer, format_directory
 
@@ -217,7 +217,7 @@ def test_kafka_accepts_topics_that_duralog_added_to_its_directory(
     if (root / METADATA_FOLDER).exists():
         directory.metadata = load(root)
     if not directory.metadata.features:
-        directory.change(first_records((root / "bootstrap.checkpoint").read_bytes()))
+        directory.change(first_records(decode_snapshot((root / "bootstrap.checkpoint").read_bytes())))
     records = sample_records(10)
     directory.change(
         create_topic(

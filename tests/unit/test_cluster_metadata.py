@@ -285,8 +285,8 @@ class TestChanges:
 
     def test_the_first_records_follow_what_kafka_prepared(self):
         level = record("FEATURE_LEVEL_RECORD", name="metadata.version", feature_level=21)
-        assert first_records(snapshot_bytes([level])) == [level]
-        assert applied(first_records(snapshot_bytes([record("NO_OP_RECORD")]))).features == FEATURE_LEVELS
+        assert first_records([level]) == [level]
+        assert applied(first_records([record("NO_OP_RECORD")])).features == FEATURE_LEVELS
 
     def test_new_ids_do_not_start_with_a_hyphen_and_are_not_reserved(self, monkeypatch):
         class Given:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import duralog
+from duralog.errors import StorageError
+from duralog.storage.file_system import Entry, LocalFileSystem
 from duralog.storage.parallel import Progress
 from tests.unit.store_directory import MARKER, Clock, Directory, contents, records, tree, values
 
@@ -305,6 +307,43 @@ def test_one_bad_partition_does_not_stop_the_others(directory: Directory, caplog
     with directory.open() as store:
         assert not store.offline
         assert values(store, "orders", 1) == ["b"]
+
+
+class NoListing(LocalFileSystem):
+    """One folder has bad blocks."""
+
+    def list(self, folder: str) -> list[Entry]:
+        if folder.endswith("orders-1"):
+            raise StorageError(f"{folder}: cannot list: Input/output error")
+        return super().list(folder)
+
+
+def test_a_folder_that_cannot_be_listed_is_offline_whether_or_not_progress_is_shown(directory: Directory) -> None:
+    with directory.open() as store:
+        store.create_topic("orders", 2)
+        store.partition("orders", 0).append(records("a"))
+    for show in (None, lambda _: None):
+        (directory.path / MARKER).unlink(missing_ok=True)
+        with directory.open(file_system=NoListing(), show_progress=show) as store:
+            assert [*store.offline] == [("orders", 1)]
+            assert values(store, "orders") == ["a"]
+
+
+def test_a_damaged_quorum_state_is_named_and_costs_no_clean_stop(directory: Directory) -> None:
+    directory.open().close()
+    (directory.path / "__cluster_metadata-0").mkdir(exist_ok=True)
+    (directory.path / "__cluster_metadata-0" / "quorum-state").write_text("nonsense")
+    with pytest.raises(duralog.CorruptRecord, match="__cluster_metadata-0/quorum-state: a file is not JSON"):
+        directory.open()
+    assert (directory.path / MARKER).exists()
+
+
+def test_a_damaged_bootstrap_is_named(directory: Directory) -> None:
+    with directory.open() as store:
+        (directory.path / "bootstrap.checkpoint").write_bytes(b"nonsense")
+        with pytest.raises(duralog.CorruptRecord, match=r"bootstrap\.checkpoint: position 0: a snapshot"):
+            store.create_topic("orders", 1)
+        assert store.topics() == []
 
 
 def test_a_partition_that_could_not_be_recovered_is_not_taken_for_clean_later(directory: Directory) -> None:

@@ -11,14 +11,13 @@ starts, it elects itself and raises the epochs.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from duralog.errors import InvalidTopic, TopicExists
 from duralog.format.filenames import collision_key, topic_name_fault
 from duralog.format.metadata_records import METADATA_TYPES, MetadataRecord
 from duralog.format.uuids import uuid_text
-from duralog.format.varint import Bytes
 from duralog.storage.cluster_metadata import (
     ALL_BROKERS,
     BROKER_RESOURCE,
@@ -26,7 +25,7 @@ from duralog.storage.cluster_metadata import (
     TOPIC_RESOURCE,
     ClusterMetadata,
 )
-from duralog.storage.metadata_log import METADATA_TOPIC, decode_snapshot
+from duralog.storage.metadata_log import METADATA_TOPIC
 
 _ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
 
@@ -58,12 +57,12 @@ def new_id() -> str:
             return uuid_text(raw)
 
 
-def first_records(bootstrap: Bytes | None = None) -> list[MetadataRecord]:
+def first_records(bootstrap: Iterable[MetadataRecord] = ()) -> list[MetadataRecord]:
     """What the log of a new directory begins with.
 
-    `bootstrap` is the content of `bootstrap.checkpoint`, which a directory has that Kafka formatted: it then tells.
+    `bootstrap` are the records of `bootstrap.checkpoint`, which a directory has that Kafka formatted: they then tell.
     """
-    records = decode_snapshot(bootstrap) if bootstrap is not None else []
+    records = list(bootstrap)
     state = ClusterMetadata()
     for record in records:
         state.apply(record)

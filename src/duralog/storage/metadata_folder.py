@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from duralog.config import TopicConfig
 from duralog.errors import CorruptRecord, Fault, StorageError
 from duralog.format.filenames import BOOTSTRAP_SNAPSHOT, PARTITION_METADATA, QUORUM_STATE
+from duralog.format.metadata_records import MetadataRecord
 from duralog.format.properties import decode_json_object, encode_partition_metadata
 from duralog.format.varint import Bytes
 from duralog.storage.append_origin import AppendOrigin
@@ -22,7 +23,14 @@ from duralog.storage.background import wall_clock_ms
 from duralog.storage.cluster_metadata import ClusterMetadata
 from duralog.storage.file_system import FileSystem
 from duralog.storage.log_directory import LogDirectory, TopicPartition
-from duralog.storage.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID, Snapshot, decode_batches, newest_snapshot
+from duralog.storage.metadata_log import (
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    Snapshot,
+    decode_batches,
+    decode_snapshot,
+    newest_snapshot,
+)
 from duralog.storage.partition_log import PartitionLog
 from duralog.storage.quarantine import Quarantine
 
@@ -67,13 +75,21 @@ class MetadataFolder:
         path = f"{self._folder}/{QUORUM_STATE}"
         if not self._files.exists(path):
             return None
-        leader_id = decode_json_object(self._files.read_all(path)).get("leaderId")
+        try:
+            leader_id = decode_json_object(self._files.read_all(path)).get("leaderId")
+        except CorruptRecord as error:
+            raise error.in_file(path) from None
         return leader_id if isinstance(leader_id, int) and leader_id != _NO_LEADER else None
 
-    def bootstrap(self) -> bytes | None:
+    def bootstrap(self) -> list[MetadataRecord]:
         """The records that a directory which Kafka formatted, but never started on, wants to begin with."""
         path = self._directory.path_of(BOOTSTRAP_SNAPSHOT)
-        return self._files.read_all(path) if self._files.exists(path) else None
+        if not self._files.exists(path):
+            return []
+        try:
+            return decode_snapshot(self._files.read_all(path))
+        except CorruptRecord as error:
+            raise error.in_file(path) from None
 
     def removed_topic_ids(self) -> set[str]:
         """Topics that the log tells the deletion of."""

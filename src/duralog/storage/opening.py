@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -123,6 +124,7 @@ class Opening:
         metadata_folder = MetadataFolder(self._files, self._directory, loader.load_metadata_log)
         try:
             metadata = metadata_folder.load()
+            leader_id = metadata_folder.leader_id()
         except CorruptRecord:
             # Not without: configs that are not known could mean that data is deleted which must be kept. And the next
             # start should not take this one for a crash, after which it would cut the log off.
@@ -134,7 +136,7 @@ class Opening:
             metadata, metadata_folder, meta, open_log=lambda: metadata_folder.open_for_changes(node_id)
         )
         opened = self._opened(meta, metadata, metadata_folder, topics, loader, was_clean=clean, lock=lock)
-        may_adopt = (is_new or metadata_folder.exists) and metadata_folder.leader_id() in (None, node_id)
+        may_adopt = (is_new or metadata_folder.exists) and leader_id in (None, node_id)
         self._bring_together(opened, may_adopt=may_adopt)
         self._load_all(opened, show)
         return opened
@@ -192,7 +194,7 @@ class Opening:
             wanted,
             load,
             threads=opened.config.num_recovery_threads_per_data_dir,
-            bytes_total=sum(map(loader.bytes_to_check, present.intersection(wanted))) if show is not None else 0,
+            bytes_total=_bytes_to_check(loader, present.intersection(wanted)) if show is not None else 0,
             show=show,
         )
         opened.logs.update(outcome.results)
@@ -281,6 +283,15 @@ def _told_id(loader: PartitionLoader, partitions: Iterable[TopicPartition]) -> s
         if topic_id is not None:
             return topic_id
     return None
+
+
+def _bytes_to_check(loader: PartitionLoader, partitions: Iterable[TopicPartition]) -> int:
+    total = 0
+    for partition in partitions:
+        # What cannot be listed cannot be loaded either: that is told then, of this partition alone.
+        with suppress(StorageError):
+            total += loader.bytes_to_check(partition)
+    return total
 
 
 def _refuse_to_write() -> WritableLog:

@@ -100,7 +100,7 @@ class Topics:
         open_log: OpenLog,
         clock: Clock,
         holds: Holds | None = None,
-        bootstrap: Callable[[], Bytes | None] = lambda: None,
+        bootstrap: Callable[[], Iterable[MetadataRecord]] = lambda: (),
     ) -> None:
         self._metadata = metadata
         self._defaults = defaults
