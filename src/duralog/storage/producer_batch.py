@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from duralog.columnar.pieces import Piece
 from duralog.errors import CorruptRecord
 from duralog.format import record_batch
 from duralog.format.control_records import EndTransactionMarker, decode
@@ -49,6 +50,17 @@ class ProducerBatch(NamedTuple):
         return (self.base_sequence + self.last_offset - self.base_offset) % _SEQUENCES
 
 
+def reader_of(piece: Piece) -> ReadBytes:
+    """Reads bytes of a piece by their position in its file."""
+    view = piece.data.data
+
+    def read(position: int, size: int) -> memoryview:
+        begin = position - piece.position
+        return view[begin : begin + size]
+
+    return read
+
+
 def decode_marker(batch: Bytes) -> EndTransactionMarker | None:
     """The marker in a whole control batch; None for other control records, and when compaction emptied the batch."""
     records = record_batch.decode_records(batch, record_batch.decode_header(batch, 0))
@@ -73,6 +85,7 @@ def producer_batches(rows: NDArray[Any], read: ReadBytes, *, only_lasting: bool 
     for *fields, attributes, position, size in rows[_COLUMNS][chosen].tolist():
         marker = None
         if attributes & CONTROL_BIT:
+            # A marker that nobody can read has ended no transaction for any reader either.
             with suppress(CorruptRecord):
                 marker = decode_marker(read(position, size))
             if marker is None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Iterable, Sequence
 
 from duralog.columnar.pieces import Piece
 from duralog.errors import CorruptRecord
 from duralog.format.index_entries import AbortedTransaction
 from duralog.storage.file_system import FileSystem
+from duralog.storage.producer_batch import reader_of
 from duralog.storage.producer_snapshots import ProducerSnapshots
 from duralog.storage.producer_state import ProducerState
 from duralog.storage.segment import Segment
-
-_log = logging.getLogger(__name__)
 
 
 class ProducerRecovery:
@@ -89,18 +87,7 @@ class ProducerRecovery:
 
     def replay(self, piece: Piece) -> list[AbortedTransaction]:
         """Take in the next batches. Returns what belongs into the transaction index of their segment."""
-
-        def read(position: int, size: int) -> memoryview:
-            begin = position - piece.position
-            return piece.data[begin : begin + size].data
-
-        try:
-            return self.state.replay(piece.batches, read)
-        except CorruptRecord as error:
-            # A marker that nobody can read has ended no transaction for any reader either.
-            _log.warning("%s: %s; the marker is passed over", piece.name, error)
-            self.state.update((), int(piece.batches["last_offset"][-1]) + 1)
-            return []
+        return self.state.replay(piece.batches, reader_of(piece))
 
     def finish(self, segments: Sequence[Segment], start_offset: int, end_offset: int, *, is_as_closed: bool) -> None:
         """Drop the snapshots of no segment, bring the state to the log's end, and keep it in a snapshot."""

@@ -17,7 +17,7 @@ from duralog.errors import CorruptRecord, Fault
 from duralog.format.index_entries import AbortedTransaction
 from duralog.format.producer_snapshot import ProducerEntry
 from duralog.storage.findings import Report
-from duralog.storage.producer_batch import ProducerBatch, producer_batches
+from duralog.storage.producer_batch import ProducerBatch, producer_batches, reader_of
 from duralog.storage.producer_state import ProducerState
 
 _LONG_AGO_MS = -(2**62)
@@ -55,12 +55,7 @@ class ProducerReplay:
         if not len(rows):
             return Replayed([], [])
         self._is_whole = self._is_whole and self._continues(rows)
-
-        def read(position: int, size: int) -> memoryview:
-            begin = position - piece.position
-            return piece.data.data[begin : begin + size]
-
-        batches = list(producer_batches(rows, read, only_lasting=True))
+        batches = list(producer_batches(rows, reader_of(piece), only_lasting=True))
         aborted = self._state.update(batches, int(rows["last_offset"][-1]) + 1)
         return Replayed(batches, [] if self._is_damaged else aborted)
 

@@ -60,7 +60,6 @@ class ProducerSnapshots:
         *,
         now_ms: int,
         expiration_ms: int = DEFAULT_EXPIRATION_MS,
-        read_only: bool = False,
     ) -> ProducerState:
         """The state of the newest snapshot within the log: above its start, not above its end.
 
@@ -75,8 +74,7 @@ class ProducerSnapshots:
                     self._file_system.read_all(self.path(offset)), offset, now_ms=now_ms, expiration_ms=expiration_ms
                 )
             except CorruptRecord:
-                if not read_only:
-                    self.remove(offset)
+                self.remove(offset)
         return ProducerState(end_offset=log_start_offset, expiration_ms=expiration_ms)
 
     def remove(self, offset: int) -> None:
