@@ -53,7 +53,7 @@ _ROWS = types.Array(types.intp, 1, "C")
 
 
 @device
-def _message_fields(data, position, end, magic):
+def message_fields(data, position, end, magic):
     """(fault, key position, key length, value position, value length) of a message that has its smallest size."""
     key_start = position + 4
     if magic == 0:
@@ -105,7 +105,7 @@ def decode_messages(
         if filled > 0 and used_bytes > max_bytes:
             break
         end = position + header.size
-        fault, key_start, key_bytes, value_start, value_bytes = _message_fields(data, position, end, header.magic)
+        fault, key_start, key_bytes, value_start, value_bytes = message_fields(data, position, end, header.magic)
         if fault != _NONE:
             return fault, message, filled
         batch_row[filled] = rows[message]
@@ -137,7 +137,7 @@ def _inner_fault(data, position, end, magic):
     message_end = position + _PREFIX + load_int32(data, position + _AT_LENGTH)
     if crc32(data, position + MAGIC_POSITION, message_end) != load_uint32(data, position + _AT_CRC):
         return _CRC_MISMATCH
-    return _message_fields(data, position, message_end, magic)[0]
+    return message_fields(data, position, message_end, magic)[0]
 
 
 @kernel(types.Tuple((types.int64,) * 3)(BYTES, _INT64S, _INT64S, BATCH_ROWS, _ROWS, types.int64, _INT64S))
@@ -213,7 +213,7 @@ def decode_inner_messages(
             if filled == len(offset) or (filled > 0 and used_bytes > max_bytes):
                 return wrapper, position, filled
             end = position + size
-            _, key_start, key_bytes, value_start, value_bytes = _message_fields(data, position, end, header.magic)
+            _, key_start, key_bytes, value_start, value_bytes = message_fields(data, position, end, header.magic)
             batch_row[filled] = rows[wrapper]
             offset[filled] = base_offsets[wrapper] + load_int64(data, position)
             if header.magic == 0:

@@ -1,0 +1,73 @@
+"""What became of the batches of a piece: gathered while it is compacted, put together at the end."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duralog.columnar.pieces import Piece
+from duralog.format.layout import BATCH_V2, CONTROL_BIT, LOG_APPEND_TIME_BIT, NO_TIMESTAMP, TRANSACTIONAL_BIT
+from duralog.format.varint import Bytes
+from duralog.kernels.encode import seal_batches
+from duralog.kernels.rebuild import BatchFate, Tally
+
+_EMPTY_BATCH_ATTRIBUTES = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
+_MOST_BUFFERS = 64
+"""Many small buffers take longer to hand over than to join."""
+
+
+class Outcome:
+    """A fate and a place for each batch of a piece. A batch that nobody says anything about is dropped."""
+
+    def __init__(self, piece: Piece) -> None:
+        self.fates = np.full(len(piece.batches), BatchFate.DROPPED, np.int8)
+        self.tallies = np.zeros(len(Tally), np.int64)
+        self._batches = piece.batches.copy()
+        self._batches["position"] -= piece.position
+        self._buffers = [piece.data]
+        self._buffer_of = np.zeros(len(piece.batches), np.intp)
+
+    def place(self, rows: NDArray[np.intp], batches: NDArray[Any], buffer: NDArray[np.uint8], fate: BatchFate) -> None:
+        """Of these rows, the new batches, which stand in `buffer` where their `position` says."""
+        self.fates[rows] = fate
+        self._batches[rows] = batches
+        self._buffer_of[rows] = len(self._buffers)
+        self._buffers.append(buffer)
+
+    def put_together(self) -> tuple[list[Bytes], NDArray[Any]]:
+        """The buffers, and a row for each batch in them, with positions from the first byte of the first one."""
+        self._write_emptied()
+        kept = np.flatnonzero(self.fates != BatchFate.DROPPED)
+        batches = self._batches[kept]
+        sizes = batches["size"].astype(np.int64)
+        ends = np.cumsum(sizes)
+        begins, buffer_of = batches["position"], self._buffer_of[kept]
+        is_new_run = (buffer_of[1:] != buffer_of[:-1]) | (begins[1:] != begins[:-1] + sizes[:-1])
+        edges = [0, *(np.flatnonzero(is_new_run) + 1).tolist(), len(kept)] if len(kept) else []
+        buffers: list[Bytes] = []
+        for first, end in pairwise(edges):
+            begin = int(begins[first])
+            size = int(ends[end - 1] - ends[first] + sizes[first])
+            buffers.append(self._buffers[buffer_of[first]].data[begin : begin + size])
+        if len(buffers) > _MOST_BUFFERS:
+            buffers = [b"".join(buffers)]
+        batches["position"] = ends - sizes
+        return buffers, batches
+
+    def _write_emptied(self) -> None:
+        """The headers of batches without records: no codec, no delete horizon, and otherwise what they were."""
+        rows = np.flatnonzero(self.fates == BatchFate.EMPTIED)
+        if not len(rows):
+            return
+        batches = self._batches[rows]
+        batches["attributes"] &= _EMPTY_BATCH_ATTRIBUTES
+        batches["base_timestamp"] = NO_TIMESTAMP
+        batches["record_count"] = 0
+        batches["size"] = BATCH_V2.size
+        batches["position"] = np.arange(len(rows)) * BATCH_V2.size
+        buffer = np.empty(len(rows) * BATCH_V2.size, np.uint8)
+        seal_batches(batches, buffer)
+        self.place(rows, batches, buffer, BatchFate.EMPTIED)
