@@ -114,10 +114,7 @@ class TestValues:
         ],
     )
     def test_doubles_are_written_as_java_does(self, value, text):
-        assert (
-            BrokerConfig.of({"log.cleaner.io.max.bytes.per.second": value}).text("log.cleaner.io.max.bytes.per.second")
-            == text
-        )
+        assert BROKER_CONFIGS["log.cleaner.io.max.bytes.per.second"].text(value) == text
 
     def test_overrides_as_they_are_stored(self):
         given = {

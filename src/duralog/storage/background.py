@@ -49,7 +49,7 @@ def steady_clock_ms() -> int:
 @dataclass(frozen=True, slots=True)
 class BackgroundError:
     task: str
-    error: Exception
+    error: BaseException
 
     def __str__(self) -> str:
         # Errors of this package tell all in their message; of others it may be no more than a word.
@@ -71,7 +71,7 @@ class Scheduler:
     """Runs tasks when they are due. All methods may be called from any thread."""
 
     def __init__(self, clock: Clock = steady_clock_ms, *, threads: int = 2, name: str = "duralog") -> None:
-        self._clock = clock
+        self.clock = clock
         self._tasks: list[_Task] = []
         self._numbers = itertools.count()
         self._changed = threading.Condition()
@@ -93,11 +93,17 @@ class Scheduler:
 
     def after(self, delay_ms: int, name: str, work: Work) -> None:
         """Run once, after a delay."""
-        self._add(_Task(self._clock() + delay_ms, next(self._numbers), name, work, None))
+        self._add(_Task(self.clock() + delay_ms, next(self._numbers), name, work, None))
 
     def every(self, interval_ms: int, name: str, work: Work, *, first_after_ms: int) -> None:
         """Run after a delay and then again and again, the interval after each end."""
-        self._add(_Task(self._clock() + first_after_ms, next(self._numbers), name, work, max(interval_ms, 1)))
+        self._add(_Task(self.clock() + first_after_ms, next(self._numbers), name, work, max(interval_ms, 1)))
+
+    def tell(self, name: str, error: BaseException) -> None:
+        """Log and keep a failure of a task that goes on all the same."""
+        failure = BackgroundError(name, error)
+        self._errors.append(failure)
+        _logger.error("%s", failure)
 
     def run_due(self) -> int:
         """Run what is due now, in this thread. Returns how many tasks that were."""
@@ -128,7 +134,7 @@ class Scheduler:
             return self._pop_due()
 
     def _pop_due(self) -> _Task | None:
-        if self._tasks and self._tasks[0].due_ms <= self._clock():
+        if self._tasks and self._tasks[0].due_ms <= self.clock():
             return heapq.heappop(self._tasks)
         return None
 
@@ -147,15 +153,13 @@ class Scheduler:
     def _seconds_to_wait(self) -> float:
         if not self._tasks:
             return _LONGEST_WAIT_SECONDS
-        return min(max(self._tasks[0].due_ms - self._clock(), 0) / 1000, _LONGEST_WAIT_SECONDS)
+        return min(max(self._tasks[0].due_ms - self.clock(), 0) / 1000, _LONGEST_WAIT_SECONDS)
 
     def _run(self, task: _Task) -> None:
         try:
             task.work()
         except Exception as error:
-            failure = BackgroundError(task.name, error)
-            self._errors.append(failure)
-            _logger.error("%s", failure)
+            self.tell(task.name, error)
         if task.interval_ms is not None:
-            task.due_ms = self._clock() + task.interval_ms
+            task.due_ms = self.clock() + task.interval_ms
             self._add(task)

@@ -98,6 +98,18 @@ class DirtyRange:
         )
 
 
+def first_dirty_offset(checkpoint: int | None, start_offset: int, end_offset: int) -> tuple[int, str | None]:
+    """Where the new part of a log begins, and why that is not what the checkpoint says."""
+    if checkpoint is None:
+        return start_offset, None
+    if checkpoint < start_offset:
+        return start_offset, f"it was compacted up to offset {checkpoint}, but starts at {start_offset}"
+    if checkpoint > end_offset:
+        told = f"it was compacted up to offset {checkpoint}, but ends at {end_offset}: all of it counts as new"
+        return start_offset, told
+    return checkpoint, None
+
+
 def dirty_range(
     segments: Sequence[DirtySegment],
     *,
@@ -112,14 +124,7 @@ def dirty_range(
 
     `checkpoint` is the log's entry in `cleaner-offset-checkpoint`, None if it has none.
     """
-    first_dirty = start_offset if checkpoint is None else checkpoint
-    correction: str | None = None
-    if first_dirty < start_offset:
-        correction = f"it was compacted up to offset {first_dirty}, but starts at {start_offset}"
-    elif first_dirty > end_offset:
-        correction = f"it was compacted up to offset {first_dirty}, but ends at {end_offset}: all of it counts as new"
-    if correction is not None:
-        first_dirty = start_offset
+    first_dirty, correction = first_dirty_offset(checkpoint, start_offset, end_offset)
     uncleanable = _first_uncleanable(segments, first_dirty, last_stable_offset, config, now_ms)
     begin = min(first_dirty, uncleanable.offset)
     return DirtyRange(

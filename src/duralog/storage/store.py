@@ -16,11 +16,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType, TracebackType
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, StorageError, UnknownTopic
 from duralog.storage.background import BackgroundError, Clock, Scheduler, wall_clock_ms
+from duralog.storage.cleaner import Cleaner
+from duralog.storage.compaction_report import CompactionReport, ShowCompaction
 from duralog.storage.file_system import FileSystem, LocalFileSystem, Lock, raise_open_file_limit
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.log_retention import retain
@@ -28,7 +31,7 @@ from duralog.storage.metadata_folder import METADATA_PARTITION
 from duralog.storage.opening import Opening
 from duralog.storage.parallel import ShowProgress, for_each_partition
 from duralog.storage.partition_log import PartitionLog
-from duralog.storage.retention import BUILT_IN_POLICIES, Removal, RetentionPolicy, RetentionReport
+from duralog.storage.retention import BUILT_IN_POLICIES, COMPACT, Removal, RetentionPolicy, RetentionReport
 from duralog.storage.topics import Topic
 from duralog.storage.upkeep import Upkeep
 
@@ -65,6 +68,7 @@ class Store:
             scheduler=self._scheduler,
         )
         self._lock: Lock | None = None
+        self._cleaner_scheduler = self._scheduler
         try:
             if read_only:
                 self._opened = opening.for_reading()
@@ -77,10 +81,23 @@ class Store:
             self._upkeep = Upkeep(
                 self._opened.directory, self._opened.config, self._scheduler, logs=lambda: self._logs, clock=clock
             )
+            has_cleaner = not read_only and self.config.log_cleaner_enable
+            if scheduler is None and has_cleaner:
+                self._cleaner_scheduler = Scheduler(threads=self.config.log_cleaner_threads, name="duralog-cleaner")
+            self.cleaner = Cleaner(
+                self._opened.directory,
+                self._opened.config,
+                logs=self._load_compacted if read_only else lambda: self._logs,
+                clock=clock,
+                scheduler=self._cleaner_scheduler,
+                tell=self._scheduler.tell,
+            )
+            """Compacts in the background, and tells how that goes."""
             if not read_only:
                 self._upkeep.keep(self._opened.offline)
                 self._upkeep.checkpoint()
                 self._upkeep.start(self._retain_unasked)
+                self.cleaner.start()
         except BaseException:
             self._let_go()
             raise
@@ -153,6 +170,9 @@ class Store:
                 self._create_logs(topic)
             return self._logs[partition]
 
+    def _everywhere(self) -> list[TopicPartition]:
+        return [TopicPartition(topic, number) for topic in self.topics() for number in self.partitions(topic)]
+
     # Topics
 
     def create_topic(self, name: str, partitions: int | None = None, config: Mapping[str, object] | None = None) -> str:
@@ -176,9 +196,10 @@ class Store:
         with self._changing:
             self._check_writable()
             gone = [TopicPartition(topic, number) for number in self._topics.get(topic).partitions]
-            self._topics.delete(topic)
-            logs = [log for partition, log in self._logs.items() if partition in gone]
-            self._logs = {partition: log for partition, log in self._logs.items() if partition not in gone}
+            with self.cleaner.kept_away(gone, "its topic is deleted"):
+                self._topics.delete(topic)
+                logs = [log for partition, log in self._logs.items() if partition in gone]
+                self._logs = {partition: log for partition, log in self._logs.items() if partition not in gone}
             for partition in gone:
                 self._opened.offline.pop(partition, None)
             for log in logs:
@@ -188,17 +209,22 @@ class Store:
                     _logger.warning("%s is deleted, though it could not be closed: %s", log.folder, error)
             self._opened.deleted.delete(gone)
             self._upkeep.forget(gone)
+            self.cleaner.forget(gone)
 
     def alter_topic_config(self, topic: str, changes: Mapping[str, object]) -> TopicConfig:
         """Set configs of a topic; None takes one back. They are in force at once."""
         with self._changing:
             self._check_writable()
             changed = self._topics.alter_config(topic, changes)
-            for number in changed.partitions:
-                log = self._logs.get(TopicPartition(topic, number))
-                if log is not None:
-                    log.update_config(changed.config)
+            known = [TopicPartition(topic, number) for number in changed.partitions]
+            partitions = [partition for partition in known if partition in self._logs]
+            was_compacted = any(COMPACT in self._logs[partition].config.cleanup_policy for partition in partitions)
+            stops = partitions if was_compacted and COMPACT not in changed.config.cleanup_policy else []
+            with self.cleaner.kept_away(stops, "its topic is not compacted any more"):
+                for partition in partitions:
+                    self._logs[partition].update_config(changed.config)
             self._create_logs(changed)
+            self.cleaner.wake(partitions)
             return changed.config
 
     def _create_logs(self, topic: Topic) -> None:
@@ -208,7 +234,9 @@ class Store:
             for number in topic.partitions:
                 partition = TopicPartition(topic.name, number)
                 if partition not in self._logs and partition not in self._opened.offline:
-                    added[partition] = self._opened.loader.create(partition, topic)
+                    log = added[partition] = self._opened.loader.create(partition, topic)
+                    self.cleaner.forget([partition])
+                    self.cleaner.watch(partition, log)
         finally:
             self._logs = {**self._logs, **added}
 
@@ -233,8 +261,7 @@ class Store:
         chosen = self._policies if policies is None else tuple(policies)
         removals: list[Removal] = []
         failures: dict[tuple[str, int], str] = {}
-        everywhere = [TopicPartition(topic, number) for topic in self.topics() for number in self.partitions(topic)]
-        for partition in everywhere:
+        for partition in self._everywhere():
             if self._scheduler.is_stopping:
                 break
             try:
@@ -251,6 +278,34 @@ class Store:
         if told:
             raise StorageError("; ".join(told))
 
+    # Compaction
+
+    def compact(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        workers: int | None = None,
+        on_progress: ShowCompaction | None = None,
+    ) -> CompactionReport:
+        """Compact a partition now, however little of it is new, and return when it is done.
+
+        `cleanup.policy` must have `compact` in it. Where there is nothing to do, a note in the report says why. If the
+        log is being compacted already, this waits for it first. `workers` is the number of threads that do it,
+        `log.cleaner.threads` if nothing is said; `on_progress` is told how far it is.
+        """
+        self._check_writable()
+        log = self.partition(topic, partition)
+        return self.cleaner.compact(TopicPartition(topic, partition), log, workers=workers, on_progress=on_progress)
+
+    def _load_compacted(self) -> Mapping[TopicPartition, PartitionLog]:
+        """All logs so far, and those of compacted topics that can be loaded."""
+        for partition in self._everywhere():
+            if COMPACT in self.topic_config(partition.topic).cleanup_policy:
+                with suppress(DuralogError):
+                    self._find_log(partition)
+        return self._logs
+
     # The end
 
     def close(self) -> None:
@@ -259,6 +314,7 @@ class Store:
             if self._is_closed:
                 return
             self._is_closed = True
+        self.cleaner.stop()
         self._scheduler.stop()
         try:
             failures = self._close_logs()
@@ -272,6 +328,7 @@ class Store:
             raise error
 
     def _let_go(self) -> None:
+        self._cleaner_scheduler.stop()
         self._scheduler.stop()
         if self._lock is not None:
             self._lock.release()

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from duralog.config import BrokerConfig
 from duralog.format.filenames import (
-    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -110,16 +109,12 @@ class Upkeep:
         self._write(HIGH_WATERMARK_CHECKPOINT, lambda log: log.high_watermark)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take deleted partitions out of all checkpoints, so that a new topic of the name does not inherit them."""
+        """Take deleted partitions out of the checkpoints, so that a new topic of the name does not inherit them."""
         gone = {*partitions}
         for offsets in self._kept.values():
             for partition in gone.intersection(offsets):
                 del offsets[partition]
         self.checkpoint()
-        cleaned = self._directory.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
-        if not gone.isdisjoint(cleaned):
-            kept = {partition: offset for partition, offset in cleaned.items() if partition not in gone}
-            self._directory.write_checkpoint(CLEANER_OFFSET_CHECKPOINT, lambda: kept)
 
     def _write(self, name: str, offset_of: Callable[[PartitionLog], int | None]) -> None:
         def collect() -> dict[TopicPartition, int]:

@@ -1,0 +1,57 @@
+"""One compaction that is going on: who does it, how far it is, and how it is made to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from duralog.storage.compaction_report import CompactionProgress, CompactionStopped
+from duralog.storage.log_directory import TopicPartition
+from duralog.storage.partition_log import PartitionLog
+
+WaitFor = Callable[[threading.Event, float], object]
+"""Lets seconds pass, but no more when the event is set."""
+
+_LONGEST_WAIT_SECONDS = 1.0
+
+
+def wait_for(event: threading.Event, seconds: float) -> None:
+    """Wait, but not beyond the end of the process's main thread."""
+    end = time.monotonic() + seconds
+    while threading.main_thread().is_alive() and (left := end - time.monotonic()) > 0:
+        if event.wait(min(left, _LONGEST_WAIT_SECONDS)):
+            return
+
+
+class Cleaning:
+    """The thread that compacts calls `check_stop` and `pause`; any thread may call `stop`."""
+
+    def __init__(self, partition: TopicPartition, log: PartitionLog, started_ms: int, wait: WaitFor) -> None:
+        self.partition = partition
+        self.log = log
+        self.started_ms = started_ms
+        self.thread = threading.current_thread()
+        self.progress: CompactionProgress | None = None
+        self.end: int | None = None
+        """Up to which offset it goes."""
+        self.cut_at: int | None = None
+        """The log was cut off here meanwhile, below the end."""
+        self.stop_reason: str | None = None
+        self._wait = wait
+        self._stopped = threading.Event()
+
+    def stop(self, reason: str) -> None:
+        """End it where it can end, which is soon. What it has put in place stays."""
+        self.stop_reason = self.stop_reason or reason
+        self._stopped.set()
+
+    def check_stop(self) -> None:
+        if not threading.main_thread().is_alive():
+            self.stop("the process ends")
+        if self.stop_reason is not None:
+            raise CompactionStopped(f"{self.partition}: the compaction was stopped: {self.stop_reason}")
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass, or no more when it is stopped."""
+        self._wait(self._stopped, seconds)
