@@ -19,6 +19,8 @@ from duralog.format.checkpoints import (
     encode_leader_epoch_checkpoint,
     encode_offset_checkpoint,
 )
+from duralog.format.control_records import ControlType, EndTransactionMarker, encode
+from duralog.format.index_entries import AbortedTransaction, encode_transaction_index
 from duralog.format.producer_snapshot import decode_producer_snapshot, encode_producer_snapshot
 from duralog.format.properties import encode_partition_metadata
 from duralog.format.record import Record
@@ -205,6 +207,31 @@ def test_an_expired_producer_may_be_missing_in_a_snapshot(store: Path) -> None:
     path = store / "plain-0" / "00000000000000006001.snapshot"
     path.write_bytes(encode_producer_snapshot([]))
     assert verify(store)[0] == []
+
+
+def test_what_cannot_be_read_is_not_held_against_the_transactions_after_it(tmp_path: Path) -> None:
+    """A transaction may have ended there. The next one of its producer has an entry of its own."""
+
+    def batch(offset: int, marker: ControlType | None = None) -> bytes:
+        key, value = (b"k", b"v") if marker is None else encode(EndTransactionMarker(type=marker, coordinator_epoch=0))
+        return record_batch.encode(
+            [Record(key=key, value=value, timestamp_ms=1)],
+            base_offset=offset,
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=-1 if marker else offset,
+            is_transactional=True,
+            is_control=marker is not None,
+        )
+
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    commit = batch(1, ControlType.COMMIT)
+    (folder / "00000000000000000000.log").write_bytes(batch(0) + b"\xff" * len(commit))
+    (folder / "00000000000000000002.log").write_bytes(batch(2) + batch(3, ControlType.ABORT))
+    entry = AbortedTransaction(producer_id=1, first_offset=2, last_offset=3, last_stable_offset=4)
+    (folder / "00000000000000000002.txnindex").write_bytes(encode_transaction_index([entry]))
+    assert only_error(folder).fault is Fault.BATCH_LENGTH
 
 
 def test_a_snapshot_behind_the_end(store: Path) -> None:

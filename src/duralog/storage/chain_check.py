@@ -119,6 +119,7 @@ class Chain:
             except CorruptRecord as error:
                 findings.report(error if error.file is not None else error.in_file(log.path))
             is_complete = False
+            replay.miss()
         for snapshot in self.ends if is_complete else ():
             replay.compare(snapshot.path, snapshot.offset, snapshot.entries, findings.report)
         return Checked(counts=counts, findings=findings, end_offset=end_offset, is_complete=is_complete)

@@ -47,11 +47,22 @@ class ProducerReplay:
         self._is_damaged = False
         """Batches could not be read: a marker may be among them."""
 
+    def miss(self) -> None:
+        """Something of the log could not be read: transactions may have ended in it."""
+        self._is_damaged = True
+
     def add(self, piece: Piece) -> Replayed:
         rows = piece.batches
         if not (rows["crc_ok"] != 0).all():
-            self._is_damaged = True
+            self.miss()
             rows = rows[rows["crc_ok"] != 0]
+        replayed = self._replay(piece, rows)
+        if piece.fault is not None:
+            # What follows in this segment is not read.
+            self.miss()
+        return replayed
+
+    def _replay(self, piece: Piece, rows: NDArray[Any]) -> Replayed:
         if not len(rows):
             return Replayed([], [])
         self._is_whole = self._is_whole and self._continues(rows)
