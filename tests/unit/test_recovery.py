@@ -628,6 +628,7 @@ def test_a_crash_while_recovering_changes_nothing_about_the_outcome(case: str, r
             disk = disk.after_power_loss(seed)
             found = load(disk, log_start=log_start)
             assert (found.log_start_offset, found.end_offset) == (expected.log_start_offset, expected.end_offset)
+            assert found.leader_epochs.entries == expected.leader_epochs.entries, (change, seed)
             assert offsets_on_disk(disk) == offsets_on_disk(finished), (change, seed)
             assert quarantined(disk) == quarantined(finished), (change, seed)
 

@@ -279,12 +279,13 @@ class _Loader:
 
     def _start_anew(self) -> None:
         """A log that ends before its start has nothing to serve: an empty one takes its place."""
+        # The segments last: as long as there is one, the next start comes here again.
+        self._producers.snapshots.remove_all()
+        self._epochs.clear()
         if self._read_only:
             self._segments.clear()
         else:
             self._repair.remove_all()
-        self._producers.snapshots.remove_all()
-        self._epochs.clear()
 
     def _open_epochs(self) -> LeaderEpochs:
         path = f"{self._folder}/{LEADER_EPOCH_CHECKPOINT}"
