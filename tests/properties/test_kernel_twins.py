@@ -6,6 +6,7 @@ compressed, so that every check is reached. The compared errors are whole: fault
 
 from __future__ import annotations
 
+import hashlib
 import random
 import struct
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duralog.columnar.key_reading import read_keys
 from duralog.columnar.pieces import MemorySource, Piece, read_pieces
 from duralog.columnar.refusals import batch_of
 from duralog.columnar.schema import RECORD_SCHEMA
@@ -98,6 +100,7 @@ def kernel_view(data: bytes, *, piece_bytes: int) -> View:
             for row, record in zip(decoded.batch_row.tolist(), as_records(table), strict=True):
                 view.records.setdefault(first + row, []).append(record)
         assert_same_in_one_go(piece, view, first)
+        assert_same_keys(piece, view, first, first_offset=5)
     return view
 
 
@@ -113,6 +116,32 @@ def assert_same_in_one_go(piece: Piece, view: View, first: int) -> None:
         table.validate(full=True)
         records += as_records(table)
     assert records == [record for number, some in view.records.items() if number >= first for record in some]
+    assert refusals == {number: found for number, found in view.refusals.items() if number >= first}
+
+
+def assert_same_keys(piece: Piece, view: View, first: int, *, first_offset: int) -> None:
+    """Read for its keys only, a piece has the same offsets, keys and refusals."""
+    refusals: dict[int, Refusal] = {}
+
+    def report(error: CorruptRecord, row: int) -> None:
+        refusals[first + row] = refusal(error)
+
+    keys: list[tuple[int, int, bytes]] = []
+    keyless = 0
+    max_bytes = MAX_DECOMPRESSED_BYTES
+    for keyed in read_keys(piece, first_offset=first_offset, max_decompressed_bytes=max_bytes, on_corrupt=report):
+        for number, (offset, digest) in enumerate(zip(keyed.offsets.tolist(), keyed.digests, strict=True)):
+            keys.append((first + keyed.row_of(number), offset, digest.tobytes()))
+        keyless += keyed.keyless
+    due = [
+        (number, record)
+        for number, some in view.records.items()
+        for record in some
+        if number >= first and record.offset >= first_offset
+    ]
+    expected = [(number, r.offset, hashlib.md5(r.key).digest()) for number, r in due if r.key is not None]
+    assert keys == expected
+    assert keyless == len(due) - len(expected)
     assert refusals == {number: found for number, found in view.refusals.items() if number >= first}
 
 

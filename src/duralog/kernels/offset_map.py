@@ -6,7 +6,8 @@ attempt i takes the four bytes of the digest from byte min(i, 12) on as a signed
 (wrapping at 32 bits), and takes the absolute value (that of the smallest number is 0) modulo the slots. Nothing is
 ever removed, so a free slot ends a search.
 
-Memory is what the constructor was given, and for `watch` an eighth more at most.
+Memory is what the constructor was given, and for `watch` an eighth more at most. None of it is touched before the
+first put.
 """
 
 from __future__ import annotations
@@ -30,16 +31,21 @@ NO_OFFSET = -1
 DEFAULT_LOAD_FACTOR = 0.9
 
 _SLOT_WORDS = SLOT_BYTES // 8
+_MOST_SLOTS = 2**31 - 1
+"""A search names no slot beyond."""
 _LAST_PROBE = 12
-"""Where in a digest the last four bytes start; from then on the search goes from slot to slot."""
-_AHEAD = 20
-"""How many keys before its turn a slot is fetched: the table is larger than the CPU's caches."""
-
+"""Where in a digest the last four bytes start; from then on a search goes from slot to slot."""
 _UNTIL_FOUND = 2**62
-"""While a slot is free, a search ends there. Kafka's finding gives up after a round, its putting does not."""
+"""A search ends at a free slot, and putting has one. Finding gives up after one round of the table, as in Kafka."""
+_AHEAD = 16
+"""How many keys ahead slots are fetched, since the table is larger than the CPU's caches; first ones twice as many."""
+_KEPT = 4 * _AHEAD
+"""Of how many keys the first slots are kept at a time."""
 
 _TABLE = types.Array(types.uint64, 1, "C")
-_INT64S = types.Array(types.int64, 1, "C")
+_OFFSETS = types.Array(types.int64, 1, "C", readonly=True)
+_OUT_OFFSETS = types.Array(types.int64, 1, "C")
+_SLOTS_AHEAD = types.Array(types.int64, 1, "C")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +61,31 @@ class Superseded:
 
 
 class OffsetMap:
-    """A map with room for `capacity` keys in `memory_bytes`. Not for several threads, except to find."""
+    """A map with room for `capacity` keys. One thread may put; any number may find while nobody puts."""
 
     def __init__(self, memory_bytes: int, load_factor: float = DEFAULT_LOAD_FACTOR) -> None:
-        self.slots = memory_bytes // SLOT_BYTES
-        if self.slots * load_factor <= 1:
+        slots = min(memory_bytes // SLOT_BYTES, _MOST_SLOTS)
+        if slots * load_factor <= 1:
             raise ValueError(
-                f"an offset map of {memory_bytes} bytes has no room: expected more than {SLOT_BYTES / load_factor:.0f}"
+                f"an offset map of {memory_bytes} bytes, filled to {load_factor}, has no room: expected more than 1 "
+                f"slot of {SLOT_BYTES} bytes, found {slots * load_factor:.2f}"
             )
-        self.capacity = min(int(self.slots * load_factor), self.slots)
-        self.table = np.zeros(self.slots * _SLOT_WORDS, np.uint64)
+        self.slots = slots
+        self.capacity = min(int(slots * load_factor), slots)
+        self.table = np.zeros(slots * _SLOT_WORDS, np.uint64)
+        self._forget()
+
+    def _forget(self) -> None:
         self.size = 0
         self.latest_offset = NO_OFFSET
         self._last_put = NO_OFFSET
         self._watched: Superseded | None = None
 
     def clear(self) -> None:
-        """Forget all keys, and what was watched."""
-        if self.size:  # else no page of it may have been touched yet, and none has to be
+        """Forget everything."""
+        if self.size:
             self.table.fill(0)
-        self.size = 0
-        self.latest_offset = NO_OFFSET
-        self._last_put = NO_OFFSET
-        self._watched = None
+        self._forget()
 
     @property
     def fill(self) -> float:
@@ -107,24 +115,25 @@ class OffsetMap:
 
         As in Kafka, a full map takes nothing, not even a later offset of a key that it has.
         """
+        if len(digests) != len(offsets):
+            raise ValueError(f"{len(digests)} digests with {len(offsets)} offsets")
         watched = self._watched or _NOTHING
-        taken, size, is_ordered = put_offsets(
-            *(self.table, self.slots, self.capacity, self.size, digests, offsets),
-            *(self._last_put, watched.first_offset, watched.end_offset, watched.bits),
+        taken, self.size, is_ordered = put_offsets(
+            *(self.table, self.slots, self.capacity, self.size, digests.reshape(-1), offsets, self._last_put),
+            *(watched.first_offset, watched.end_offset, watched.bits, np.empty(_KEPT, np.int64)),
         )
-        self.size = size
         if taken:
             self._last_put = int(offsets[taken - 1])
             self.reach(self._last_put)
         if not is_ordered:
-            # Two records of one offset would share a mark.
+            # Two records of one offset would share a mark, and an earlier offset can supersede nothing.
             self._watched = None
         return int(taken)
 
     def find(self, digests: Digests) -> NDArray[np.int64]:
         """The offset of each digest, -1 where the map has none."""
         offsets = np.empty(len(digests), np.int64)
-        find_offsets(self.table, self.slots, digests, offsets)
+        find_offsets(self.table, self.slots, digests.reshape(-1), offsets, np.empty(_KEPT, np.int64))
         return offsets
 
 
@@ -160,63 +169,66 @@ def _swapped(typingctx: Any, word: Any) -> Any:
 
 
 @inlined
-def _first_slot(low, slots):
-    probe = np.int64(np.int32(_swapped(np.uint32(low))))
-    if probe == -0x80000000:
-        probe = np.int64(0)
-    return np.uint32(abs(probe)) % np.uint32(slots)
-
-
-@inlined
 def _slot(low, high, attempt, slots):
-    """Where attempt number `attempt` looks for the digest that these two words hold."""
+    """Where attempt number `attempt` looks for the digest that these two words hold: the slot's first word."""
     start = np.uint64(8 * min(attempt, _LAST_PROBE))
-    if start <= 32:
-        four = low >> start
-    elif start < 64:
-        four = low >> start | high << np.uint64(64) - start
-    else:
-        four = high >> start - np.uint64(64)
+    four = low >> start
+    if start > 32:
+        four = low >> start | high << np.uint64(64) - start if start < 64 else high >> start - np.uint64(64)
     probe = np.int32(_swapped(np.uint32(four)))
     probe = np.int64(np.int32(np.int64(probe) + max(0, attempt - _LAST_PROBE)))
     if probe == -0x80000000:
         probe = np.int64(0)
-    return abs(probe) % slots
+    return np.intp(np.uint32(abs(probe)) % np.uint32(slots)) * _SLOT_WORDS
 
 
 @inlined
-def _fetch(table, slots, digests, key):
-    word = np.intp(_first_slot(digests[key, 0], slots)) * _SLOT_WORDS
+def _fetch(table, word):
     _prefetch(table, word)
     _prefetch(table, word + _SLOT_WORDS - 1)
 
 
 @inlined
-def _search(table, slots, low, high, attempts):
+def _look_ahead(table, slots, digests, key, count, slots_ahead):
+    """Fetch the slots of keys whose turn comes later: far ahead the first one, nearer the second if that is needed."""
+    far = key + 2 * _AHEAD
+    if far < count:
+        word = _slot(digests[np.uintp(2 * far)], np.uint64(0), 0, slots)
+        slots_ahead[np.uintp(far % _KEPT)] = word
+        _fetch(table, word)
+    near = key + _AHEAD
+    if 0 <= near < count:
+        low = digests[np.uintp(2 * near)]
+        found = table[np.uintp(slots_ahead[np.uintp(near % _KEPT)])]
+        if (found != low) & (found != 0):
+            _fetch(table, _slot(low, np.uint64(0), 1, slots))
+
+
+@inlined
+def _search(table, slots, low, high, word, attempts):
     """Where the digest's slot begins, or the free one that ends the search, and whether it is the digest's.
 
-    After so many attempts: -1, and not.
+    `word` is where to look first. After so many attempts: -1, and not.
     """
-    word = np.intp(_first_slot(low, slots)) * _SLOT_WORDS
-    attempt = 0
-    while attempt < attempts:
+    for attempt in range(1, attempts + 1):
         at = np.uintp(word)
         if (table[at] | table[at + np.uintp(1)] | table[at + np.uintp(2)]) == 0:
             return word, False
         if table[at] == low and table[at + np.uintp(1)] == high:
             return word, True
-        attempt += 1
-        word = np.intp(_slot(low, high, attempt, slots)) * _SLOT_WORDS
+        word = _slot(low, high, attempt, slots)
     return np.intp(-1), False
 
 
 @kernel(
     types.Tuple((types.int64, types.int64, types.boolean))(
-        *(_TABLE, types.int64, types.int64, types.int64, DIGESTS, _INT64S),
-        *(types.int64, types.int64, types.int64, OUT_BYTES),
+        *(_TABLE, types.int64, types.int64, types.int64, DIGESTS, _OFFSETS),
+        *(types.int64, types.int64, types.int64, OUT_BYTES, _SLOTS_AHEAD),
     )
 )
-def put_offsets(table, slots, capacity, size, digests, offsets, last_put, first_offset, end_offset, superseded):
+def put_offsets(
+    table, slots, capacity, size, digests, offsets, last_put, first_offset, end_offset, superseded, slots_ahead
+):
     """Put until `size` has reached `capacity`. Returns (taken, size, whether the offsets of all puts increase).
 
     A watched offset that loses its key is marked in `superseded`.
@@ -224,19 +236,18 @@ def put_offsets(table, slots, capacity, size, digests, offsets, last_put, first_
     """
     count = len(offsets)
     is_ordered = True
-    for key in range(min(_AHEAD, count)):
-        _fetch(table, slots, digests, key)
-    for key in range(count):
+    for key in range(-2 * _AHEAD, count):
+        _look_ahead(table, slots, digests, key, count, slots_ahead)
+        if key < 0:
+            continue
         if size >= capacity:
             return key, size, is_ordered
-        if key + _AHEAD < count:
-            _fetch(table, slots, digests, key + _AHEAD)
-        low = digests[key, 0]
-        high = digests[key, 1]
-        offset = offsets[key]
+        low = digests[np.uintp(2 * key)]
+        high = digests[np.uintp(2 * key + 1)]
+        offset = offsets[np.uintp(key)]
         is_ordered &= offset > last_put
         last_put = offset
-        word, is_there = _search(table, slots, low, high, _UNTIL_FOUND)
+        word, is_there = _search(table, slots, low, high, slots_ahead[np.uintp(key % _KEPT)], _UNTIL_FOUND)
         at = np.uintp(word)
         if is_there:
             before = np.int64(_swapped(table[at + np.uintp(2)]))
@@ -251,14 +262,16 @@ def put_offsets(table, slots, capacity, size, digests, offsets, last_put, first_
     return count, size, is_ordered
 
 
-@kernel(types.void(_TABLE, types.int64, DIGESTS, _INT64S))
-def find_offsets(table, slots, digests, offsets):
+@kernel(types.void(_TABLE, types.int64, DIGESTS, _OUT_OFFSETS, _SLOTS_AHEAD))
+def find_offsets(table, slots, digests, offsets, slots_ahead):
     """Fill in the offset of each digest, -1 where there is none."""
     count = len(offsets)
-    for key in range(min(_AHEAD, count)):
-        _fetch(table, slots, digests, key)
-    for key in range(count):
-        if key + _AHEAD < count:
-            _fetch(table, slots, digests, key + _AHEAD)
-        word, is_there = _search(table, slots, digests[key, 0], digests[key, 1], slots + _LAST_PROBE)
-        offsets[key] = np.int64(_swapped(table[word + 2])) if is_there else NO_OFFSET
+    for key in range(-2 * _AHEAD, count):
+        _look_ahead(table, slots, digests, key, count, slots_ahead)
+        if key < 0:
+            continue
+        low = digests[np.uintp(2 * key)]
+        high = digests[np.uintp(2 * key + 1)]
+        attempts = slots + _LAST_PROBE
+        word, is_there = _search(table, slots, low, high, slots_ahead[np.uintp(key % _KEPT)], attempts)
+        offsets[np.uintp(key)] = np.int64(_swapped(table[np.uintp(word + 2)])) if is_there else NO_OFFSET
