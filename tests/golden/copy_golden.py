@@ -33,9 +33,13 @@ SELECTION = (
     "compaction/after/c-txn-0/*.snapshot",
     "compaction/after/c-txn-0/0000000000000000[03]*",
     "compaction/after/c-txn-0/00000000000000006587*",
+    "compaction/after/c-txn-0/00000000000000006665.txnindex",
     "compaction/after/c-txn-0/[!0]*",
     "compaction/before/c-txn-0/00000000000000000[01]*",
     "compaction/before/c-txn-0/00000000000000003275*",
+    "compaction/before/c-txn-0/0000000000000000[36][35]*[27].snapshot",
+    "compaction/before/c-txn-0/0000000000000000[36][35]*[27].log",
+    "compaction/before/c-txn-0/0000000000000000[36][35]*[27].*index",
     "compaction/before/c-txn-0/[!0]*",
     # Damaged files, as bad input.
     "recovery/cases.json",

@@ -83,7 +83,9 @@ def _replaced(fs: FileSystem, folder: str, swaps: list[SegmentFile], plain: set[
         return set()
     first = min(file.offset for file in logs)
     end = max(_end_offset(fs, os.path.join(folder, file.name), file.offset) for file in logs)
-    return {file for file in plain if first <= file.offset < end}
+    # An empty log covers no offsets, but the indexes of the one that it replaces must not stay with it.
+    bases = {file.offset for file in logs}
+    return {file for file in plain if first <= file.offset < end or (file.offset in bases and file.kind in INDEX_KINDS)}
 
 
 def _doubtful_indexes(swaps: list[SegmentFile], replaced: set[SegmentFile]) -> set[SegmentFile]:
