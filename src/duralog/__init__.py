@@ -96,7 +96,7 @@ def __getattr__(name: str) -> Any:
 
 
 def open(
-    directory: str | os.PathLike[str],
+    directory: str | bytes | os.PathLike[str],
     config: Mapping[str, object] | BrokerConfig | None = None,
     read_only: bool = False,
     *,
@@ -114,7 +114,7 @@ def open(
     from duralog.storage.store import Store
 
     return Store(
-        os.fspath(directory),
+        os.fsdecode(directory),
         config=config if isinstance(config, BrokerConfig) else BrokerConfig.of(config or {}),
         read_only=read_only,
         retention_policies=BUILT_IN_POLICIES if retention_policies is None else retention_policies,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -36,6 +37,14 @@ def test_the_way_in_is_duralog_open(tmp_path: Path) -> None:
     with duralog.open(str(tmp_path / "data"), read_only=True) as store:
         assert values(store, "orders", 1) == ["a", "b"]
         assert values(store, "orders", 0) == []
+
+
+def test_a_directory_may_be_named_in_bytes_but_not_by_nothing(tmp_path: Path) -> None:
+    with duralog.open(os.fsencode(tmp_path / "data")) as store:
+        assert store.path == str(tmp_path / "data")
+    for read_only in (False, True):
+        with pytest.raises(StorageError, match="without a name"):
+            duralog.open("", read_only=read_only)
 
 
 def test_what_was_written_is_there_when_the_directory_is_opened_again(directory: Directory) -> None:

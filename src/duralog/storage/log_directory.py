@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from duralog.errors import CorruptRecord
+from duralog.errors import CorruptRecord, StorageError
 from duralog.format.checkpoints import PartitionOffset, decode_offset_checkpoint, encode_offset_checkpoint
 from duralog.format.filenames import (
     CLEAN_SHUTDOWN,
@@ -72,6 +72,9 @@ class LogDirectory:
     """One log directory. Methods that write are for a directory that is locked."""
 
     def __init__(self, file_system: FileSystem, path: str) -> None:
+        if not path:
+            # Its files would be those of the root directory.
+            raise StorageError("cannot open a directory without a name: give its path")
         self._files = file_system
         self.path = path
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
