@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from duralog.cli.main import app
+from duralog.format import batches
 from duralog.storage.store import Store
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 STORE = GOLDEN / "store"
 PLAIN = STORE / "plain-0"
+ENTRY = struct.Struct(">ii")
 
 
 def lookup(*arguments: object, code: int = 0) -> Result:
@@ -122,6 +125,52 @@ def test_a_missing_index_costs_nothing_but_time(tmp_path: Path) -> None:
     (record,) = by_kind(objects(tmp_path / "plain-0", "--offset", 3500), "record")
     assert record["offset"] == 3500
     assert sorted(path.name for path in (tmp_path / "plain-0").iterdir()) == before
+
+
+def damaged(tmp_path: Path) -> tuple[Path, int]:
+    """A copy of the partition whose second segment has a batch of no possible length, and where that is."""
+    folder = tmp_path / "plain-0"
+    shutil.copytree(PLAIN, folder)
+    log = folder / "00000000000000003229.log"
+    data = bytearray(log.read_bytes())
+    position = [batch.position for batch in batches.scan(bytes(data))][50]
+    data[position + 8 : position + 12] = bytes(4)
+    log.write_bytes(data)
+    (folder / "00000000000000003229.index").unlink()
+    return folder, position
+
+
+def test_damage_on_the_way_is_told_and_not_stepped_over(tmp_path: Path) -> None:
+    folder, position = damaged(tmp_path)
+    result = lookup(folder, "--offset", 5900, code=1)
+    assert f"00000000000000003229.log: position {position}: " in result.stderr
+    assert "the record" not in result.stdout
+
+
+def test_a_key_found_beside_damage_may_not_be_the_newest(tmp_path: Path) -> None:
+    folder, position = damaged(tmp_path)
+    newest = {record.key: record.offset for record in Store(str(STORE), read_only=True).partition("plain", 0).read(0)}
+    key = next(key for key, offset in newest.items() if key is not None and offset < 3229)
+    rows = objects(folder, "--key", f"0x{key.hex()}", code=1)
+    assert [row["position"] for row in rows if "error" in row] == [position]
+    assert [row["offset"] for row in rows if row.get("kind") == "record"] == [newest[key]]
+
+
+@pytest.mark.parametrize("shift", [1, None], ids=["no batch", "another batch"])
+def test_a_wrong_index_leads_nobody_astray(tmp_path: Path, shift: int | None) -> None:
+    folder = tmp_path / "plain-0"
+    shutil.copytree(PLAIN, folder)
+    index = folder / "00000000000000003229.index"
+    entries = [list(ENTRY.unpack_from(index.read_bytes(), at)) for at in range(0, index.stat().st_size, ENTRY.size)]
+    if shift is None:
+        entries = [[offset, later] for (offset, _), (_, later) in zip(entries, entries[30:], strict=False)]
+    else:
+        entries[10][1] += shift
+    index.write_bytes(b"".join(ENTRY.pack(*entry) for entry in entries))
+    offset = 3229 + entries[10][0] + 1
+    rows = objects(folder, "--offset", offset)
+    assert [row["offset"] for row in rows if row.get("kind") == "record"] == [offset]
+    assert any("the entry is wrong" in row.get("note", "") for row in rows)
 
 
 def test_lines() -> None:

@@ -86,5 +86,5 @@ def lookup(
                     found = walk.by_key(key_bytes)
         finally:
             output.flush()
-        if not found:
+        if not found or output.findings:
             raise typer.Exit(FAILURE)

@@ -21,11 +21,13 @@ from duralog.cli.times import format_time
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import Piece
 from duralog.columnar.render import render_json, render_text
-from duralog.errors import OffsetOutOfRange
+from duralog.errors import CorruptRecord, OffsetOutOfRange
 from duralog.format.filenames import FileKind
 from duralog.format.index_entries import OffsetIndexEntry, TimeIndexEntry
 from duralog.format.layout import CONTROL_BIT
+from duralog.storage.batch_walk import walk
 from duralog.storage.partition_log import PartitionLog
+from duralog.storage.reading import end_fault
 from duralog.storage.segment import Segment
 
 _SHOWN_SEGMENTS = 4
@@ -57,7 +59,7 @@ class LookupWalk:
         self._show_segments(segments, segment, f"the last one whose base offset is not above {offset}")
         while True:
             entry = self._search_offsets(segment, offset)
-            if self._walk(segment, entry.position, first_offset=offset):
+            if self._walk(segment, entry.position, offset, first_offset=offset):
                 return True
             following = segments.after(segment)
             if following is None:
@@ -75,8 +77,10 @@ class LookupWalk:
         self._show_segments(segments, candidates[0], f"the first one with a record of {wanted} or later")
         for segment in candidates:
             reached = self._search_times(segment, timestamp_ms)
-            entry = self._search_offsets(segment, max(reached.offset, self._log.start_offset))
-            if self._walk(segment, entry.position, first_offset=self._log.start_offset, since_ms=timestamp_ms):
+            begin = max(reached.offset, self._log.start_offset)
+            entry = self._search_offsets(segment, begin)
+            first = self._log.start_offset
+            if self._walk(segment, entry.position, begin, first_offset=first, since_ms=timestamp_ms):
                 return True
         return self._nothing(f"there is no record of {wanted} or later")
 
@@ -167,8 +171,18 @@ class LookupWalk:
             yield middle, is_above
             low, high = (low, middle) if is_above else (middle + 1, high)
 
-    def _walk(self, segment: Segment, position: int, *, first_offset: int, since_ms: int | None = None) -> bool:
-        """Go from batch to batch until one holds the record, and show it."""
+    def _walk(
+        self, segment: Segment, position: int, begin: int, *, first_offset: int, since_ms: int | None = None
+    ) -> bool:
+        """Go from batch to batch until one holds the record, and show it. The index gave `position` for `begin`.
+
+        If there is no batch, or one behind `begin`, the index is wrong: then it goes from the start of the log.
+        Damage on the way is raised.
+        """
+        if position and not _is_right(segment, position, begin):
+            path = segment.path(FileKind.OFFSET_INDEX)
+            self._output.note(path, f"the entry is wrong, there is another batch or none at position {position}")
+            position = 0
         until = f"one reaches offset {first_offset}" if since_ms is None else f"one reaches {format_time(since_ms)}"
         self._step(f"{self._name(segment, FileKind.LOG)}: from position {position}, batch by batch, until {until}")
         passed: list[Header] = []
@@ -185,6 +199,9 @@ class LookupWalk:
                     self._show_batches(segment, passed, count - len(passed))
                     self._show_record(found, wanted=first_offset if since_ms is None else None)
                     return True
+            fault = end_fault(piece)
+            if fault is not None:
+                raise fault
         self._show_batches(segment, passed, count - len(passed), found=False)
         return False
 
@@ -203,6 +220,9 @@ class LookupWalk:
                 chosen = take(chosen, np.flatnonzero(chosen.columns.offset >= self._log.start_offset))
                 if len(chosen):
                     found = take(chosen, slice(len(chosen) - 1, len(chosen)))
+            fault = end_fault(piece)
+            if fault is not None:
+                self._output.finding(fault)
             self._progress.advance(len(piece.data))
         return found, batches
 
@@ -283,6 +303,15 @@ class LookupWalk:
     def _object(self, **fields: Any) -> None:
         if self._output.as_json:
             self._output.object(fields)
+
+
+def _is_right(segment: Segment, position: int, begin: int) -> bool:
+    """Whether the batch at the position of an index entry ends at the offset that was looked up, or before."""
+    try:
+        batch = next(walk(segment.file, position, segment.size_bytes), None)
+    except CorruptRecord:
+        return False
+    return batch is not None and batch.last_offset <= begin
 
 
 def _first_record(piece: Piece, row: int, first_offset: int, since_ms: int | None) -> DecodedRecords | None:

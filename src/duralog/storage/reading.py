@@ -196,7 +196,7 @@ def _pieces(view: LogView, start_offset: int, end_offset: int, max_batch_bytes: 
                 piece_bytes = min(piece_bytes, max(max_batch_bytes, 1))
                 _check_batch_size(segment.file, position, end, max_batch_bytes)
             piece = next(read_pieces(segment.file, start=position, end=end, piece_bytes=piece_bytes))
-            yield _with_tail_fault(piece) if piece.tail_bytes else piece
+            yield replace(piece, fault=end_fault(piece)) if piece.tail_bytes else piece
             if piece.tail_bytes or piece.batches["last_offset"][-1] >= end_offset - 1:
                 return
             position = int(piece.batches["position"][-1] + piece.batches["size"][-1])
@@ -214,14 +214,17 @@ def _check_batch_size(file: File, position: int, end: int, max_batch_bytes: int)
             )
 
 
-def _with_tail_fault(piece: Piece) -> Piece:
-    """The log ends at the end of a batch: if the last one is not all there, its length is wrong."""
-    if piece.fault is not None:
-        return piece
+def end_fault(piece: Piece) -> CorruptRecord | None:
+    """What keeps a reader from going on after this piece of a segment; None if nothing does.
+
+    A segment ends at the end of a batch: if the last one is not all there, its length is wrong.
+    """
+    if piece.fault is not None or not piece.tail_bytes:
+        return piece.fault
     position = piece.position
     if len(piece.batches):
         position = int(piece.batches["position"][-1] + piece.batches["size"][-1])
-    fault = CorruptRecord(
+    return CorruptRecord(
         "a batch runs past the end of the log",
         fault=Fault.PARTIAL_BATCH,
         file=piece.name,
@@ -229,7 +232,6 @@ def _with_tail_fault(piece: Piece) -> Piece:
         expected=f"at most {piece.tail_bytes} bytes",
         found="more",
     )
-    return replace(piece, fault=fault)
 
 
 def _wanted_rows(view: LogView, piece: Piece, end_offset: int, isolation: Isolation) -> Rows | None:
