@@ -12,7 +12,11 @@ from typer.testing import CliRunner, Result
 
 from duralog.cli.main import app
 from duralog.format.record import Record
+from duralog.storage.append_origin import AppendOrigin
+from duralog.storage.cluster_metadata import ClusterMetadata
 from duralog.storage.file_system import LocalFileSystem
+from duralog.storage.metadata_changes import alter_topic_configs
+from duralog.storage.metadata_log import encode_batch
 from duralog.storage.store import Store
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
@@ -93,6 +97,27 @@ def test_a_folder_of_partition_folders() -> None:
     rows = objects("list", GOLDEN / "legacy")
     assert len(rows) == 12
     assert rows[0]["topic_id"] is None
+
+
+def test_an_alteration_that_cannot_be_changes_nothing(new: Path) -> None:
+    topic("create", new, "-t", "orders", "--partitions", 2)
+    result = topic("alter", new, "-t", "orders", "-c", "retention.ms=1000", "--partitions", 2, code=1)
+    assert "orders has 2 partitions; it can only get more, not 2" in result.stderr
+    assert configs(objects("describe", new, "-t", "orders")) == {
+        "min.insync.replicas": ("1", "dynamic broker"),
+    }
+
+
+def test_names_from_a_disk_do_not_move_the_cursor(new: Path) -> None:
+    topic("create", new, "-t", "orders")
+    with Store(str(new)) as store:
+        metadata = ClusterMetadata.load(None, [store.partition("__cluster_metadata", 0).read_slice(0).read()])
+        changes = alter_topic_configs(metadata, "orders", {"\x1b[2Jx": "1"})
+        batch = encode_batch(changes, metadata.next_offset, metadata.writing_epoch, 1)
+        store.partition("__cluster_metadata", 0).append_batches(batch, origin=AppendOrigin.AS_IS)
+    described = topic("describe", new, "-t", "orders").output
+    assert "there is no topic config \\x1b[2Jx" in described
+    assert "\x1b" not in described
 
 
 def test_create_describe_alter_delete(new: Path) -> None:

@@ -87,5 +87,5 @@ def told_plainly() -> Iterator[None]:
         say("out of memory: a smaller --max-decompressed-bytes may help")
         raise typer.Exit(FAILURE) from None
     except (DuralogError, OSError) as error:
-        say(f"error: {describe(error)}")
+        say(f"error: {printable(describe(error))}")
         raise typer.Exit(FAILURE) from None

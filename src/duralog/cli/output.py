@@ -80,7 +80,7 @@ class Output:
         if self.as_json:
             self.object({"note": message, "file": file, **fields})
         elif not self.quiet:
-            text = f"# {printable(file)}: {message}"
+            text = f"# {printable(file)}: {printable(message)}"
             self.line(f"{_DIM}{text}{_PLAIN}" if self._colour else text)
 
     def flush(self) -> None:

@@ -135,12 +135,19 @@ def alter(
     with told_plainly():
         from duralog.cli.logs import say_warnings
         from duralog.cli.opened_store import opened_store
+        from duralog.cli.tables import plural
         from duralog.cli.topic_views import write_description
+        from duralog.errors import InvalidTopic
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
         with opened_store(directory, read_only=False, server_properties=server_properties, quiet=quiet) as store:
-            store.partitions(topic)
+            present = len(store.partitions(topic))
+            if partitions is not None and partitions <= present:
+                # Before anything is changed.
+                raise InvalidTopic(
+                    f"{topic} has {plural(present, 'partition')}; it can only get more, not {partitions}"
+                )
             if changes:
                 store.alter_topic_config(topic, changes)
             if partitions is not None:
@@ -172,7 +179,7 @@ def delete(
             present = [number for number in numbers if (topic, number) not in store.offline]
             size_bytes = sum(store.partition(topic, number).size_bytes for number in present)
             what = f"{topic}: {plural(len(numbers), 'partition')}, {size_text(size_bytes)}"
-            if not yes and not typer.confirm(f"Delete {what}?"):
+            if not yes and not typer.confirm(f"Delete {what}?", err=True):
                 raise typer.Exit(1)
             store.delete_topic(topic)
         if as_json:
