@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from duralog.errors import StorageError
 from duralog.format.index_entries import OffsetIndexEntry, TimeIndexEntry, encode_offset_index, encode_time_index
-from duralog.storage.file_system import LocalFileSystem
+from duralog.storage.file_system import Entry, LocalFileSystem
 from duralog.storage.sparse_index import OffsetIndex, TimeIndex
 
 FS = LocalFileSystem()
@@ -232,6 +232,18 @@ def test_a_read_only_index_is_not_written(path: str) -> None:
     index.rewrite(b"")
     assert index.entry_count == 0
     assert Path(path).read_bytes() == GOOD
+
+
+def test_the_last_entry_of_an_index_that_its_owner_cuts_at_this_moment(path: str) -> None:
+    class Late(LocalFileSystem):
+        """Tells the size that the file had before it was cut."""
+
+        def entry(self, path: str) -> Entry | None:
+            found = super().entry(path)
+            return None if found is None else found._replace(size=found.size + 80)
+
+    Path(path).write_bytes(GOOD)
+    assert OffsetIndex(Late(), path, BASE, read_only=True).last == OffsetIndex(FS, path, BASE).last
 
 
 def test_a_read_only_index_outlives_its_file(path: str) -> None:

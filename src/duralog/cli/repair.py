@@ -46,8 +46,8 @@ def repair(
     """Rebuild indexes and snapshots, and move damaged bytes from logs to quarantine.
 
     Partitions that are sound are not touched. Nothing is thrown away: what is taken out of a log goes to the folder
-    duralog-quarantine in its partition, with a report. Valid batches behind the damage stay, except in the last segment:
-    there they go to quarantine too, and --restore puts them back. No broker may have the directory open.
+    duralog-quarantine in its partition, with a report. Valid batches behind the damage stay, except in the last
+    segment: there they go to quarantine too, and --restore puts them back. No broker may have the directory open.
 
     Exit code: 0 all is well now, or would be; 1 something is still wrong; 2 wrong usage; 130 interrupted.
     """

@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from threading import RLock
 
-from duralog.errors import StorageError
+from duralog.errors import CorruptRecord, StorageError
 from duralog.format.index_entries import used_bytes
 from duralog.format.layout import Layout
 from duralog.storage.file_system import FileSystem, Mapping
@@ -217,10 +217,16 @@ class IndexFile(ABC):
     def _read_end(self) -> bytes:
         """The last entry of the file; nothing if it has none, or none that is whole."""
         with self._opening:
-            entry = self._fs.entry(self.path)
-            if entry is None or entry.size == 0 or entry.size % self.layout.size:
+            if not self._fs.exists(self.path):
                 return b""
-            return self._fs.open(self.path).read(entry.size - self.layout.size, self.layout.size)
+            file = self._fs.open(self.path)
+            if file.size == 0 or file.size % self.layout.size:
+                return b""
+            try:
+                return file.read(file.size - self.layout.size, self.layout.size)
+            except CorruptRecord:
+                # Its owner has just cut the zeros off.
+                return b""
 
     def _check_writable(self) -> None:
         if self.read_only:
