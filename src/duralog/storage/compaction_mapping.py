@@ -52,8 +52,8 @@ def _map_sources(run: CompactionRun, view: LogView, sources: Sequence[SegmentSou
     offset_map = run.offset_map
     starts = [source.segment.offset_index.lookup(first_dirty_offset).position for source in sources]
     run.begin_phase(CompactionPhase.MAPPING, sum(source.size_bytes for source in sources) - sum(starts))
-    tracker = TransactionTracker()
-    tracker.expect(view.aborted_transactions(first_dirty_offset, run.end))
+    tracker = TransactionTracker(begins_midway=True)
+    tracker.expect(run.aborted_transactions(view, first_dirty_offset, run.end))
 
     def readable() -> Iterator[_Readable]:
         for source, start in zip(sources, starts, strict=True):

@@ -135,7 +135,7 @@ class Rewriter:
         run = self._run
         for source in group:
             # All that have anything in this segment, whichever segment their marker is in.
-            aborted = self._view.aborted_transactions(source.base_offset, source.next_base_offset)
+            aborted = run.aborted_transactions(self._view, source.base_offset, source.next_base_offset)
             self._judge.tracker.expect(aborted)
             rules = SurvivalRules(
                 offset_map=run.offset_map,
@@ -156,7 +156,7 @@ class Rewriter:
     def _pass_over(self, source: SegmentSource) -> None:
         """Take in the transactions of a segment that stays as it is."""
         tracker = self._judge.tracker
-        tracker.expect(self._view.aborted_transactions(source.base_offset, source.next_base_offset))
+        tracker.expect(self._run.aborted_transactions(self._view, source.base_offset, source.next_base_offset))
         with suppress(SegmentBroken):
             for piece in source.pieces(check_crc=False):
                 self._run.has_read(0)

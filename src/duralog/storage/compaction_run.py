@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from duralog.columnar.pieces import PIECE_BYTES
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import FileKind
+from duralog.format.index_entries import AbortedTransaction
 from duralog.kernels.offset_map import SLOT_BYTES, OffsetMap
 from duralog.storage.compaction_report import (
     CompactionPhase,
@@ -98,6 +99,19 @@ class CompactionRun:
             SegmentSource(segment, next_base_offset=base_offset)
             for segment, base_offset in zip(found, following, strict=True)
         ]
+
+    @staticmethod
+    def aborted_transactions(view: LogView, offset: int, end_offset: int) -> Iterator[AbortedTransaction]:
+        """Those that begin below the end, of the segment that holds the offset and of all that follow.
+
+        They are not only those with records from the offset on: as with Kafka, just what lies below the log's start is
+        left out.
+        """
+        for segment in view.segments.from_floor(offset):
+            found = segment.transaction_index.overlapping(view.start_offset, end_offset)
+            yield from found.transactions
+            if found.is_complete:
+                return
 
     # What cannot be compacted
 
