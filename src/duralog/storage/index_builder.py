@@ -27,8 +27,7 @@ from duralog.kernels.indexing import (
     index_batches,
 )
 from duralog.storage.file_system import File
-
-_TIME_ENTRIES = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
+from duralog.storage.sparse_index import TIME_ENTRIES
 
 Visit = Callable[[Piece], None]
 """Called with each run of valid batches. The piece's bytes are there until the call returns, and no longer."""
@@ -87,7 +86,7 @@ class IndexBuilder:
         return int(self._state[BYTES_SINCE_ENTRY])
 
     def _add_times(self, timestamps: NDArray[Any], relative_offsets: NDArray[Any]) -> None:
-        entries = np.empty(len(timestamps), _TIME_ENTRIES)
+        entries = np.empty(len(timestamps), TIME_ENTRIES)
         entries["timestamp"], entries["relative_offset"] = timestamps, relative_offsets
         self._time_entries += entries.tobytes()
 

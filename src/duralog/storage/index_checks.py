@@ -19,11 +19,7 @@ from duralog.format.index_entries import decode_offset_index, decode_time_index,
 from duralog.format.layout import NO_TIMESTAMP, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, Layout
 from duralog.storage.findings import Report
 from duralog.storage.index_builder import IndexBuilder
-
-_OFFSET_ENTRIES = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
-_TIME_ENTRIES = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
-assert _OFFSET_ENTRIES.itemsize == OFFSET_INDEX_ENTRY.size
-assert _TIME_ENTRIES.itemsize == TIME_INDEX_ENTRY.size
+from duralog.storage.sparse_index import OFFSET_ENTRIES, TIME_ENTRIES, entries_rise
 
 
 class _Entries:
@@ -39,7 +35,7 @@ class _Entries:
         """All entries, without the zeros that may follow them."""
         fields: NDArray[Any] = np.frombuffer(self.data, dtype)
         self._places = np.arange(0, used, layout.size)
-        if len(data) % layout.size or not _rises(fields):
+        if len(data) % layout.size or not entries_rise(fields):
             refused: set[int] = set()
 
             def refuse(error: CorruptRecord) -> None:
@@ -74,7 +70,7 @@ class OffsetIndexCheck:
     """Every entry must name the last offset of the batch that starts at its position."""
 
     def __init__(self, path: str, data: bytes, base_offset: int, report: Report) -> None:
-        self.entries = _Entries(path, data, OFFSET_INDEX_ENTRY, _OFFSET_ENTRIES, base_offset, report)
+        self.entries = _Entries(path, data, OFFSET_INDEX_ENTRY, OFFSET_ENTRIES, base_offset, report)
         self._positions: NDArray[np.int64] = self.entries.fields["position"].astype(np.int64)
         self._next = 0
 
@@ -125,7 +121,7 @@ class TimeIndexCheck:
     """Every entry must name the largest timestamp so far, and the last offset of the first batch that reached it."""
 
     def __init__(self, path: str, data: bytes, base_offset: int, report: Report) -> None:
-        self.entries = _Entries(path, data, TIME_INDEX_ENTRY, _TIME_ENTRIES, base_offset, report)
+        self.entries = _Entries(path, data, TIME_INDEX_ENTRY, TIME_ENTRIES, base_offset, report)
         self._timestamps: NDArray[np.int64] = self.entries.fields["timestamp"].astype(np.int64)
         self._next = 0
         self._largest = NO_TIMESTAMP
@@ -198,27 +194,11 @@ class RebuildCheck:
         offset_entries, time_entries = self._builder.finish()
         found = []
         if offsets is not None and offsets.entries.data != offset_entries:
-            found.append((offsets.entries.path, _difference(offsets.entries.data, offset_entries, _OFFSET_ENTRIES)))
+            found.append((offsets.entries.path, _difference(offsets.entries.data, offset_entries, OFFSET_ENTRIES)))
         # The last entry is added when the segment is closed: a segment that is written to lacks it.
         if times is not None and times.entries.data not in (time_entries, time_entries[: -TIME_INDEX_ENTRY.size]):
-            found.append((times.entries.path, _difference(times.entries.data, time_entries, _TIME_ENTRIES)))
+            found.append((times.entries.path, _difference(times.entries.data, time_entries, TIME_ENTRIES)))
         return found
-
-
-def _rises(fields: NDArray[Any]) -> bool:
-    """Whether no entry breaks the order of its index."""
-    if not len(fields):
-        return True
-    relative = fields["relative_offset"]
-    if relative[0] < 0:
-        return False
-    if fields.dtype == _OFFSET_ENTRIES:
-        position = fields["position"]
-        return bool(position[0] >= 0 and (relative[1:] > relative[:-1]).all() and (position[1:] > position[:-1]).all())
-    timestamp = fields["timestamp"]
-    return bool(
-        timestamp[0] > NO_TIMESTAMP and (relative[1:] >= relative[:-1]).all() and (timestamp[1:] > timestamp[:-1]).all()
-    )
 
 
 def _difference(found: bytes, rebuilt: bytes, dtype: np.dtype[Any]) -> str:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from duralog.format.index_entries import OffsetIndexEntry, TimeIndexEntry, decode_offset_index, decode_time_index
 from duralog.format.layout import NO_TIMESTAMP, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
@@ -20,7 +22,27 @@ _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _OFFSET_SIZE = OFFSET_INDEX_ENTRY.size
 _TIME_SIZE = TIME_INDEX_ENTRY.size
-_TIME_FIELDS = np.dtype([("timestamp", ">i8"), ("relative", ">i4")])
+
+OFFSET_ENTRIES = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
+TIME_ENTRIES = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
+assert OFFSET_ENTRIES.itemsize == OFFSET_INDEX_ENTRY.size
+assert TIME_ENTRIES.itemsize == TIME_INDEX_ENTRY.size
+
+
+def entries_rise(entries: NDArray[Any]) -> bool:
+    """Whether no entry (`OFFSET_ENTRIES` or `TIME_ENTRIES`) breaks the order of its index."""
+    if not len(entries):
+        return True
+    relative = entries["relative_offset"]
+    if relative[0] < 0:
+        return False
+    if entries.dtype == OFFSET_ENTRIES:
+        position = entries["position"]
+        return bool(position[0] >= 0 and (relative[1:] > relative[:-1]).all() and (position[1:] > position[:-1]).all())
+    timestamp = entries["timestamp"]
+    return bool(
+        timestamp[0] > NO_TIMESTAMP and (relative[1:] >= relative[:-1]).all() and (timestamp[1:] > timestamp[:-1]).all()
+    )
 
 
 def _search(table: Table, key: struct.Struct, key_position: int, entry_size: int, target: int) -> int:
@@ -95,8 +117,7 @@ class OffsetIndex(IndexFile):
         return OffsetIndexEntry(self.base_offset + relative, position)
 
     def _is_consistent(self, entries: memoryview) -> bool:
-        fields = np.frombuffer(entries, ">i4").reshape(-1, 2)
-        return bool((fields[0] >= 0).all() and (fields[1:] > fields[:-1]).all())
+        return entries_rise(np.frombuffer(entries, OFFSET_ENTRIES))
 
 
 class TimeIndex(IndexFile):
@@ -166,7 +187,4 @@ class TimeIndex(IndexFile):
         return TimeIndexEntry(timestamp, self.base_offset + relative)
 
     def _is_consistent(self, entries: memoryview) -> bool:
-        fields = np.frombuffer(entries, _TIME_FIELDS)
-        timestamp, relative = fields["timestamp"], fields["relative"]
-        rises = (timestamp[1:] > timestamp[:-1]).all() and (relative[1:] >= relative[:-1]).all()
-        return bool(relative[0] >= 0 and rises)
+        return entries_rise(np.frombuffer(entries, TIME_ENTRIES))
