@@ -108,6 +108,18 @@ def test_an_alteration_that_cannot_be_changes_nothing(new: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("options", [(), ("--quiet",)])
+def test_a_partition_that_is_offline_is_told_once(new: Path, options: tuple[str, ...]) -> None:
+    topic("create", new, "-t", "orders", "--partitions", 2)
+    (new / "orders-1" / "partition.metadata").write_text("nonsense")
+    (new / "orders-5").mkdir()
+    told = topic("create", new, "-t", "other", *options).stderr.splitlines()
+    assert sorted(line.partition(" is offline: ")[0] for line in told) == [
+        "duralog: error: orders-1",
+        "duralog: error: orders-5",
+    ]
+
+
 def test_names_from_a_disk_do_not_move_the_cursor(new: Path) -> None:
     topic("create", new, "-t", "orders")
     with Store(str(new)) as store:

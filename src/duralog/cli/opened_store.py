@@ -40,8 +40,10 @@ def opened_store(
     with _Loading(wanted=not quiet) as loading:
         store = Store(path, config=_removing_at_once(config), show_progress=loading.show, scheduler=scheduler)
     with store:
-        for partition_, error in store.offline.items():
-            say(f"warning: {partition_} is offline: {error}")
+        if quiet:
+            # Otherwise the store's own words have told it.
+            for offline, error in store.offline.items():
+                say(f"error: {offline} is offline: {error}")
         yield store
         scheduler.run_due()
 

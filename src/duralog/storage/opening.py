@@ -139,6 +139,8 @@ class Opening:
         may_adopt = (is_new or metadata_folder.exists) and leader_id in (None, node_id)
         self._bring_together(opened, may_adopt=may_adopt)
         self._load_all(opened, show)
+        for partition, error in opened.offline.items():
+            _logger.error("%s is offline: %s", partition, error)
         return opened
 
     def _bring_together(self, opened: OpenedDirectory, *, may_adopt: bool) -> None:
@@ -198,9 +200,7 @@ class Opening:
             show=show,
         )
         opened.logs.update(outcome.results)
-        for partition, error in outcome.failures.items():
-            _logger.error("%s is offline: %s", partition, error)
-            opened.offline[partition] = error
+        opened.offline.update(outcome.failures)
 
     def _loader(self, *, clean: bool, read_only: bool) -> PartitionLoader:
         return PartitionLoader(
