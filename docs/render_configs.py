@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from render_formats import table
+from rendering import main, table
 
 from duralog.config import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigDef, Synonym
 from duralog.config.definitions import DOUBLE_MAX, INT32_MAX, INT64_MAX
@@ -88,19 +88,5 @@ def default_text(definition: ConfigDef) -> str:
     return text
 
 
-def main(arguments: list[str]) -> int:
-    document = render()
-    if arguments == ["--check"]:
-        if TARGET.exists() and TARGET.read_text(encoding="utf-8") == document:
-            return 0
-        print(f"{TARGET.name} is stale: run python docs/{Path(__file__).name}", file=sys.stderr)
-        return 1
-    if arguments:
-        print(__doc__, file=sys.stderr)
-        return 2
-    TARGET.write_text(document, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(Path(__file__), __doc__, TARGET, render))

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
+
+from rendering import main, table
 
 from duralog.format import layout
 from duralog.format.coordinator_records import RecordType
@@ -69,24 +71,5 @@ def newest(message: Message) -> str:
     return describe(message, message.last_version)
 
 
-def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
-def main(arguments: list[str]) -> int:
-    document = render()
-    if arguments == ["--check"]:
-        if TARGET.exists() and TARGET.read_text(encoding="utf-8") == document:
-            return 0
-        print(f"{TARGET.name} is stale: run python docs/{Path(__file__).name}", file=sys.stderr)
-        return 1
-    if arguments:
-        print(__doc__, file=sys.stderr)
-        return 2
-    TARGET.write_text(document, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(Path(__file__), __doc__, TARGET, render))
