@@ -419,16 +419,36 @@ def test_control_batches_without_a_marker_are_read_over() -> None:
     damaged[-8] ^= 0x40
     log = b"".join(
         (
-            record_batch.encode([], last_offset=0, is_control=True, producer_id=PRODUCER, producer_epoch=0),
             bytes(damaged),
             control_batch(2, control_records.SnapshotFooter()),
         )
     )
     rows = scanned(log)
-    assert len(rows) == 3
+    assert len(rows) == 2
     state = ProducerState()
     assert state.replay(rows, lambda position, size: log[position : position + size]) == []
     assert (len(state), state.end_offset) == (0, 3)
+
+
+def test_a_marker_that_compaction_took_out_has_ended_its_transaction() -> None:
+    """A snapshot from the middle of the transaction may be all that is left of it."""
+    opened = state_of(data(0, 0, transactional=True)).snapshot()
+    state = ProducerState.from_snapshot(opened, 1, now_ms=0)
+    assert state.last_stable_offset(1) == 0
+    log = record_batch.encode(
+        [],
+        base_offset=1,
+        last_offset=1,
+        is_control=True,
+        is_transactional=True,
+        producer_id=PRODUCER,
+        producer_epoch=3,
+        max_timestamp_ms=9,
+    )
+    assert state.replay(scanned(log), pytest.fail) == []
+    assert state.last_stable_offset(2) == 2
+    (entry,) = state.entries()
+    assert (entry.producer_epoch, entry.timestamp_ms, entry.coordinator_epoch) == (3, 9, -1)
 
 
 def test_replay_takes_what_an_append_would_refuse() -> None:

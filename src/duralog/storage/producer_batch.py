@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from duralog.columnar.pieces import Piece
 from duralog.errors import CorruptRecord
 from duralog.format import record_batch
-from duralog.format.control_records import EndTransactionMarker, decode
-from duralog.format.layout import CONTROL_BIT, NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_BIT
+from duralog.format.control_records import ControlType, EndTransactionMarker, decode
+from duralog.format.layout import CONTROL_BIT, DELETE_HORIZON_BIT, NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_BIT
 from duralog.format.varint import Bytes
 
 ReadBytes = Callable[[int, int], Bytes]
@@ -22,10 +22,17 @@ ReadBytes = Callable[[int, int], Bytes]
 REMEMBERED_BATCHES = 5
 """How many batches of a producer are known: so many may be on their way, and be sent again, at a time."""
 
+EMPTIED_MARKER = EndTransactionMarker(type=ControlType.COMMIT, coordinator_epoch=-1)
+"""Stands for one that compaction has taken out of its batch, when nothing was left of the transaction.
+
+The batch stays for the sake of the producer's epoch. Kafka reads over it: then a snapshot from the middle of the
+transaction has it open for ever, and the epoch is forgotten.
+"""
+
 _SEQUENCES = 2**31
 _COLUMNS = [
     *("producer_id", "producer_epoch", "base_sequence", "base_offset", "last_offset", "max_timestamp"),
-    *("attributes", "position", "size"),
+    *("attributes", "record_count", "position", "size"),
 ]
 """What a `ProducerBatch` is made of: its first fields, and where to find the others."""
 
@@ -41,6 +48,8 @@ class ProducerBatch(NamedTuple):
     max_timestamp_ms: int
     is_transactional: bool
     marker: EndTransactionMarker | None = None
+    has_delete_horizon: bool = False
+    """Compaction has set a time from which on the delete markers or the marker in it may go."""
 
     @property
     def last_sequence(self) -> int:
@@ -62,7 +71,7 @@ def reader_of(piece: Piece) -> ReadBytes:
 
 
 def decode_marker(batch: Bytes) -> EndTransactionMarker | None:
-    """The marker in a whole control batch; None for other control records, and when compaction emptied the batch."""
+    """The marker in a whole control batch; None for other control records, and if there are none."""
     records = record_batch.decode_records(batch, record_batch.decode_header(batch, 0))
     if not records:
         return None
@@ -82,15 +91,19 @@ def producer_batches(rows: NDArray[Any], read: ReadBytes, *, only_lasting: bool 
         return
     if only_lasting:
         chosen = chosen[_is_lasting(rows[chosen])]
-    for *fields, attributes, position, size in rows[_COLUMNS][chosen].tolist():
+    for *fields, attributes, record_count, position, size in rows[_COLUMNS][chosen].tolist():
         marker = None
         if attributes & CONTROL_BIT:
-            # A marker that nobody can read has ended no transaction for any reader either.
-            with suppress(CorruptRecord):
-                marker = decode_marker(read(position, size))
+            if record_count == 0:
+                marker = EMPTIED_MARKER
+            else:
+                # A marker that nobody can read has ended no transaction for any reader either.
+                with suppress(CorruptRecord):
+                    marker = decode_marker(read(position, size))
             if marker is None:
                 continue
-        yield ProducerBatch._make((*fields, bool(attributes & TRANSACTIONAL_BIT), marker))
+        is_transactional, has_horizon = bool(attributes & TRANSACTIONAL_BIT), bool(attributes & DELETE_HORIZON_BIT)
+        yield ProducerBatch._make((*fields, is_transactional, marker, has_horizon))
 
 
 def _is_lasting(rows: NDArray[Any]) -> NDArray[np.bool_]:

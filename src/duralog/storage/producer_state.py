@@ -34,7 +34,13 @@ from duralog.format.layout import NO_SEQUENCE
 from duralog.format.producer_snapshot import ProducerEntry, decode_producer_snapshot, encode_producer_snapshot
 from duralog.format.varint import Bytes
 from duralog.storage.append_origin import AppendOrigin
-from duralog.storage.producer_batch import REMEMBERED_BATCHES, ProducerBatch, ReadBytes, producer_batches
+from duralog.storage.producer_batch import (
+    EMPTIED_MARKER,
+    REMEMBERED_BATCHES,
+    ProducerBatch,
+    ReadBytes,
+    producer_batches,
+)
 
 DEFAULT_EXPIRATION_MS = 86_400_000
 """Kafka's default of `producer.id.expiration.ms`."""
@@ -167,7 +173,8 @@ class ProducerState:
             producer = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
         producer.take_epoch(batch.producer_epoch)
         producer.timestamp_ms = batch.max_timestamp_ms
-        producer.coordinator_epoch = marker.coordinator_epoch
+        if marker is not EMPTIED_MARKER:
+            producer.coordinator_epoch = marker.coordinator_epoch
         first_offset, producer.transaction_first_offset = producer.transaction_first_offset, _NONE
         if first_offset == _NONE:
             return None

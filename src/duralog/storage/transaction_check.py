@@ -3,7 +3,8 @@
 Every entry must name an abort marker of its producer. Every aborted transaction whose data is in sight must have an
 entry, and the entry must cover all of that data: otherwise `read_committed` readers see what was aborted.
 
-Compaction removes aborted data but keeps the entries: an entry may therefore reach further back than the data.
+Compaction removes aborted data but keeps the entries: an entry may therefore reach further back than the data. When
+nothing is left of the data, it drops the entry, and gives the marker a delete horizon.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class TransactionIndexCheck:
         entry, number = self._entries.pop(marker.base_offset, (None, 0))
         if entry is not None:
             self._check_entry(entry, number, marker.producer_id, transaction)
-        elif transaction is not None:
+        elif transaction is not None and not marker.has_delete_horizon:
             self._wrong(
                 None,
                 f"the transaction index lacks an aborted transaction, its marker is at offset {marker.base_offset}",
