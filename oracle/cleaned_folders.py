@@ -31,12 +31,14 @@ _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_IND
 _EPOCHS = "leader-epoch-checkpoint"
 
 
-def open_log(folder: Path, configs: Mapping[str, object], now_ms: int) -> PartitionLog:
+def open_log(folder: Path, configs: Mapping[str, object], now_ms: int, log_start_offset: int = 0) -> PartitionLog:
     """The log in a folder that was closed cleanly, or in a new one. Its clock stands."""
     config = TopicConfig().with_overrides(configs)
     files = LocalFileSystem()
     folder.mkdir(parents=True, exist_ok=True)
-    loaded = load_partition(files, str(folder), config=config, clean=True, clock=lambda: now_ms)
+    loaded = load_partition(
+        files, str(folder), config=config, clean=True, log_start_checkpoint=log_start_offset, clock=lambda: now_ms
+    )
     topic, _, number = folder.name.rpartition("-")
     return PartitionLog(
         loaded, topic=topic, partition=int(number), config=config, file_system=files, clock=lambda: now_ms
