@@ -177,8 +177,8 @@ def _overdue_ms(segments: Sequence[DirtySegment], first_dirty: int, max_lag_ms: 
 
 
 def _between(segments: Sequence[DirtySegment], begin: int, end: int) -> Iterator[DirtySegment]:
-    """The segment that holds the offset `begin`, and those behind it that start below `end`."""
+    """The segment that holds the offset `begin`, and those behind it, as far as they start below `end`."""
     for place, segment in enumerate(segments):
         holds_begin = place + 1 == len(segments) or segments[place + 1].base_offset > begin
-        if holds_begin and begin < end and segment.base_offset < end:
+        if holds_begin and segment.base_offset < end:
             yield segment
