@@ -294,6 +294,17 @@ def test_a_batch_of_an_unknown_version_goes_alone() -> None:
     assert kafka(disk) == ["does not look at the version of a batch whose checksum is right, and keeps it"]
 
 
+def test_a_batch_of_an_unknown_version_and_damage_after_it() -> None:
+    position = SIZE + MAGIC_POSITION
+    log = SOUND[10][:position] + b"\x03" + SOUND[10][position + 1 :]
+    disk = disk_with(SOUND | {10: with_flipped_bit(log, 3 * SIZE + 70)})
+    assert load(disk).end_offset == 16
+    assert kafka(disk)[:2] == [
+        "does not look at the version of a batch whose checksum is right, and keeps it",
+        "cuts the log off here and deletes the segments that follow",
+    ]
+
+
 def test_a_batch_of_an_unknown_version_at_the_end_of_a_segment_leaves_a_gap_and_no_more() -> None:
     position = 4 * SIZE + MAGIC_POSITION
     disk = closed_disk()

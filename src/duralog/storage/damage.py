@@ -44,6 +44,8 @@ class Damage:
     start: int
     end: int
     reason: CorruptRecord
+    is_foreign: bool = False
+    """A whole batch with a right checksum, of a version that is not known: Kafka does not mind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def examine(
         is_broken |= not is_foreign
         if not is_foreign and not (skip_broken and _leads_on(source, following, end)):
             following = None
-        damages.append(Damage(position, following or end, reason))
+        damages.append(Damage(position, following or end, reason, is_foreign))
         position = following or end
     batches = np.concatenate(valid) if valid else np.empty(0, BATCH_DTYPE)
     ordered = longest_ordered(batches, base_offset, limit_offset)

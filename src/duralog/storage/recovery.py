@@ -241,8 +241,8 @@ class _Loader:
         self._producers.bring_to(self._segments, segment.base_offset, self._log_start)
         epochs = self._epochs.entries
         # Below the recovery point, the next start trusts a segment that has an offset index.
-        is_trusted = not ends_log and not self._read_only
-        if is_trusted:
+        becomes_trusted = not ends_log and not self._read_only
+        if becomes_trusted:
             segment.offset_index.drop_file()
             self._fs.sync_folder(self._folder)
 
@@ -253,7 +253,7 @@ class _Loader:
                 self._progress(int(piece.batches["size"].sum()))
             if aborted := self._producers.replay(piece):
                 segment.transaction_index.add(aborted)
-                if is_trusted:
+                if becomes_trusted:
                     # The offset index is written after the last batch, and all of these must be on disk before it.
                     segment.transaction_index.flush()
                     self._fs.sync_folder(self._folder)
@@ -262,7 +262,7 @@ class _Loader:
         if self._read_only:
             self._epochs.take_over(epochs)
             if not recovered.cut_bytes:
-                self._producers.is_ready_for(self._segments[place + 1] if place + 1 < len(self._segments) else None)
+                self._producers.is_ready_for(self._following(place))
             return True
         if not self._repair.is_sound(place, recovered) and not self._repair.repair(place, recovered, ends_log=ends_log):
             self._producers.look_again()
@@ -270,12 +270,15 @@ class _Loader:
         self._epochs.take_over(epochs)
         if ends_log and segment.base_offset not in self._rewritten:
             self._repair.end_at_gap(place, recovered.next_offset)
-        self._producers.is_ready_for(self._segments[place + 1] if place + 1 < len(self._segments) else None)
-        if is_trusted:
+        self._producers.is_ready_for(self._following(place))
+        if becomes_trusted:
             # What was built must not get lost.
             segment.flush()
             self._fs.sync_folder(self._folder)
         return True
+
+    def _following(self, place: int) -> Segment | None:
+        return self._segments[place + 1] if place + 1 < len(self._segments) else None
 
     def _start_anew(self) -> None:
         """A log that ends before its start has nothing to serve: an empty one takes its place."""

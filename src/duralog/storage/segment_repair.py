@@ -172,7 +172,7 @@ class SegmentRepair:
             kafka = breaking
             if damage.reason.fault is Fault.FIELD_VALUE:
                 kafka = _KAFKA_MISPLACES
-            elif damage.reason.fault is Fault.UNKNOWN_MAGIC and not examined.is_broken:
+            elif damage.is_foreign:
                 kafka = _KAFKA_KEEPS
             self._keep_range(
                 segment,
