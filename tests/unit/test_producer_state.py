@@ -62,6 +62,14 @@ def state_of(*batches: ProducerBatch) -> ProducerState:
     return state
 
 
+def open_transaction(state: ProducerState, producer: int, epoch: int) -> int | None:
+    """Where the producer's transaction starts, if it has one open in this epoch."""
+    (entry,) = [entry for entry in state.entries() if entry.producer_id == producer] or [None]
+    if entry is None or entry.producer_epoch != epoch or entry.transaction_first_offset < 0:
+        return None
+    return entry.transaction_first_offset
+
+
 # Sequence numbers
 
 
@@ -153,9 +161,9 @@ def test_a_new_epoch_starts_at_sequence_0_and_forgets() -> None:
 
 def test_a_transaction_opens_with_its_first_batch() -> None:
     state = state_of(data(5, 0, transactional=True), data(6, 1, transactional=True))
-    assert state.open_transaction(PRODUCER, 0) == 5
-    assert state.open_transaction(PRODUCER, 1) is None
-    assert state.open_transaction(OTHER, 0) is None
+    assert open_transaction(state, PRODUCER, 0) == 5
+    assert open_transaction(state, PRODUCER, 1) is None
+    assert open_transaction(state, OTHER, 0) is None
     assert state.first_unstable_offset == 5
 
 
@@ -174,7 +182,7 @@ def test_an_abort_is_indexed_and_a_commit_is_not() -> None:
     ]
     state = state_of(data(5, 0, transactional=True))
     assert state.update([marker(6, commit=True)], 7) == []
-    assert state.open_transaction(PRODUCER, 0) is None
+    assert open_transaction(state, PRODUCER, 0) is None
 
 
 def test_an_abort_remembers_the_oldest_transaction_of_another() -> None:
@@ -296,7 +304,7 @@ def test_producers_expire_by_the_time_of_their_records() -> None:
     assert sorted(entry.producer_id for entry in state.entries()) == [OTHER, 9]
     assert state.check(data(3, 55)) is None
     assert state.expire(10**9) == 1
-    assert state.open_transaction(9, 0) == 2
+    assert open_transaction(state, 9, 0) == 2
 
 
 def test_a_snapshot_keeps_the_last_batch_only() -> None:
@@ -313,7 +321,7 @@ def test_a_snapshot_keeps_the_last_batch_only() -> None:
     with pytest.raises(OutOfOrderSequence):
         again.check(data(11, 0, count=2))
     assert again.check(data(11, 5)) is None
-    assert again.open_transaction(OTHER, 2) == 9
+    assert open_transaction(again, OTHER, 2) == 9
     assert again.last_stable_offset(11) == 9
     assert ProducerEntry(
         producer_id=12,
@@ -408,7 +416,7 @@ def test_replay_reads_markers_from_the_log() -> None:
         AbortedTransaction(producer_id=PRODUCER, first_offset=1, last_offset=3, last_stable_offset=4)
     ]
     assert [size for _, size in read] == [78]
-    assert state.open_transaction(PRODUCER, 0) == 4
+    assert open_transaction(state, PRODUCER, 0) == 4
     assert state.end_offset == 5
     (entry,) = state.entries()
     assert (entry.coordinator_epoch, entry.last_sequence, entry.timestamp_ms) == (2, 2, 1)

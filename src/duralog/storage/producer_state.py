@@ -191,13 +191,6 @@ class ProducerState:
 
     # Transactions
 
-    def open_transaction(self, producer_id: int, producer_epoch: int) -> int | None:
-        """The first offset of the transaction that the producer has open here in this epoch."""
-        producer = self._producers.get(producer_id)
-        if producer is None or producer.epoch != producer_epoch or producer.transaction_first_offset == _NONE:
-            return None
-        return producer.transaction_first_offset
-
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the oldest transaction starts that is open, or whose end readers cannot see yet."""

@@ -64,7 +64,7 @@ class ReadableLog(ABC):
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self.view.segments)
+        return self.view.segments.size_bytes
 
     @property
     def segments(self) -> tuple[SegmentInfo, ...]:
