@@ -696,3 +696,26 @@ def test_readers_see_whole_batches_while_one_appends(tmp_path: Path) -> None:
     for reader in readers:
         reader.join()
     assert wrong == []
+
+
+def test_the_time_of_a_file_that_is_renamed_meanwhile_is_found(tmp_path: Path) -> None:
+    """Of a segment without timestamps: its file has one of two names at any moment."""
+    segment = create(tmp_path)
+    append(segment, v2(BASE, [-1]))
+    stopped = threading.Event()
+    failures: list[StorageError] = []
+
+    def ask() -> None:
+        while not stopped.is_set() and not failures:
+            try:
+                assert segment.largest_timestamp_ms > 0
+            except StorageError as error:
+                failures.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for state in [FileState.DELETED, FileState.LIVE] * 200:
+        segment.rename(state)
+    stopped.set()
+    asking.join()
+    assert failures == []

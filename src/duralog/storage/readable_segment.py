@@ -172,8 +172,10 @@ class ReadableSegment:
 
     @property
     def modified_ms(self) -> int:
-        path = self.path(FileKind.LOG)
-        entry = self._files.fs.entry(path)
+        with self._opening:
+            # Under its name of now: another thread may be about to rename it.
+            path = self.path(FileKind.LOG)
+            entry = self._files.fs.entry(path)
         if entry is None:
             raise StorageError(f"{path}: cannot look at: there is no such file")
         return entry.modified_ms
