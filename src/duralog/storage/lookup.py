@@ -1,8 +1,9 @@
 """Finding things in one segment's log: a batch by offset, a record by time, the end.
 
-An index leads near the place, a walk over the headers to it. An index only shortens the way: where an entry leads to no
-batch, or to one behind what is looked for, the walk starts at the segment's start instead. So a wrong index costs time
-and a line in the log, never a wrong answer.
+An index leads near the place, a walk over the headers to it. An offset index only shortens the way: where an entry
+leads to no batch, or to one behind what is looked for, the walk starts at the segment's start instead. So a wrong one
+costs time and a line in the log, never a wrong answer. A time index is taken at its word, as Kafka takes it: that
+nothing before an entry's offset is later than its timestamp could only be checked by reading all of it.
 """
 
 from __future__ import annotations

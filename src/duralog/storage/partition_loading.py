@@ -71,7 +71,7 @@ class PartitionLoader:
         elif found_id != topic.topic_id:
             raise StorageError(
                 f"{folder}: the folder belongs to another topic of this name: its id is {found_id},"
-                f" the cluster metadata says {topic.topic_id}"
+                f" that of {topic.name} is {topic.topic_id}"
             )
         leader_epoch = max(topic.leader_epoch(partition.partition), 0)
         return self._open(partition, topic.config, clean=self._clean, leader_epoch=leader_epoch, progress=progress)
