@@ -682,7 +682,7 @@ def test_a_crash_while_a_trusted_segment_is_recovered_loses_no_aborted_transacti
     finished = crashed()
     begin = finished.changes
     close(load(finished, recovery_point=22))
-    expected = finished.read_all(path(10, ABORTED))
+    expected = [finished.read_all(path(10, kind)) for kind in (ABORTED, TIMES)]
     for change in range(finished.changes - begin):
         for seed in range(2 * randomised):
             disk = crashed()
@@ -691,7 +691,29 @@ def test_a_crash_while_a_trusted_segment_is_recovered_loses_no_aborted_transacti
                 close(load(disk, recovery_point=22))
             disk = disk.after_power_loss(seed)
             close(load(disk, recovery_point=22))
-            assert disk.read_all(path(10, ABORTED)) == expected, (change, seed)
+            assert [disk.read_all(path(10, kind)) for kind in (ABORTED, TIMES)] == expected, (change, seed)
+
+
+def test_a_crash_while_a_trusted_segment_is_repaired_leaves_no_damage_behind(randomised: int) -> None:
+    def crashed() -> CrashingFiles:
+        disk = closed_disk()
+        disk.remove(path(10, INDEX))
+        make_partition(disk, {10: with_flipped_bit(SOUND[10], SIZE + 70)})
+        return disk
+
+    finished = crashed()
+    begin = finished.changes
+    close(load(finished, recovery_point=30))
+    for change in range(finished.changes - begin):
+        for seed in range(randomised):
+            disk = crashed()
+            disk.lose_power_after(change)
+            with suppress(PowerLost):
+                close(load(disk, recovery_point=30))
+            disk = disk.after_power_loss(seed)
+            close(load(disk, recovery_point=30))
+            assert offsets_on_disk(disk) == offsets_on_disk(finished), (change, seed)
+            assert names(disk) == names(finished), (change, seed)
 
 
 def test_a_segment_before_the_recovery_point_that_cannot_be_walked_is_recovered() -> None:

@@ -246,6 +246,20 @@ def test_the_last_entry_of_an_index_that_its_owner_cuts_at_this_moment(path: str
     assert OffsetIndex(Late(), path, BASE, read_only=True).last == OffsetIndex(FS, path, BASE).last
 
 
+def test_an_index_that_is_withheld_has_its_name_when_it_is_released(path: str) -> None:
+    Path(path).write_bytes(GOOD)
+    index = OffsetIndex(FS, path, BASE)
+    index.withhold()
+    index.rewrite(GOOD[:8])
+    index.flush()
+    assert (Path(path).exists(), index.entry_count) == (False, 1)
+    index.release()
+    assert Path(path).read_bytes() == GOOD[:8]
+    assert [file.name for file in Path(path).parent.iterdir()] == [Path(path).name]
+    with pytest.raises(StorageError, match="opened for reading"):
+        OffsetIndex(FS, path, BASE, read_only=True).withhold()
+
+
 def test_a_read_only_index_outlives_its_file(path: str) -> None:
     Path(path).write_bytes(GOOD)
     index = OffsetIndex(FS, path, BASE, read_only=True)

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from threading import RLock
 
 from duralog.errors import CorruptRecord, StorageError
+from duralog.format.filenames import HALF_WRITTEN_SUFFIX
 from duralog.format.index_entries import used_bytes
 from duralog.format.layout import Layout
 from duralog.storage.file_system import FileSystem, Mapping
@@ -111,13 +112,21 @@ class IndexFile(ABC):
                 self._is_unsynced = True
                 self._table = None
 
-    def drop_file(self) -> None:
-        """Leave no file. An offset index that is missing tells the next start to recover its segment."""
+    def withhold(self) -> None:
+        """Remove the file. Until `release`, what is written gets the name of a half-written one, which nobody reads."""
         self._check_writable()
         with self._opening:
             self._table = None
             self._is_unsynced = False
             self._fs.remove(self.path)
+            self.path += HALF_WRITTEN_SUFFIX
+
+    def release(self) -> None:
+        """Give the file its name. REQUIRES: `withhold`, and that it was rewritten since."""
+        with self._opening:
+            path = self.path.removesuffix(HALF_WRITTEN_SUFFIX)
+            self._fs.rename(self.path, path)
+            self.path = path
 
     def rewrite(self, entries: bytes) -> None:
         """Start again with these entries, in a new file of just their size; in memory if the segment is read-only."""

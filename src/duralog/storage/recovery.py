@@ -240,10 +240,11 @@ class _Loader:
         segment = self._segments[place]
         self._producers.bring_to(self._segments, segment.base_offset, self._log_start)
         epochs = self._epochs.entries
-        # Below the recovery point, the next start trusts a segment that has an offset index.
+        # Below the recovery point, the next start trusts a segment that has an offset index: so it gets that last, when
+        # damage has left it and all else is on disk.
         becomes_trusted = not ends_log and not self._read_only
         if becomes_trusted:
-            segment.offset_index.drop_file()
+            segment.offset_index.withhold()
             self._fs.sync_folder(self._folder)
 
         def take_in(piece: Piece) -> None:
@@ -251,12 +252,7 @@ class _Loader:
             epochs = with_observed(epochs, piece.batches)
             if self._progress is not None:
                 self._progress(int(piece.batches["size"].sum()))
-            if aborted := self._producers.replay(piece):
-                segment.transaction_index.add(aborted)
-                if becomes_trusted:
-                    # The offset index is written after the last batch, and all of these must be on disk before it.
-                    segment.transaction_index.flush()
-                    self._fs.sync_folder(self._folder)
+            segment.transaction_index.add(self._producers.replay(piece))
 
         recovered = segment.recover(take_in)
         if self._read_only:
@@ -266,14 +262,17 @@ class _Loader:
             return True
         if not self._repair.is_sound(place, recovered) and not self._repair.repair(place, recovered, ends_log=ends_log):
             self._producers.look_again()
+            if becomes_trusted:
+                self._fs.remove(segment.offset_index.path)
             return False
         self._epochs.take_over(epochs)
         if ends_log and segment.base_offset not in self._rewritten:
             self._repair.end_at_gap(place, recovered.next_offset)
         self._producers.is_ready_for(self._following(place))
         if becomes_trusted:
-            # What was built must not get lost.
             segment.flush()
+            self._fs.sync_folder(self._folder)
+            segment.offset_index.release()
             self._fs.sync_folder(self._folder)
         return True
 
