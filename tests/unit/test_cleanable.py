@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from duralog.config import TopicConfig
+from duralog.errors import CorruptRecord
 from duralog.storage.cleanable import DirtyRange, Limit, dirty_range
 
 NOW_MS = 1_800_000_000_000
@@ -200,13 +201,25 @@ def test_only_the_first_timestamps_of_new_segments_that_are_closed_count() -> No
     assert look(*segments, checkpoint=9, max_compaction_lag_ms=1).overdue_ms == NOW_MS - 1 - early
 
 
-def test_without_a_limit_no_first_batch_is_read() -> None:
-    class Unread(Segment):
-        @property
-        def first_timestamp_ms(self) -> int | None:
-            raise AssertionError
+class Unreadable(Segment):
+    """Its first batch is damaged."""
 
-        @first_timestamp_ms.setter
-        def first_timestamp_ms(self, value: int | None) -> None: ...
+    @property
+    def first_timestamp_ms(self) -> int | None:
+        raise CorruptRecord("no batch")
 
-    assert look(Unread(0), Unread(10)).overdue_ms == 0
+    @first_timestamp_ms.setter
+    def first_timestamp_ms(self, value: int | None) -> None: ...
+
+
+def test_without_a_limit_no_first_batch_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(_segment: Segment) -> int:
+        raise AssertionError
+
+    monkeypatch.setattr(Unreadable, "first_timestamp_ms", property(read, lambda *_: None))
+    assert look(Unreadable(0), Unreadable(10)).overdue_ms == 0
+
+
+def test_a_first_batch_that_cannot_be_read_tells_no_time() -> None:
+    segments = Segment(0, first_timestamp_ms=OLD_MS + 5), Unreadable(10), Segment(20), Segment(30)
+    assert look(*segments, max_compaction_lag_ms=1).overdue_ms == NOW_MS - 1 - OLD_MS

@@ -11,10 +11,15 @@ import pytest
 
 import duralog
 from duralog import PartitionLog, Record
+from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, StorageError, UnknownTopic
+from duralog.storage.background import Scheduler
 from duralog.storage.cleanable import Limit
+from duralog.storage.cleaner import Cleaner
 from duralog.storage.cleaner_state import Activity, PartitionState
 from duralog.storage.compaction_report import CompactionProgress, CompactionStopped
+from duralog.storage.file_system import LocalFileSystem
+from duralog.storage.log_directory import LogDirectory, TopicPartition
 from duralog.storage.store import Store
 from tests.unit.store_directory import NOW_MS, Clock, Directory, contents
 
@@ -257,6 +262,34 @@ def test_a_failing_disk_delays_one_log_and_not_the_others(directory: Directory) 
     directory.pass_time(BACKOFF_MS)
     assert len(offsets(bad)) == 16
     assert state(store, "bad").attempts == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_read_and_written_keeps_to_the_limit(directory: Directory, workers: int) -> None:
+    limit = 100_000
+    store = directory.open({"log.cleaner.enable": False})
+    log = compacted(store)
+    for _ in range(20):
+        log.append([Record(key=b"%d" % place, value=bytes(1000)) for place in range(50)])
+        log.roll()
+
+    def sleep(_stopped: threading.Event, seconds: float) -> None:
+        directory.clock.now_ms += round(seconds * 1000)
+
+    cleaner = Cleaner(
+        LogDirectory(LocalFileSystem(), str(directory.path)),
+        BrokerConfig.of({"log.cleaner.io.max.bytes.per.second": limit}),
+        logs=lambda: {TopicPartition("orders", 0): log},
+        clock=directory.clock,
+        scheduler=Scheduler(directory.clock, threads=0),
+        tell=lambda _task, error: pytest.fail(str(error)),
+        wait=sleep,
+    )
+    report = cleaner.compact(TopicPartition("orders", 0), log, workers=workers)
+    seconds = (directory.clock.now_ms - NOW_MS) / 1000
+    passed_bytes = report.map_bytes + report.read_bytes + report.written_bytes
+    assert passed_bytes > 2_000_000
+    assert 0.9 * limit < passed_bytes / seconds < 1.1 * limit
 
 
 # Topics that change

@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from duralog.config import TopicConfig
+from duralog.errors import CorruptRecord
 
 
 class DirtySegment(Protocol):
@@ -170,7 +171,10 @@ def _overdue_ms(segments: Sequence[DirtySegment], first_dirty: int, max_lag_ms: 
         return 0  # Without a look into the files: no timestamp that counts is below this.
     earliest_ms = latest_ms
     for segment in _between(segments, first_dirty, segments[-1].base_offset):
-        timestamp_ms = segment.first_timestamp_ms
+        try:
+            timestamp_ms = segment.first_timestamp_ms
+        except CorruptRecord:
+            continue  # Damage must not keep the rest of a log from being compacted.
         if timestamp_ms is not None and timestamp_ms > 0:
             earliest_ms = min(earliest_ms, timestamp_ms)
     return latest_ms - earliest_ms

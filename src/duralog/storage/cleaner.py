@@ -13,7 +13,8 @@ What must always be true:
   the store does that to all.
 
 Retention of compacted logs is not done here, as in Kafka, but beside. It may take segments that are being compacted:
-the compaction finds out before it puts anything in their place, and is done again.
+the compaction finds out before it puts anything in their place, and is done again. That is rare, for both begin at the
+front of a log.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from duralog.config import BrokerConfig
-from duralog.errors import InvalidConfig, StorageError
+from duralog.errors import DuralogError, InvalidConfig, StorageError
 from duralog.storage.background import Clock, Scheduler
 from duralog.storage.cleanable import DirtyRange, dirty_range, first_dirty_offset
 from duralog.storage.cleaner_checkpoint import CleanerCheckpoint
@@ -329,7 +330,7 @@ class Cleaner:
         obstacle = "a failing disk has left it in doubt: open the directory again" if log.in_doubt else None
         try:
             dirty = self._look(partition, log)
-        except StorageError as error:
+        except DuralogError as error:
             obstacle = str(error)
         return state_of(
             partition,
