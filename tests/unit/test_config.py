@@ -280,6 +280,14 @@ class TestBrokerConfig:
         with pytest.raises(CorruptRecord):
             BrokerConfig.from_properties(b"num.partitions=\\u12\n")
 
+    def test_dynamic_configs_that_only_fit_together_are_taken_in_any_order(self):
+        lags = {"log.cleaner.min.compaction.lag.ms": "100", "log.cleaner.max.compaction.lag.ms": "200"}
+        before = BrokerConfig.of({"log.cleaner.max.compaction.lag.ms": 50})
+        for values in (lags, dict(reversed(lags.items()))):
+            config = before.with_dynamic(values)
+            assert config.ignored == {}
+            assert (config.log_cleaner_min_compaction_lag_ms, config.log_cleaner_max_compaction_lag_ms) == (100, 200)
+
     def test_dynamic_configs_win_and_bad_ones_have_no_effect(self):
         config = BrokerConfig.of({"log.retention.ms": 5, "num.partitions": 3}).with_dynamic(
             {

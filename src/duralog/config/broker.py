@@ -57,14 +57,25 @@ class BrokerConfig(ServerSettings):
         What cannot be understood is left out, and named in `ignored`: they were set while a broker ran, and a directory
         must open all the same.
         """
-        changed, ignored = self, dict(self.ignored)
+        parsed: dict[str, Any] = {}
+        ignored = dict(self.ignored)
         for name, value in values.items():
             if _is_kafkas_alone(name):
                 continue
             try:
-                changed = changed._with({name: broker_definition(name).parse(value)}, Origin.DYNAMIC_BROKER)._checked()
+                parsed[name] = broker_definition(name).parse(value)
             except InvalidConfig as error:
                 ignored[name] = str(error)
+        try:
+            changed = self._with(parsed, Origin.DYNAMIC_BROKER)._checked()
+        except InvalidConfig:
+            # Not together: then as many of them as do not contradict those before.
+            changed = self
+            for name, value in parsed.items():
+                try:
+                    changed = changed._with({name: value}, Origin.DYNAMIC_BROKER)._checked()
+                except InvalidConfig as error:
+                    ignored[name] = str(error)
         return replace(changed, ignored=ignored)
 
     def get(self, name: str) -> Any:
