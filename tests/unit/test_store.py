@@ -613,6 +613,27 @@ def test_a_deletion_that_a_crash_interrupted_is_finished(directory: Directory, t
         assert "orders-0" not in directory.names()
 
 
+def test_a_folder_of_another_topic_does_not_go_with_a_deleted_one_of_its_name(
+    directory: Directory, tmp_path: Path
+) -> None:
+    """Somebody put a partition of a backup beside what a crash has left of a deletion."""
+    other = Directory(tmp_path / "other", directory.clock)
+    with other.open() as store:
+        other_id = store.create_topic("orders", 2)
+        store.partition("orders", 1).append(records("kept"))
+    store = directory.open()
+    store.create_topic("orders", 1)
+    shutil.copytree(directory.path / "orders-0", tmp_path / "orders-0")
+    store.delete_topic("orders")
+    store.close()
+    (tmp_path / "orders-0").rename(directory.path / "orders-0")
+    shutil.copytree(other.path / "orders-1", directory.path / "orders-1")
+    with directory.open() as store:
+        assert store.topic_id("orders") == other_id
+        assert values(store, "orders", 1) == ["kept"]
+        assert values(store, "orders", 0) == []
+
+
 def test_a_cleaner_checkpoint_is_kept_as_it_is(directory: Directory) -> None:
     directory.open().close()
     checkpoint = directory.path / "cleaner-offset-checkpoint"

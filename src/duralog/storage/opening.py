@@ -21,7 +21,7 @@ another directory, it gets none before a topic is created or changed here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -99,7 +99,8 @@ class Opening:
             holds=lambda name, partition: (name, partition.partition) in present,
         )
         for name, partitions in _by_topic(live):
-            topics.add_found(name, _told_id(loader, partitions), (partition.partition for partition in partitions))
+            topic_id = _told_id(_own_id(loader, partition) for partition in partitions)
+            topics.add_found(name, topic_id, (partition.partition for partition in partitions))
         return self._opened(meta, metadata, metadata_folder, topics, loader, was_clean=True, lock=None)
 
     def for_writing(self, show: ShowProgress | None) -> OpenedDirectory:
@@ -159,12 +160,16 @@ class Opening:
                             " partition here"
                         )
                 continue
-            topic_id = _told_id(opened.loader, partitions)
-            if topic_id is not None and removed_ids is None:
-                removed_ids = opened.metadata.removed_topic_ids()
-            if topic_id is not None and topic_id in (removed_ids or ()):
-                opened.deleted.delete(partitions)
-                continue
+            ids = {partition: _own_id(opened.loader, partition) for partition in partitions}
+            topic_id = _told_id(ids.values())
+            if topic_id is not None:
+                removed_ids = opened.metadata.removed_topic_ids() if removed_ids is None else removed_ids
+                kept = _not_of(removed_ids, ids)
+                if len(kept) < len(ids):
+                    opened.deleted.delete(partition for partition in partitions if partition not in kept)
+                    if not kept:
+                        continue
+                    partitions, topic_id = list(kept), _told_id(kept.values())
             if opened.metadata.has_lost_records():
                 for partition in partitions:
                     opened.offline[partition] = StorageError(
@@ -273,16 +278,23 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> Iterator[tuple[str, list[
         yield name, list(group)
 
 
-def _told_id(loader: PartitionLoader, partitions: Iterable[TopicPartition]) -> str | None:
-    """The topic id that the first folder tells that has one. A damaged one is told when the partition is loaded."""
-    for partition in partitions:
-        try:
-            topic_id = loader.topic_id(partition)
-        except DuralogError:
-            continue
-        if topic_id is not None:
-            return topic_id
-    return None
+def _own_id(loader: PartitionLoader, partition: TopicPartition) -> str | None:
+    """The topic id that the folder tells. That it is damaged is told when the partition is loaded."""
+    try:
+        return loader.topic_id(partition)
+    except DuralogError:
+        return None
+
+
+def _told_id(ids: Iterable[str | None]) -> str | None:
+    """The id of a topic, by the first of its folders that tells."""
+    return next((topic_id for topic_id in ids if topic_id is not None), None)
+
+
+def _not_of(removed_ids: set[str], ids: Mapping[TopicPartition, str | None]) -> dict[TopicPartition, str | None]:
+    """Without the folders of deleted topics. One that does not tell belongs to the same topic as the others."""
+    kept = {partition: topic_id for partition, topic_id in ids.items() if topic_id not in removed_ids}
+    return kept if len(kept) == len(ids) or any(kept.values()) else {}
 
 
 def _bytes_to_check(loader: PartitionLoader, partitions: Iterable[TopicPartition]) -> int:
