@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -178,6 +179,14 @@ class TestState:
         with pytest.raises(CorruptRecord, match="negative number"):
             metadata.apply(bad)
         assert list(metadata.topic("orders").partitions) == [0, 1]
+
+    def test_no_leader_epoch_is_larger_than_a_batch_can_hold(self):
+        metadata = one_topic()
+        topic = metadata.topic("orders")
+        topic.partitions[0] = replace(topic.partitions[0], leader_epoch=2**31 - 1)
+        metadata.apply(partition_change(topic.topic_id, isr=[]))
+        with pytest.raises(CorruptRecord, match="no leader epoch follows"):
+            metadata.apply(partition_change(topic.topic_id, leader=-1))
 
     def test_a_change_of_a_partition_that_does_not_exist(self):
         metadata = one_topic()

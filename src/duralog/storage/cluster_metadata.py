@@ -36,6 +36,7 @@ METADATA_VERSION = "metadata.version"
 
 _NO_LEADER_CHANGE = -2
 _FIRST_EPOCH = 1
+_LAST_EPOCH = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +236,8 @@ class ClusterMetadata:
             name: tuple(fields[name]) for name in ("isr", "replicas", "directories") if fields.get(name) is not None
         }
         is_new_leader = fields["leader"] != _NO_LEADER_CHANGE
+        if is_new_leader and before.leader_epoch == _LAST_EPOCH:
+            raise CorruptRecord("no leader epoch follows the last one", expected="a smaller epoch", found=_LAST_EPOCH)
         topic.partitions[before.partition] = replace(
             before,
             **changed,
