@@ -120,6 +120,12 @@ def test_a_partition_that_is_offline_is_told_once(new: Path, options: tuple[str,
     ]
 
 
+def test_an_empty_log_has_no_newest_record(new: Path) -> None:
+    topic("create", new, "-t", "orders")
+    described = objects("describe", new, "-t", "orders")
+    assert [row["newest_timestamp"] for row in described if row["kind"] == "partition"] == [None]
+
+
 def test_names_from_a_disk_do_not_move_the_cursor(new: Path) -> None:
     topic("create", new, "-t", "orders")
     with Store(str(new)) as store:

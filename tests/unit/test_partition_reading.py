@@ -125,6 +125,12 @@ def test_a_batch_over_the_maximum_is_refused_wherever_it_stands(tmp_path: Path, 
         next(reader)
 
 
+def test_an_isolation_that_does_not_exist_is_told_with_those_that_do(tmp_path: Path) -> None:
+    log = LogInFolder(tmp_path).open()
+    with pytest.raises(ValueError, match="isolation is read_uncommitted or read_committed, not 'committed'"):
+        log.read(0, isolation="committed")
+
+
 def test_offsets_that_were_removed_continue_at_the_next_one(tmp_path: Path) -> None:
     log = LogInFolder(tmp_path).open()
     kept = [

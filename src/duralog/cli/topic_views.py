@@ -130,6 +130,7 @@ def _object(store: Store, name: str, config: TopicConfig, shown: list[str]) -> d
 
 def _partition_fields(log: PartitionLog) -> dict[str, Any]:
     segments = log.segments
+    has_records = log.end_offset > log.start_offset
     return {
         "partition": log.partition,
         "start_offset": log.start_offset,
@@ -137,14 +138,14 @@ def _partition_fields(log: PartitionLog) -> dict[str, Any]:
         "last_stable_offset": log.last_stable_offset,
         "segments": len(segments),
         "bytes": log.size_bytes,
-        "newest_timestamp": max(segment.largest_timestamp_ms for segment in segments),
+        "newest_timestamp": max(segment.largest_timestamp_ms for segment in segments) if has_records else None,
         "leader_epoch": log.leader_epochs.latest_epoch,
     }
 
 
 def _partition_cells(log: PartitionLog) -> list[str]:
     fields = _partition_fields(log)
-    epoch = fields["leader_epoch"]
+    epoch, newest = fields["leader_epoch"], fields["newest_timestamp"]
     return [
         str(fields["partition"]),
         str(fields["start_offset"]),
@@ -152,7 +153,7 @@ def _partition_cells(log: PartitionLog) -> list[str]:
         str(fields["last_stable_offset"]),
         f"{fields['segments']:,}",
         f"{fields['bytes']:,}",
-        format_time(fields["newest_timestamp"]) if fields["end_offset"] > fields["start_offset"] else "-",
+        "-" if newest is None else format_time(newest),
         "-" if epoch < 0 else str(epoch),
     ]
 

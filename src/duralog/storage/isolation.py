@@ -24,6 +24,10 @@ class Isolation(StrEnum):
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
 
+    @classmethod
+    def _missing_(cls, value: object) -> Isolation:
+        raise ValueError(f"isolation is {' or '.join(cls)}, not {value!r}")
+
 
 def visible_rows(batches: NDArray[Any], aborted: Callable[[], Iterable[AbortedTransaction]]) -> NDArray[np.intp] | None:
     """The rows of the batches (`BATCH_DTYPE`) that hold data for the reader; None if all do.
