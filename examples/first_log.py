@@ -1,7 +1,7 @@
 """Writes a log with the store, then looks at it with the commands.
 
-A topic of orders in three segments, each with another codec. The folder may be given; it is made anew. `make run`
-calls this.
+A topic of orders in three segments, each with another codec. A new folder may be given for it; without one it is
+`build/sample`, which is made anew. `make run` calls this.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ def show(*arguments: str) -> None:
 
 def main() -> None:
     folder = sys.argv[1] if len(sys.argv) > 1 else DEFAULT_FOLDER
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder == DEFAULT_FOLDER:
+        shutil.rmtree(folder, ignore_errors=True)
+    elif os.path.exists(folder):
+        sys.exit(f"{folder} is there already: give a folder that is new")
     chance = random.Random(7)
     codecs = ("none", "lz4", "zstd")
     print(f"Writing {len(codecs) * ORDERS_PER_SEGMENT:,} orders to {folder}")

@@ -34,6 +34,15 @@ def test_the_example_shows_what_it_wrote(sample: tuple[Path, str]) -> None:
     assert '"key":"customer-17"' in shown
 
 
+def test_the_example_deletes_nothing_of_its_user(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("x")
+    command = [sys.executable, str(ROOT / "examples" / "first_log.py"), str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "give a folder that is new" in result.stderr
+    assert (tmp_path / "precious").exists()
+
+
 def test_the_snippets_of_the_readme_run(sample: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
     folder, _ = sample
     monkeypatch.chdir(folder.parent)
