@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from duralog.errors import (
+    CompactionStopped,
     CoordinatorFenced,
     CorruptRecord,
     DuralogError,
@@ -32,6 +33,8 @@ from duralog.format.record import Record, TimestampType
 
 if TYPE_CHECKING:
     from duralog.config import BrokerConfig
+    from duralog.storage.cleaner_state import CleanerTotals, PartitionState
+    from duralog.storage.compaction_report import CompactionProgress, CompactionReport
     from duralog.storage.lookup import TimestampedOffset
     from duralog.storage.parallel import Progress
     from duralog.storage.partition_log import PartitionLog
@@ -44,6 +47,10 @@ __all__ = [
     "BUILT_IN_POLICIES",
     "AgingLog",
     "BrokerConfig",
+    "CleanerTotals",
+    "CompactionProgress",
+    "CompactionReport",
+    "CompactionStopped",
     "CoordinatorFenced",
     "CorruptRecord",
     "DuralogError",
@@ -55,6 +62,7 @@ __all__ = [
     "OffsetOutOfRange",
     "OutOfOrderSequence",
     "PartitionLog",
+    "PartitionState",
     "ProducerFenced",
     "Progress",
     "Record",
@@ -77,7 +85,11 @@ _LOADED_LATER = {
     "BUILT_IN_POLICIES": "duralog.storage.retention",
     "AgingLog": "duralog.storage.retention",
     "BrokerConfig": "duralog.config",
+    "CleanerTotals": "duralog.storage.cleaner_state",
+    "CompactionProgress": "duralog.storage.compaction_report",
+    "CompactionReport": "duralog.storage.compaction_report",
     "PartitionLog": "duralog.storage.partition_log",
+    "PartitionState": "duralog.storage.cleaner_state",
     "Progress": "duralog.storage.parallel",
     "Removable": "duralog.storage.retention",
     "RetentionPolicy": "duralog.storage.retention",

@@ -76,6 +76,10 @@ class InvalidTransactionState(DuralogError):
     """What a producer asks for does not fit the state of its transaction."""
 
 
+class CompactionStopped(DuralogError):
+    """The compaction ended early because the log changed or was asked to wait. Nothing is lost; it can be repeated."""
+
+
 class Fault(IntEnum):
     """Why bytes were refused. The kernels return these numbers; the reference raises them in `CorruptRecord`.
 

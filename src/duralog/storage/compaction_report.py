@@ -6,11 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from duralog.errors import DuralogError
+from duralog.errors import CompactionStopped
 
-
-class CompactionStopped(DuralogError):
-    """The compaction ended early because the log changed or was asked to wait. Nothing is lost; it can be repeated."""
+__all__ = ["CompactionPhase", "CompactionProgress", "CompactionReport", "CompactionStopped", "ShowCompaction"]
 
 
 class CompactionPhase(StrEnum):
