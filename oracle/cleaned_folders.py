@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from duralog.config import TopicConfig
 from duralog.format.batch import Batch
@@ -29,6 +30,12 @@ from oracle.random_histories import Stage
 
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 _EPOCHS = "leader-epoch-checkpoint"
+_IN_MEMORY = "/dev/shm"
+
+
+def quick_folder() -> TemporaryDirectory[str]:
+    """For many small logs: in memory where that can be had, since both sides sync every file that they write."""
+    return TemporaryDirectory(prefix="duralog-", dir=_IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else None)
 
 
 def open_log(folder: Path, configs: Mapping[str, object], now_ms: int, log_start_offset: int = 0) -> PartitionLog:

@@ -6,13 +6,11 @@ folders is compared (`oracle.cleaned_folders`), then both logs go on from there.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -21,7 +19,7 @@ from duralog.format.batches import decode_records, scan
 from duralog.format.compression import Codec
 from duralog.storage.cleanable import DirtyRange, dirty_range
 from duralog.storage.compaction import CompactionReport, compact_log
-from oracle.cleaned_folders import differences, open_log, same_bytes, write_stage
+from oracle.cleaned_folders import differences, open_log, quick_folder, same_bytes, write_stage
 from oracle.cleaner import CleanerJob, CleanerPass, CleanerRound, clean_by_kafka
 from oracle.kafka_process import KafkaProcess, KafkaRefusedError
 from oracle.random_histories import History, Stage, random_history
@@ -29,8 +27,6 @@ from oracle.random_histories import History, Stage, random_history
 pytestmark = pytest.mark.interop
 
 HISTORIES = 100
-IN_MEMORY = Path("/dev/shm")
-"""Where there is no disk to wait for: both sides sync every file."""
 KAFKA_DIES_OF = ("Empty batches are only supported for magic v2", "Attempt to append to a full")
 """What Kafka's cleaner cannot do: the partition would never be cleaned again. duralog must get through."""
 
@@ -53,7 +49,7 @@ class Outcome:
 @pytest.fixture(scope="module")
 def compacted(kafka: KafkaProcess) -> Iterator[Callable[[int], Outcome]]:
     outcomes: dict[int, Outcome] = {}
-    with TemporaryDirectory(prefix="duralog-", dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None) as work:
+    with quick_folder() as work:
 
         def compacted(seed: int) -> Outcome:
             if seed not in outcomes:

@@ -21,7 +21,7 @@ from duralog.format.record import Record
 from duralog.format.varint import encode_varint
 from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.compaction import CompactionReport, compact_log
-from oracle.cleaned_folders import differences, open_log
+from oracle.cleaned_folders import differences, open_log, quick_folder
 from oracle.cleaner import CleanerJob, CleanerPass, clean_by_kafka
 from oracle.hostile_batches import batch, message, record, wrapper
 from oracle.kafka_process import KafkaProcess, KafkaRefusedError
@@ -140,20 +140,23 @@ class Compacted:
 
 
 @pytest.fixture(scope="module")
-def compacted(kafka: KafkaProcess, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Compacted]:
-    work = tmp_path_factory.mktemp("odd")
-    folders = {name: (work / f"kafkas{number}-0", work / f"ours{number}-0") for number, name in enumerate(ODD_BATCHES)}
-    for name, (kafkas, ours) in folders.items():
-        _write(kafkas, ODD_BATCHES[name])
-        shutil.copytree(kafkas, ours)
-    cleaner_pass = CleanerPass(now_ms=NOW_MS, map_bytes=2400)
-    jobs = [CleanerJob(folder=kafkas, configs=CONFIGS, passes=[cleaner_pass]) for kafkas, _ in folders.values()]
-    compacted = {}
-    for (name, (kafkas, ours)), rounds in zip(folders.items(), clean_by_kafka(kafka, jobs), strict=True):
-        before = (ours / f"{0:020}.log").read_bytes()
-        died_of = str(rounds) if isinstance(rounds, KafkaRefusedError) else None
-        compacted[name] = Compacted(kafkas, ours, died_of, _compact(ours), before)
-    return compacted
+def compacted(kafka: KafkaProcess) -> Iterator[dict[str, Compacted]]:
+    with quick_folder() as work:
+        pairs = {
+            name: (Path(work) / f"kafkas{number}-0", Path(work) / f"ours{number}-0")
+            for number, name in enumerate(ODD_BATCHES)
+        }
+        for name, (kafkas, ours) in pairs.items():
+            _write(kafkas, ODD_BATCHES[name])
+            shutil.copytree(kafkas, ours)
+        cleaner_pass = CleanerPass(now_ms=NOW_MS, map_bytes=2400)
+        jobs = [CleanerJob(folder=kafkas, configs=CONFIGS, passes=[cleaner_pass]) for kafkas, _ in pairs.values()]
+        compacted = {}
+        for (name, (kafkas, ours)), rounds in zip(pairs.items(), clean_by_kafka(kafka, jobs), strict=True):
+            before = (ours / f"{0:020}.log").read_bytes()
+            died_of = str(rounds) if isinstance(rounds, KafkaRefusedError) else None
+            compacted[name] = Compacted(kafkas, ours, died_of, _compact(ours), before)
+        yield compacted
 
 
 def _write(folder: Path, odd: bytes) -> None:
