@@ -24,6 +24,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 
 from duralog.config import BrokerConfig
@@ -149,40 +150,29 @@ class Opening:
         folders = self._directory.folders()
         opened.deleted.remove_later(folders.deleted)
         topics = opened.topics
-        removed_ids: set[str] | None = None
+        has_lost_records = cache(opened.metadata.has_lost_records)
+        removed_ids = cache(opened.metadata.removed_topic_ids)
         for name, partitions in _by_topic(folders.live):
             if topics.is_in_metadata(name):
                 known = topics.by_name[name].partitions if name in topics.by_name else ()
-                for partition in partitions:
-                    if partition.partition not in known:
-                        opened.offline[partition] = StorageError(
-                            f"{self._directory.folder_of(partition)}: the cluster metadata does not place this"
-                            " partition here"
-                        )
+                misplaced = [partition for partition in partitions if partition.partition not in known]
+                self._set_offline(opened, misplaced, "the cluster metadata does not place this partition here")
                 continue
             ids = {partition: _own_id(opened.loader, partition) for partition in partitions}
-            topic_id = _told_id(ids.values())
-            if topic_id is not None:
-                removed_ids = opened.metadata.removed_topic_ids() if removed_ids is None else removed_ids
-                kept = _not_of(removed_ids, ids)
-                if len(kept) < len(ids):
-                    opened.deleted.delete(partition for partition in partitions if partition not in kept)
-                    if not kept:
-                        continue
-                    partitions, topic_id = list(kept), _told_id(kept.values())
-            if opened.metadata.has_lost_records():
-                for partition in partitions:
-                    opened.offline[partition] = StorageError(
-                        f"{self._directory.folder_of(partition)}: the topic is not in the cluster metadata, of which"
-                        " damaged records are in quarantine: its configs are not known"
-                    )
-                continue
-            topics.add_found(name, topic_id, (partition.partition for partition in partitions))
-            if may_adopt:
-                try:
-                    topics.adopt(name)
-                except (InvalidTopic, TopicExists) as error:
-                    _logger.warning("%s is not in the cluster metadata, so Kafka would not serve it: %s", name, error)
+            kept = _not_of(removed_ids(), ids) if any(ids.values()) else ids
+            if len(kept) < len(ids):
+                opened.deleted.delete(partition for partition in partitions if partition not in kept)
+            if has_lost_records():
+                reason = "the topic is not in the cluster metadata, of which damaged records are in quarantine"
+                self._set_offline(opened, kept, f"{reason}: its configs are not known")
+            elif kept:
+                topics.add_found(name, _told_id(kept.values()), (partition.partition for partition in kept))
+                if may_adopt:
+                    _adopt(topics, name)
+
+    def _set_offline(self, opened: OpenedDirectory, partitions: Iterable[TopicPartition], reason: str) -> None:
+        for partition in partitions:
+            opened.offline[partition] = StorageError(f"{self._directory.folder_of(partition)}: {reason}")
 
     def _load_all(self, opened: OpenedDirectory, show: ShowProgress | None) -> None:
         loader, topics = opened.loader, opened.topics
@@ -295,6 +285,13 @@ def _not_of(removed_ids: set[str], ids: Mapping[TopicPartition, str | None]) -> 
     """Without the folders of deleted topics. One that does not tell belongs to the same topic as the others."""
     kept = {partition: topic_id for partition, topic_id in ids.items() if topic_id not in removed_ids}
     return kept if len(kept) == len(ids) or any(kept.values()) else {}
+
+
+def _adopt(topics: Topics, name: str) -> None:
+    try:
+        topics.adopt(name)
+    except (InvalidTopic, TopicExists) as error:
+        _logger.warning("%s is not in the cluster metadata, so Kafka would not serve it: %s", name, error)
 
 
 def _bytes_to_check(loader: PartitionLoader, partitions: Iterable[TopicPartition]) -> int:
