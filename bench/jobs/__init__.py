@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from bench.job import Job
-from bench.jobs import append, compaction, decode, dump, encode, limits, recovery, scan, startup, store_open, store_read
+from bench.jobs import (
+    append,
+    compaction,
+    decode,
+    dump,
+    encode,
+    limits,
+    map_fill,
+    recovery,
+    scan,
+    startup,
+    store_open,
+    store_read,
+)
 
 LIMITS = limits.JOB
 JOBS: dict[str, Job] = {
@@ -17,6 +30,7 @@ JOBS: dict[str, Job] = {
         *append.JOBS,
         *store_read.JOBS,
         recovery.JOB,
+        *map_fill.JOBS,
         *compaction.JOBS,
         store_open.JOB,
         startup.JOB,
