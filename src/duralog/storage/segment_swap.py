@@ -44,6 +44,7 @@ def swap_in(writer: LogWriter, old: Sequence[SegmentSource], new: Segment, check
         if id(source.segment) not in inactive or source.segment.size_bytes != source.size_bytes:
             raise CompactionStopped(f"{writer.folder}: the segment at {source.base_offset} has changed meanwhile")
     check()
+    _open(new)
     fs = writer.file_system
     try:
         new.rename(FileState.SWAP)
@@ -61,6 +62,16 @@ def swap_in(writer: LogWriter, old: Sequence[SegmentSource], new: Segment, check
     except BaseException as error:
         writer.fail(error)
         raise
+
+
+def _open(segment: Segment) -> None:
+    """Whoever reads the segment must not depend on names, should the renaming fail half-way."""
+    _ = (
+        segment.file,
+        segment.offset_index.entry_count,
+        segment.time_index.entry_count,
+        segment.transaction_index.entries,
+    )
 
 
 def _undo(writer: LogWriter, new: Segment) -> None:
