@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from duralog.format import batches, control_records, message_set, record_batch
+from duralog.format import batches, control_records, record_batch
 from duralog.format.batch import Batch
 from duralog.format.compression import Codec
 from duralog.format.control_records import ControlType, EndTransactionMarker
@@ -26,6 +26,7 @@ from duralog.format.index_entries import (
 )
 from duralog.format.producer_snapshot import ProducerEntry
 from duralog.format.record import Record, TimestampType
+from duralog.format.varint import as_int64
 from duralog.storage.file_system import FileSystem
 
 _INT32_MAX = 2**31 - 1
@@ -238,12 +239,13 @@ class _Cleaning:
             return _emptied(batch) if self._is_kept_empty(batch) else b""
         has_marker_of_nothing = batch.is_control and can_go
         has_tombstone = any(record.value is None for record in kept)
-        needs_horizon = batch.magic == 2 and horizon_ms is None and (has_tombstone or has_marker_of_nothing)
-        if kept == records and not needs_horizon:
+        needs_horizon = horizon_ms is None and (has_tombstone or has_marker_of_nothing)
+        if batch.magic == 2 and kept == records and not needs_horizon:
             return log[batch.position : batch.position + batch.size_bytes]
         if needs_horizon:
-            horizon_ms = self.rules.now_ms + self.rules.delete_retention_ms
-        return _rebuilt(batch, kept, horizon_ms)
+            # As Java adds: a retention without end gives a time before all times, and that is none.
+            horizon_ms = as_int64(self.rules.now_ms + self.rules.delete_retention_ms)
+        return _rebuilt(batch, kept, None if horizon_ms is not None and horizon_ms < 0 else horizon_ms)
 
     def _is_aborted(self, batch: Batch) -> bool:
         transaction = _find_aborted(batch, self.aborted)
@@ -304,28 +306,20 @@ def _find_aborted(batch: Batch, aborted: Sequence[AbortedTransaction]) -> Aborte
 
 
 def _rebuilt(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -> bytes:
-    append_time_ms = batch.max_timestamp_ms if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-    codec = Codec(batch.codec_id)
-    if batch.magic < 2:
-        return message_set.encode(
-            records,
-            magic=batch.magic,
-            base_offset=records[0].offset,
-            codec=codec,
-            timestamp_type=batch.timestamp_type,
-            append_time_ms=append_time_ms,
-        )
+    """A batch with these records. Messages of the old formats become one of the new format."""
+    is_old = batch.magic < 2
+    has_append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
     return record_batch.encode(
         records,
-        base_offset=batch.base_offset,
-        last_offset=batch.last_offset,
-        codec=codec,
+        base_offset=records[0].offset if is_old else batch.base_offset,
+        last_offset=records[-1].offset if is_old else batch.last_offset,
+        codec=Codec(batch.codec_id),
         leader_epoch=batch.leader_epoch,
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
-        timestamp_type=batch.timestamp_type,
-        append_time_ms=append_time_ms,
+        timestamp_type=TimestampType.LOG_APPEND_TIME if has_append_time else TimestampType.CREATE_TIME,
+        append_time_ms=batch.max_timestamp_ms,
         is_transactional=batch.is_transactional,
         is_control=batch.is_control,
         delete_horizon_ms=horizon_ms,
