@@ -23,6 +23,7 @@ import org.apache.kafka.tools.DumpLogSegments;
  * {"command": "configs"}                           the declarations of all configs
  * {"command": "judge", "cases": [..]}              whether Kafka takes config values, as ConfigTables describes
  * {"command": "compact", "jobs": [..]}             Kafka's cleaner on partition folders, as LogCompactor describes
+ * {"command": "offset_map", "puts": [..], ..}      Kafka's offset map and its bytes, as OffsetMapTable describes
  * {"command": "topics", "bootstrap": HOST:PORT}    the topics of a broker; and so on, as BrokerClient describes:
  *                                                  "create", "produce", "consume", "offsets", "delete_records",
  *                                                  "producers"
@@ -77,6 +78,8 @@ public final class Oracle {
                 return ConfigTables.judge(command.get("cases"));
             case "compact":
                 return LogCompactor.compact(command);
+            case "offset_map":
+                return OffsetMapTable.fill(command);
             case "topics":
                 return BrokerClient.topics(command);
             case "create":
