@@ -60,6 +60,8 @@ class CleanedSegment:
 
     def finish(self, *, modified_ms: int, created_ms: int) -> Segment:
         """Bring everything to disk, but for the names of the files. Their time becomes `modified_ms`."""
+        # Also the room that was set aside behind the end.
+        self._log.truncate(self.size_bytes)
         self._log.sync()
         self._log.close()
         offset_entries, time_entries = self._indexes.finish()
