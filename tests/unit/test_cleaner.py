@@ -518,6 +518,17 @@ def test_a_log_that_cannot_be_looked_at_does_not_keep_the_others_from_their_turn
     assert state(cleaner, "bad").attempts == 1
 
 
+def test_a_log_that_a_failing_disk_has_left_in_doubt_is_left_alone_and_says_so(bench: Bench) -> None:
+    log = bench.topic("orders", [10, 10, 1])
+    cleaner = bench.cleaner()
+    log._writer.fail(StorageError("cannot sync"))
+    assert not cleaner.clean_next()
+    assert bench.calls == []
+    found = state(cleaner, "orders")
+    assert (found.activity, found.attempts) == (Activity.IDLE, 0)
+    assert found.reason == "a failing disk has left it in doubt: open the directory again"
+
+
 def test_a_compaction_that_gets_nowhere_is_a_failure_and_not_an_endless_loop(bench: Bench) -> None:
     bench.topic("orders", [10, 10, 1])
     bench.does["orders"] = lambda call: call.report(end_offset=0)
