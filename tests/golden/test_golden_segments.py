@@ -10,6 +10,7 @@ import pytest
 
 from duralog.format import batches
 from duralog.format.filenames import FileKind, parse_segment_file
+from duralog.storage.batch_extents import extents
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.segment import Segment, SegmentOptions
 
@@ -130,7 +131,7 @@ def test_appending_batch_by_batch_writes_the_files_that_kafka_wrote(tmp_path, lo
             rows = piece.batches[row : row + 1].copy()
             begin = int(rows["position"][0])
             rows["position"] = 0
-            copy.append((data[begin : begin + int(rows["size"][0])],), rows)
+            copy.append((data[begin : begin + int(rows["size"][0])],), extents(rows))
     copy.close()
     written = Path(copy.path(FileKind.LOG))
     assert written.read_bytes() == data
