@@ -62,7 +62,8 @@ def random_history(seed: int) -> History:
     }
     maker = _Maker(rng, segment_bytes)
     map_entries = rng.choice(((20, 40, 100), (20_000,)))
-    if maker.transactional and max(map_entries) < 20_000:
+    is_small = max(map_entries) < 20_000
+    if is_small and maker.transactional:
         # A round that starts in the middle of a segment is read from an entry of the offset index on. Kafka then knows
         # of aborted transactions whose markers lie before it, and takes what was committed after them for aborted: old
         # values stay, which duralog does not leave. Without entries both read the segment from its start.
@@ -71,12 +72,12 @@ def random_history(seed: int) -> History:
     now_ms = START_MS
     log_start_offset = 0
     for number in range(rng.choice((1, 2, 3))):
-        batches = list(maker.batches(is_first=number == 0))
+        batches = list(maker.batches(150 if is_small else 400, is_first=number == 0))
         written_ms = max(now_ms, maker.time_ms) + rng.randrange(1000)
         retained_ms = min(delete_retention_ms, DAY_MS)
         now_ms = written_ms + rng.choice((1, 1, 1000, retained_ms, retained_ms + 1, 2 * DAY_MS))
         if rng.random() < 0.1:
-            log_start_offset = rng.randrange(log_start_offset, maker.offset + 1)
+            log_start_offset = max(log_start_offset, rng.choice(maker.first_offsets))
         stages.append(
             Stage(
                 batches=batches,
@@ -115,6 +116,8 @@ class _Maker:
     codecs: Sequence[Codec] = ()
     magics: Sequence[int] = ()
     keys: Sequence[bytes] = ()
+    first_offsets: list[int] = field(default_factory=list)
+    """Of all batches."""
     idempotent: list[_Producer] = field(default_factory=list)
     transactional: list[_Producer] = field(default_factory=list)
 
@@ -132,12 +135,12 @@ class _Maker:
         self._largest_batch = rng.choice((1, 5, 40, 300))
         self._records_made = 0
 
-    def batches(self, *, is_first: bool) -> Iterator[bytes | None]:
-        """One stage: some hundred records. The old formats are over after the first one."""
+    def batches(self, most_records: int, *, is_first: bool) -> Iterator[bytes | None]:
+        """One stage. The old formats are over after the first one."""
         rng = self.rng
         if not is_first:
             self.magics = (2,)
-        enough = self._records_made + rng.choice((20, 150, 400))
+        enough = self._records_made + rng.choice((20, 150, most_records))
         while self._records_made < enough:
             if rng.random() < self._gap_share:
                 self.offset += rng.choice((1, 7, 1000, 1000, 2**31 - 5))
@@ -145,6 +148,7 @@ class _Maker:
                 yield None
             if rng.random() < 0.02:
                 self.leader_epoch += rng.randrange(1, 3)
+            self.first_offsets.append(self.offset)
             yield self._batch()
         if rng.random() < 0.7:
             for producer in self.transactional:

@@ -73,7 +73,9 @@ final class LogCompactor {
                 checkpoint = Optional.of(clean(log, pass, checkpoint, clock, rounds));
                 opened.runScheduled();
             }
-            answer.put("log_start_offset", log.logStartOffset()).put("log_end_offset", log.logEndOffset());
+            answer.put("log_start_offset", log.logStartOffset())
+                .put("last_stable_offset", log.lastStableOffset())
+                .put("log_end_offset", log.logEndOffset());
         }
         return answer;
     }
