@@ -438,6 +438,21 @@ def test_a_failure_is_visible_and_costs_the_other_logs_nothing(bench: Bench) -> 
     assert totals.dead_threads == 0
 
 
+def test_a_failure_of_a_log_with_nothing_left_to_compact_is_history(bench: Bench) -> None:
+    log = bench.topic("orders", [10, 10, 1])
+    bench.does["orders"] = fail
+    cleaner = bench.cleaner()
+    cleaner.clean_next()
+    log.delete_segments([0, 10], "in the test")
+    found = state(cleaner, "orders")
+    assert (found.activity, found.retry_at_ms, found.attempts) == (Activity.IDLE, None, 1)
+    assert found.reason == (
+        "nothing can be compacted from offset 20 on: the active segment starts at offset 20;"
+        " the last attempt came to nothing: the disk is bad"
+    )
+    assert cleaner.totals().uncleanable_partitions_count == 0
+
+
 def test_a_success_ends_the_row_of_failures(bench: Bench) -> None:
     bench.topic("orders", [10, 10, 1])
     bench.does["orders"] = fail
@@ -515,7 +530,24 @@ def test_a_log_that_cannot_be_looked_at_does_not_keep_the_others_from_their_turn
     bench.pass_time(0)
     assert bench.compacted == ["good"]
     assert (state(cleaner, "bad").dirty, state(cleaner, "bad").reason) == (None, "no such file")
-    assert state(cleaner, "bad").attempts == 1
+    assert (state(cleaner, "bad").activity, state(cleaner, "bad").attempts) == (Activity.RETRYING, 1)
+
+
+def test_a_segment_that_retention_takes_at_the_moment_of_a_look_is_no_failure(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = bench.topic("orders", [10, 10, 10, 1], min_compaction_lag_ms=1, age_ms=10)
+    segment = log.view.segments.first
+
+    def gone(_self: object) -> int:
+        log.delete_segments([0], "in the test")
+        raise StorageError("no such file")
+
+    unreadable = type("Unreadable", (type(segment),), {"largest_timestamp_ms": property(gone)})
+    monkeypatch.setattr(segment, "__class__", unreadable)
+    bench.cleaner().clean_next()
+    assert [call.first_dirty_offset for call in bench.calls] == [10]
+    assert bench.told == []
 
 
 def test_a_log_that_a_failing_disk_has_left_in_doubt_is_left_alone_and_says_so(bench: Bench) -> None:
@@ -785,6 +817,21 @@ def test_a_request_that_fails_tells_the_caller_and_shows(bench: Bench) -> None:
     with pytest.raises(StorageError, match="the disk is bad"):
         cleaner.compact(TopicPartition("orders", 0), log)
     assert (state(cleaner, "orders").attempts, bench.told) == (1, [])
+
+
+def test_a_policy_that_changes_while_a_request_waits_counts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = bench.topic("orders", [10, 10, 1])
+    cleaner = bench.cleaner()
+    claim = cleaner._claims.claim
+
+    def change_and_claim(*args: Any, **options: Any) -> Any:
+        bench.store.alter_topic_config("orders", {"cleanup.policy": "delete"})
+        return claim(*args, **options)
+
+    monkeypatch.setattr(cleaner._claims, "claim", change_and_claim)
+    with pytest.raises(InvalidConfig, match="is delete"):
+        cleaner.compact(TopicPartition("orders", 0), log)
+    assert bench.calls == []
 
 
 def test_a_request_does_not_wait_for_the_pause_after_a_failure(bench: Bench) -> None:

@@ -326,16 +326,14 @@ class Cleaner:
         return totals_of(self.states(), self._history, threads=threads, time_since_last_run_ms=since_ms)
 
     def _state(self, partition: TopicPartition, log: PartitionLog) -> PartitionState:
-        dirty: DirtyRange | None = None
-        obstacle = "a failing disk has left it in doubt: open the directory again" if log.in_doubt else None
         try:
-            dirty = self._look(partition, log)
+            dirty: DirtyRange | str = self._look(partition, log)
         except DuralogError as error:
-            obstacle = str(error)
+            dirty = str(error)
         return state_of(
             partition,
             dirty,
-            obstacle=obstacle,
+            is_in_doubt=log.in_doubt,
             cleaning=self._claims.of(partition),
             history=self._history,
             has_threads=self._is_started,

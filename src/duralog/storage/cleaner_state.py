@@ -76,23 +76,28 @@ class CleanerTotals:
 
 def state_of(
     partition: TopicPartition,
-    dirty: DirtyRange | None,
+    dirty: DirtyRange | str,
     *,
-    obstacle: str | None,
+    is_in_doubt: bool,
     cleaning: Cleaning | None,
     history: CleanerHistory,
     has_threads: bool,
 ) -> PartitionState:
-    """`obstacle`: why the log cannot be compacted at all, if it cannot."""
+    """`dirty` may be the reason why that cannot be found out."""
     known = history.of(partition)
+    is_due = not isinstance(dirty, DirtyRange) or dirty.is_eligible
     if cleaning is not None:
         activity, reason = Activity.CLEANING, "it is being compacted"
-    elif obstacle is not None or dirty is None:
-        activity, reason = Activity.IDLE, obstacle or "it cannot be looked at"
-    elif known.reason is not None:
+    elif is_in_doubt:
+        activity, reason = Activity.IDLE, "a failing disk has left it in doubt: open the directory again"
+    elif known.reason is not None and is_due:
         activity, reason = Activity.RETRYING, known.reason
+    elif not isinstance(dirty, DirtyRange):
+        activity, reason = Activity.IDLE, dirty
     elif dirty.why_not is not None:
         activity, reason = Activity.IDLE, dirty.why_not
+        if known.reason is not None:
+            reason += f"; the last attempt came to nothing: {known.reason}"
     elif not has_threads:
         activity, reason = Activity.IDLE, "it is due, but this store does not compact by itself"
     else:
@@ -102,7 +107,7 @@ def state_of(
         partition=partition.partition,
         activity=activity,
         reason=reason,
-        dirty=dirty,
+        dirty=dirty if isinstance(dirty, DirtyRange) else None,
         progress=None if cleaning is None else cleaning.progress,
         started_ms=None if cleaning is None else cleaning.started_ms,
         attempts=known.attempts,
@@ -122,7 +127,7 @@ def totals_of(
     states: Sequence[PartitionState], history: CleanerHistory, *, threads: int, time_since_last_run_ms: int | None
 ) -> CleanerTotals:
     ranges = [state.dirty for state in states if state.dirty is not None]
-    failing = [state for state in states if state.attempts]
+    failing = [state for state in states if state.attempts and state.activity is Activity.RETRYING]
     latest = history.latest_reports
     read_bytes = sum(report.read_bytes for report in latest)
     return CleanerTotals(
