@@ -290,6 +290,25 @@ def test_nobody_compacts_a_log_again_that_another_thread_has_just_done(bench: Be
     assert bench.compacted == ["orders"]
 
 
+def test_a_log_is_not_compacted_if_its_policy_has_changed_since_it_was_chosen(bench: Bench) -> None:
+    bench.topic("orders", [10, 10, 1])
+    cleaner = bench.cleaner()
+    (due,) = cleaner._due_logs()
+    bench.store.alter_topic_config("orders", {"cleanup.policy": "delete"})
+    assert not cleaner._clean_if_due(*due)
+    assert bench.calls == []
+
+
+def test_a_log_whose_compaction_has_failed_since_it_was_chosen_is_left_alone_for_now(bench: Bench) -> None:
+    bench.topic("orders", [10, 10, 1])
+    bench.does["orders"] = fail
+    cleaner = bench.cleaner()
+    (due,) = cleaner._due_logs()
+    assert cleaner.clean_next()
+    assert not cleaner._clean_if_due(*due)
+    assert bench.compacted == ["orders"]
+
+
 # The checkpoint
 
 

@@ -167,10 +167,11 @@ class Cleaner:
         cleaning: Cleaning | None = None
         try:
             with self._claims.claim(partition, log, wait=False) as cleaning:
-                if cleaning is None:
+                # Again, now that nobody changes the policy without stopping this, and no other thread is at the log.
+                if cleaning is None or COMPACT not in log.config.cleanup_policy or self._history.is_waiting(partition):
                     return False
                 dirty = self._look(partition, log)
-                if not dirty.is_eligible or self._history.is_waiting(partition):
+                if not dirty.is_eligible:
                     return False
                 self._clean(cleaning, dirty, workers=1)
         except CompactionStopped as stopped:
