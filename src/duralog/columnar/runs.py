@@ -1,7 +1,7 @@
 """Decoding the batches of a piece: runs of batches of one kind go through a kernel together.
 
 Plain batches are decoded where they lie. Compressed ones are decompressed into one scratch buffer for several, which
-stays at a quarter of a chunk's size unless a single batch is larger.
+stays at about a quarter of a chunk's size unless a single batch is larger.
 
 A batch is all or nothing. A corrupt one is refused after the records before it were handed on: an error is raised or,
 if the caller gave `on_corrupt`, reported there, and decoding goes on behind it.
@@ -23,11 +23,13 @@ from duralog.columnar.refusals import Refusals, batch_fault, inner_fault, record
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.compression import Codec, decompress
 from duralog.format.layout import BATCH_V2, CODEC_MASK, MIN_BATCH_BYTES
+from duralog.format.lz4_frame import MAX_EXPANSION
 from duralog.format.varint import Bytes
 from duralog.kernels.columns import RecordColumns
 from duralog.kernels.decode import CHECK, MIN_RECORD_BYTES, SLICE, WHOLE, decode_batches
 from duralog.kernels.direct import PADDING
 from duralog.kernels.legacy import check_inner_messages, decode_inner_messages, decode_messages
+from duralog.kernels.lz4 import LEFT, ROOM_BYTES, unpack_frames
 
 _SCRATCH_BYTES = CHUNK_BYTES // 4
 _CODECS = tuple(Codec)
@@ -158,6 +160,28 @@ class RunDecoder:
 
     def _unpack(self, rows: NDArray[Any], begins: NDArray[Any], ends: NDArray[Any]) -> Iterator[Span]:
         """Decompress the bytes from each begin to its end; an end before the begin is a null."""
+        if np.any(self.batches["attributes"][rows] & CODEC_MASK != Codec.LZ4):
+            yield from self._unpack_each(rows, begins, ends)
+            return
+        number = 0
+        while number < len(rows):
+            first = number
+            most_bytes = int(np.sum(np.maximum(ends[first:] - begins[first:], 0))) * MAX_EXPANSION
+            out = np.empty(min(most_bytes, _SCRATCH_BYTES) + ROOM_BYTES + PADDING, np.uint8)
+            edges = np.zeros(len(rows) + 1, np.int64)
+            number, why = unpack_frames(
+                self.data, begins, ends, first, self.max_decompressed_bytes, out[:-PADDING], edges[1:]
+            )
+            if number > first:
+                found = edges[first : number + 1]
+                yield Span(out[: found[-1] + PADDING], found[:-1], found[1:], rows[first:number].astype(np.intp))
+            if why == LEFT or number == first:
+                one = slice(number, number + 1)
+                yield from self._unpack_each(rows[one], begins[one], ends[one])
+                number += 1
+
+    def _unpack_each(self, rows: NDArray[Any], begins: NDArray[Any], ends: NDArray[Any]) -> Iterator[Span]:
+        """The same of any codec, one batch at a time."""
         view = self.data.data
         codecs = self.batches["attributes"][rows] & CODEC_MASK
         magics = self.batches["magic"][rows]

@@ -40,7 +40,7 @@ _RESERVED_FLAGS = 0x03
 _STORED = 0x80000000
 _END_MARK = _BLOCK_SIZE.pack(0)
 
-_MAX_EXPANSION = 255
+MAX_EXPANSION = 255
 """The most that one byte of a compressed block can stand for."""
 
 _BLOCK_BYTES_BY_CODE = {0x40: 64 * 1024, 0x50: 256 * 1024, 0x60: 1024 * 1024, 0x70: 4 * 1024 * 1024}
@@ -52,7 +52,7 @@ def compress(data: Bytes, *, magic: int, level: int | None = None) -> bytes:
         parts = _fast_blocks(memoryview(data))
     else:
         parts = _thorough_blocks(data, level)
-    return b"".join((_HEADER_V0 if magic == 0 else _HEADER_V1, *parts, _END_MARK))
+    return b"".join((_HEADER_V0 if magic == 0 else HEADER, *parts, _END_MARK))
 
 
 def decompress(data: Bytes, *, magic: int, max_bytes: int) -> memoryview:
@@ -132,15 +132,15 @@ def _written_header(*, with_magic_hashed: bool) -> bytes:
 
 
 _HEADER_V0 = _written_header(with_magic_hashed=True)
-_HEADER_V1 = _written_header(with_magic_hashed=False)
-assert (_HEADER_V0[-1], _HEADER_V1[-1]) == (0x1A, 0x82)
+HEADER = _written_header(with_magic_hashed=False)
+assert (_HEADER_V0[-1], HEADER[-1]) == (0x1A, 0x82)
 
 
 def _read_header(data: Bytes, magic: int) -> tuple[int, int, int]:
     """Flags, block size, position of the first block."""
     if len(data) < _HEADER.size:
         raise _ended_early()
-    if data[: _HEADER.size] == _HEADER_V1:
+    if data[: _HEADER.size] == HEADER:
         return _FLAGS_WRITTEN, BLOCK_BYTES, _HEADER.size
     frame_magic, flags, code, _ = _HEADER.unpack_from(data)
     if frame_magic != _MAGIC:
@@ -183,7 +183,7 @@ def _walk_blocks(
             raise _ended_early()
         is_stored = bool(field & _STORED)
         blocks.append((position, size, is_stored))
-        bound += size if is_stored else min(block_bytes, size * _MAX_EXPANSION)
+        bound += size if is_stored else min(block_bytes, size * MAX_EXPANSION)
         position += size + checksum_bytes
 
 
