@@ -56,18 +56,13 @@ def random_history(seed: int) -> History:
         "cleanup.policy": "compact",
         "internal.segment.bytes": segment_bytes,
         "index.interval.bytes": rng.choice((0, 100, 1000, 4096)),
-        "segment.index.bytes": rng.choice((120, 1200, 1 << 20)),
+        "segment.index.bytes": rng.choice((120, 1200, 1200, 1 << 20, 1 << 20)),
         "delete.retention.ms": delete_retention_ms,
         "min.compaction.lag.ms": rng.choice((0, 0, 0, 2000)),
     }
     maker = _Maker(rng, segment_bytes)
     map_entries = rng.choice(((20, 40, 100), (20_000,)))
     is_small = max(map_entries) < 20_000
-    if is_small and maker.transactional:
-        # A round that starts in the middle of a segment is read from an entry of the offset index on. Kafka then knows
-        # of aborted transactions whose markers lie before it, and takes what was committed after them for aborted: old
-        # values stay, which duralog does not leave. Without entries both read the segment from its start.
-        configs["index.interval.bytes"] = 1 << 20
     stages = []
     now_ms = START_MS
     log_start_offset = 0
