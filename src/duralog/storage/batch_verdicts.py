@@ -21,6 +21,19 @@ from duralog.format.layout import DELETE_HORIZON_BIT, NO_PRODUCER_ID
 from duralog.format.producer_snapshot import ProducerEntry
 from duralog.storage.transaction_cleaning import TransactionTracker
 
+# As plain numbers, which numpy takes without asking an enum.
+_DROP, _FILTER, _FILTER_KEEP_EMPTY, _EMPTY, _CONTROL, _CONTROL_EMPTIED = (
+    verdict.value
+    for verdict in (
+        BatchVerdict.DROP,
+        BatchVerdict.FILTER,
+        BatchVerdict.FILTER_KEEP_EMPTY,
+        BatchVerdict.EMPTY,
+        BatchVerdict.CONTROL,
+        BatchVerdict.CONTROL_EMPTIED,
+    )
+)
+
 
 class Judgement(NamedTuple):
     verdicts: NDArray[np.int8]
@@ -49,26 +62,26 @@ class BatchJudge:
     def judge(self, piece: Piece) -> Judgement:
         rows = piece.batches
         tracked = self.tracker.take(piece)
-        verdicts = np.full(len(rows), BatchVerdict.FILTER, np.int8)
+        verdicts = np.full(len(rows), _FILTER, np.int8)
         keeps_header = self._is_last_of_producer(rows, None if tracked is None else tracked.is_control)
         # Offsets rise, so only the last batch can be the one before the end.
         if len(rows) and rows["last_offset"][-1] + 1 == self._end:
             keeps_header = np.zeros(len(rows), np.bool_) if keeps_header is None else keeps_header
             keeps_header[-1] = True
         if keeps_header is not None:
-            verdicts[keeps_header] = BatchVerdict.FILTER_KEEP_EMPTY
+            verdicts[keeps_header] = _FILTER_KEEP_EMPTY
         if tracked is None:
             return Judgement(verdicts, [], 0)
 
-        emptied = np.full(len(rows), BatchVerdict.DROP, np.int8)
+        emptied = np.full(len(rows), _DROP, np.int8)
         if keeps_header is not None:
-            emptied[keeps_header] = BatchVerdict.EMPTY
+            emptied[keeps_header] = _EMPTY
         is_control = tracked.is_control
         is_aborted = tracked.may_go & ~is_control
         has_expired = (rows["attributes"] & DELETE_HORIZON_BIT != 0) & (rows["base_timestamp"] <= self._round_ms)
         is_spent = is_control & ((tracked.may_go & has_expired) | (rows["record_count"] == 0))
-        verdicts[is_control] = BatchVerdict.CONTROL
-        verdicts[is_control & tracked.may_go] = BatchVerdict.CONTROL_EMPTIED
+        verdicts[is_control] = _CONTROL
+        verdicts[is_control & tracked.may_go] = _CONTROL_EMPTIED
         goes = is_aborted | is_spent
         verdicts[goes] = emptied[goes]
         aborted_records = int(rows["record_count"][is_aborted].clip(0).sum(dtype=np.int64))

@@ -19,7 +19,7 @@ from duralog.columnar.key_reading import KeyedRecords, read_keys
 from duralog.columnar.pieces import Piece
 from duralog.storage.compaction_report import CompactionPhase
 from duralog.storage.compaction_run import CompactionRun
-from duralog.storage.compaction_source import SegmentBroken, SegmentSource, batch_bytes
+from duralog.storage.compaction_source import SegmentBroken, SegmentSource, batch_bytes, check_crc
 from duralog.storage.log_view import LogView
 from duralog.storage.transaction_cleaning import TransactionTracker
 
@@ -57,38 +57,51 @@ def _map_sources(run: CompactionRun, view: LogView, sources: Sequence[SegmentSou
 
     def readable() -> Iterator[_Readable]:
         for source, start in zip(sources, starts, strict=True):
-            bad_checksums: set[int] = set()
             try:
-                for piece in source.pieces(start, piece_bytes=run.settings.piece_bytes):
+                for piece in source.pieces(start, piece_bytes=run.settings.piece_bytes, check_crc=False):
                     run.has_read(batch_bytes(piece))
                     run.report.map_bytes += batch_bytes(piece)
-                    rows = piece.batches
-                    bad_checksums.update(rows["position"][rows["crc_ok"] == 0].tolist())
-                    tracked = tracker.take(piece)
+                    tracked = tracker.take(piece, has_checksums=False)
                     data = None if tracked is None else np.flatnonzero(~(tracked.is_control | tracked.may_go))
                     yield _Readable(source, piece, data)
             except SegmentBroken as broken:
                 run.leave(broken)
                 tracker.lose_sight()
-            if start == 0:
-                source.bad_checksums = bad_checksums
 
     def read(readable: _Readable) -> list[KeyedRecords]:
+        if (readable.piece.batches["crc_ok"] < 0).any():
+            check_crc(readable.piece)
         return list(read_keys(readable.piece, readable.rows, first_offset=first_dirty_offset, on_corrupt=run.refuse))
 
+    bad_checksums: dict[SegmentSource, set[int]] = {source: set() for source in sources}
+    full_in: SegmentSource | None = None
     with closing(run.work.map(read, readable())) as results:
         for (source, piece, _), chunks in results:
             if source is not sources[0]:
                 # There may be no record up to here.
                 offset_map.reach(source.base_offset - 1)
-            for keyed in chunks:
-                taken = offset_map.put(keyed.digests, keyed.offsets)
-                run.report.map_records += taken
-                if taken < len(keyed):
-                    _reach(run, piece, keyed.row_of(taken) - 1, first_dirty_offset)
-                    return True
-            _reach(run, piece, len(piece.batches) - 1, first_dirty_offset)
+            bad_checksums[source].update(piece.batches["position"][piece.batches["crc_ok"] == 0].tolist())
+            if not _put(run, piece, chunks, first_dirty_offset):
+                full_in = source
+                break
+    for source, start in zip(sources, starts, strict=True):
+        if source is full_in:
+            return True
+        if start == 0:
+            source.bad_checksums = bad_checksums[source]
     return False
+
+
+def _put(run: CompactionRun, piece: Piece, chunks: Sequence[KeyedRecords], first_dirty_offset: int) -> bool:
+    """Whether the keys of a piece all went into the map, or had their place there."""
+    for keyed in chunks:
+        taken = run.offset_map.put(keyed.digests, keyed.offsets)
+        run.report.map_records += taken
+        if taken < len(keyed):
+            _reach(run, piece, keyed.row_of(taken) - 1, first_dirty_offset)
+            return False
+    _reach(run, piece, len(piece.batches) - 1, first_dirty_offset)
+    return True
 
 
 def _reach(run: CompactionRun, piece: Piece, row: int, first_dirty_offset: int) -> None:

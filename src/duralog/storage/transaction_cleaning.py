@@ -25,6 +25,7 @@ from duralog.format import record_batch
 from duralog.format.control_records import ControlType
 from duralog.format.index_entries import AbortedTransaction
 from duralog.format.layout import BATCH_V2, CONTROL_BIT, CONTROL_KEY, TRANSACTIONAL_BIT
+from duralog.storage.compaction_source import check_crc
 
 _SPECIAL_BITS = CONTROL_BIT | TRANSACTIONAL_BIT
 _CODEC_BITS = 0x07
@@ -89,10 +90,15 @@ class TransactionTracker:
         """There were batches here that could not be read."""
         self._known = set()
 
-    def take(self, piece: Piece) -> TrackedBatches | None:
-        """Take in the next batches. None if they are all ordinary: no control batches, and none of a transaction."""
+    def take(self, piece: Piece, *, has_checksums: bool = True) -> TrackedBatches | None:
+        """Take in the next batches. None if they are all ordinary: no control batches, and none of a transaction.
+
+        Checksums are computed if that was not done, and if it is not only for ordinary ones.
+        """
         rows = piece.batches
         is_special = (rows["attributes"] & _SPECIAL_BITS != 0) & (rows["magic"] == 2)
+        if not has_checksums and is_special.any():
+            check_crc(piece)
         is_special |= rows["crc_ok"] == 0
         chosen = np.flatnonzero(is_special)
         if not len(chosen):
