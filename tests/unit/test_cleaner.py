@@ -280,6 +280,19 @@ def test_two_threads_compact_two_logs_and_never_the_same(bench: Bench) -> None:
     assert sorted(bench.compacted) == ["a", "b"]
 
 
+def test_nobody_compacts_a_log_that_another_thread_was_quicker_to_take(bench: Bench) -> None:
+    bench.topic("orders", [10, 10, 1])
+    held = bench.does["orders"] = Held()
+    cleaner = bench.cleaner()
+    (due,) = cleaner._due_logs()
+    thread = Thread(cleaner.clean_next)
+    assert held.began.wait(SOON)
+    assert not cleaner._clean_if_due(*due)
+    held.may_end.set()
+    assert thread.ended_with() is True
+    assert bench.compacted == ["orders"]
+
+
 def test_nobody_compacts_a_log_again_that_another_thread_has_just_done(bench: Bench) -> None:
     log = bench.topic("orders", [10, 10, 1])
     cleaner = bench.cleaner()
