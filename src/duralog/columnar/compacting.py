@@ -23,16 +23,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.columnar.outcome import Outcome
+from duralog.columnar.batch_rebuilder import BatchRebuilder
+from duralog.columnar.compaction_outcome import Outcome
 from duralog.columnar.pieces import Piece
-from duralog.columnar.rebuilding import BatchRebuilder
 from duralog.columnar.refusals import OnCorrupt, Refusals
-from duralog.columnar.survival import SurvivalRules
+from duralog.columnar.runs import Rows
+from duralog.columnar.survival_rules import SurvivalRules
 from duralog.errors import CorruptRecord
 from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from duralog.format.layout import DELETE_HORIZON_BIT
 from duralog.format.varint import Bytes
-from duralog.kernels.rebuild import BatchFate, BatchVerdict, Tally
+from duralog.kernels.rebuild import BatchFate, BatchVerdict, Tally, find_superseded
 
 __all__ = ["BatchVerdict", "CompactedPiece", "SurvivalRules", "compact_piece"]
 
@@ -81,19 +82,12 @@ def compact_piece(
 
     A control batch without records stays as it is, unless the verdict is to drop or to empty it. A message of format v0
     or v1 has no header to keep: without records it goes.
+
+    REQUIRES: if the map has marks of superseded offsets, the log's offsets rise from batch to batch.
     """
     outcome = Outcome(piece)
     batches = piece.batches
-    is_damaged = batches["crc_ok"] == 0
-    is_read = verdicts >= BatchVerdict.FILTER
-    is_read[verdicts == BatchVerdict.EMPTY] = False
-    is_copied = verdicts == BatchVerdict.AS_IS
-    outcome.fates[is_copied] = BatchFate.UNTOUCHED
-    outcome.fates[(verdicts == BatchVerdict.EMPTY) & (batches["magic"] == 2)] = BatchFate.EMPTIED
-
-    counted = np.maximum(batches["record_count"], 0)
-    outcome.tallies[Tally.READ] = counted.sum(where=~is_read & ~is_damaged, dtype=np.int64)
-    outcome.tallies[Tally.KEPT] = counted.sum(where=is_copied & ~is_damaged, dtype=np.int64)
+    rows = _settle_whole_batches(batches, verdicts, rules, outcome)
 
     def refuse(error: CorruptRecord, row: int) -> None:
         outcome.fates[row] = BatchFate.UNTOUCHED
@@ -109,7 +103,7 @@ def compact_piece(
         rules=rules,
         outcome=outcome,
     )
-    rebuilder.rebuild(np.flatnonzero(is_read | (is_damaged & ~is_copied)))
+    rebuilder.rebuild(rows)
     buffers, left = outcome.put_together()
     tallies = outcome.tallies.tolist()
     is_rebuilt = (outcome.fates == BatchFate.REBUILT) | (outcome.fates == BatchFate.EMPTIED)
@@ -124,3 +118,26 @@ def compact_piece(
         kept_tombstones=tallies[Tally.KEPT_TOMBSTONES],
         rebuilt_batches=int(np.count_nonzero(is_rebuilt)),
     )
+
+
+def _settle_whole_batches(
+    batches: NDArray[Any], verdicts: NDArray[np.int8], rules: SurvivalRules, outcome: Outcome
+) -> Rows:
+    """Say what becomes of the batches that need not be looked into. Returns the others, and those that are damaged."""
+    is_sound = batches["crc_ok"] != 0
+    is_copied = verdicts == BatchVerdict.AS_IS
+    is_emptied = verdicts == BatchVerdict.EMPTY
+    is_read = (verdicts >= BatchVerdict.FILTER) & ~is_emptied
+    if (marks := rules.offset_map.superseded) is not None:
+        is_superseded = np.empty(len(batches), np.bool_)
+        find_superseded(batches, marks.bits, marks.first_offset, marks.end_offset, is_superseded)
+        is_superseded &= is_sound & is_read & (verdicts < BatchVerdict.CONTROL)
+        is_read &= ~is_superseded
+        is_emptied |= is_superseded & (verdicts == BatchVerdict.FILTER_KEEP_EMPTY)
+        outcome.tallies[Tally.SUPERSEDED] = batches["record_count"].sum(where=is_superseded, dtype=np.int64)
+    outcome.fates[is_copied] = BatchFate.UNTOUCHED
+    outcome.fates[is_emptied & (batches["magic"] == 2)] = BatchFate.EMPTIED
+    counted = np.maximum(batches["record_count"], 0)
+    outcome.tallies[Tally.READ] = counted.sum(where=is_sound & ~is_read, dtype=np.int64)
+    outcome.tallies[Tally.KEPT] = counted.sum(where=is_sound & is_copied, dtype=np.int64)
+    return np.flatnonzero(is_read | ~(is_sound | is_copied))

@@ -123,11 +123,11 @@ def _put_headers(data, position, end, count, target):
 @inlined
 def _put_record(data, record, timestamp_delta, offset_delta, target):
     """Write a record that was read, with these deltas. The result is the address after it."""
-    _, end, _, _, key, key_length, value, value_length, headers, header_count = record
+    _, end, _, _, key, key_length, value, told_length, headers, header_count = record
     source = address_of(data)
     source_end = source + len(data)
     key_length = max(key_length, _NULL)
-    value_length = max(value_length, _NULL)
+    value_length = max(told_length, _NULL)
     key_end = key + max(key_length, 0)
     value_end = value + max(value_length, 0)
     value_length_size = np.int64(varint_size(value_length))
@@ -136,6 +136,7 @@ def _put_record(data, record, timestamp_delta, offset_delta, target):
     is_plain = (
         header_count == 0
         and headers == value_end + 1
+        and value_length == told_length
         and value == key_end + value_length_size
         and value_length_size < _LONGEST_VARINT
     )
@@ -154,6 +155,30 @@ def _put_record(data, record, timestamp_delta, offset_delta, target):
     target = put_varint(target, value_length)
     target = copy_bytes(source + value, value_end - value, source_end, target)
     return _put_headers(data, headers, end, header_count, target)
+
+
+@kernel(types.void(BATCH_ROWS, BYTES, types.int64, types.int64, types.Array(types.boolean, 1, "C")))
+def find_superseded(batches, marks, first_mark, end_mark, is_superseded):
+    """Tell which batches have a record for each of their offsets, and all of them marked.
+
+    REQUIRES: a bit of `marks` for each offset from `first_mark` to before `end_mark`.
+    """
+    for number in range(len(batches)):
+        batch = batches[number]
+        count = np.int64(batch.record_count)
+        is_all = batch.magic == 2 and count > 0 and batch.base_offset >= first_mark and batch.last_offset < end_mark
+        is_all = is_all and batch.last_offset - batch.base_offset == count - 1
+        mark = np.uint64(batch.base_offset - first_mark)
+        end = mark + np.uint64(count)
+        while is_all and mark < end:
+            byte = marks[mark >> np.uint64(3)]
+            if mark & np.uint64(7) == 0 and end - mark >= 8:
+                is_all = byte == 0xFF
+                mark += np.uint64(8)
+            else:
+                is_all = (byte >> np.uint8(mark & np.uint64(7))) & np.uint8(1) != 0
+                mark += np.uint64(1)
+        is_superseded[number] = is_all
 
 
 @kernel(

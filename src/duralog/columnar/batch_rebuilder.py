@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from duralog.columnar.compaction_outcome import Outcome
 from duralog.columnar.decoded import CHUNK_RECORDS, Chunk, DecodedRecords
-from duralog.columnar.outcome import Outcome
 from duralog.columnar.runs import Rows, RunDecoder, Span
-from duralog.columnar.survival import SurvivalRules
+from duralog.columnar.survival_rules import SurvivalRules
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.compression import Codec, compress
 from duralog.format.layout import CODEC_MASK
