@@ -22,7 +22,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from duralog.kernels.compile import inlined, kernel
+from duralog.kernels.compile import device, inlined, kernel
 from duralog.kernels.key_digests import DIGESTS, Digests
 from duralog.kernels.words import OUT_BYTES
 
@@ -169,17 +169,29 @@ def _swapped(typingctx: Any, word: Any) -> Any:
 
 
 @inlined
+def _slot_of(probe, slots):
+    """The first word of the slot that a probe, a signed number of 32 bits, names."""
+    probe = np.int64(probe)
+    if probe == -0x80000000:
+        probe = np.int64(0)
+    return np.intp(np.uint32(abs(probe)) % np.uint32(slots)) * _SLOT_WORDS
+
+
+@inlined
+def _early_slot(low, attempt, slots):
+    """Where attempt number 0 or 1 looks: the first word of the digest tells."""
+    return _slot_of(np.int32(_swapped(np.uint32(low >> np.uint64(8 * attempt)))), slots)
+
+
+@device
 def _slot(low, high, attempt, slots):
-    """Where attempt number `attempt` looks for the digest that these two words hold: the slot's first word."""
+    """Where any attempt looks."""
     start = np.uint64(8 * min(attempt, _LAST_PROBE))
     four = low >> start
     if start > 32:
         four = low >> start | high << np.uint64(64) - start if start < 64 else high >> start - np.uint64(64)
-    probe = np.int32(_swapped(np.uint32(four)))
-    probe = np.int64(np.int32(np.int64(probe) + max(0, attempt - _LAST_PROBE)))
-    if probe == -0x80000000:
-        probe = np.int64(0)
-    return np.intp(np.uint32(abs(probe)) % np.uint32(slots)) * _SLOT_WORDS
+    probe = np.int64(np.int32(_swapped(np.uint32(four)))) + max(0, attempt - _LAST_PROBE)
+    return _slot_of(np.int32(probe), slots)
 
 
 @inlined
@@ -193,7 +205,7 @@ def _look_ahead(table, slots, digests, key, count, slots_ahead):
     """Fetch the slots of keys whose turn comes later: far ahead the first one, nearer the second if that is needed."""
     far = key + 2 * _AHEAD
     if far < count:
-        word = _slot(digests[np.uintp(2 * far)], np.uint64(0), 0, slots)
+        word = _early_slot(digests[np.uintp(2 * far)], 0, slots)
         slots_ahead[np.uintp(far % _KEPT)] = word
         _fetch(table, word)
     near = key + _AHEAD
@@ -201,7 +213,7 @@ def _look_ahead(table, slots, digests, key, count, slots_ahead):
         low = digests[np.uintp(2 * near)]
         found = table[np.uintp(slots_ahead[np.uintp(near % _KEPT)])]
         if (found != low) & (found != 0):
-            _fetch(table, _slot(low, np.uint64(0), 1, slots))
+            _fetch(table, _early_slot(low, 1, slots))
 
 
 @inlined
