@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from duralog.config import TopicConfig
-from duralog.format import batches, record_batch
+from duralog.format import batches
 from duralog.format.checkpoints import decode_offset_checkpoint
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT, FileKind, parse_segment_file
 from duralog.storage.compaction import CompactionReport, compact_log
@@ -68,7 +68,6 @@ AT_HAND = [Case(SOURCE, topic) for topic in RETENTION_MS if (SOURCE / "compactio
 
 
 def copy_before(case: Case, parent: Path) -> Path:
-    """The partition. If its active segment was left out, what compaction has to know of it comes from `after`."""
     target = parent / case.before.name
     target.mkdir()
     for path in case.before.iterdir():
@@ -76,15 +75,6 @@ def copy_before(case: Case, parent: Path) -> Path:
         if file is not None:
             (target / path.name).write_bytes(path.read_bytes())
             os.utime(target / path.name, ns=(0, (MODIFIED_MS + file.offset) * 1_000_000))
-    active = target / f"{case.end_offset:020}.log"
-    if not active.exists():
-        snapshots = [path for path in sorted(case.after.glob("*.snapshot")) if int(path.stem) >= case.end_offset]
-        for path in (*snapshots, case.after / active.with_suffix(".txnindex").name):
-            (target / path.name).write_bytes(path.read_bytes())
-        # A batch without records, which takes as many offsets.
-        last_offset = int(snapshots[-1].stem) - 1
-        active.write_bytes(record_batch.encode([], base_offset=case.end_offset, last_offset=last_offset))
-        active.with_suffix(".index").touch()
     return target
 
 
