@@ -10,9 +10,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Self
 from unittest import mock
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from duralog.config import TopicConfig
@@ -81,6 +82,12 @@ class Compact(NamedTuple):
 
 
 Step = Write | End | Roll | Tick | Follow | Restart | Compact
+
+
+def fewer(part: int) -> settings:
+    """One of so many of the usual number of examples."""
+    return settings(max_examples=max(1, settings().max_examples // part))
+
 
 _values = st.sampled_from([0, 0, 1, 2, 10, 40])
 _times = st.sampled_from([0, 0, 0, -300, 5, 40])
@@ -219,8 +226,7 @@ class Life:
         overrides = {**SETTINGS, "min.compaction.lag.ms": min_lag_ms, **(settings or {})}
         self.config = TopicConfig().with_overrides(overrides)
         self.files = CrashingFiles(clock=self.clock)
-        self.partition = Partition(self.files, config=self.config, clock=self.clock)
-        self.log: PartitionLog = self.partition.open()
+        self._open()
         self.written: dict[int, Written] = {}
         self.markers: dict[int, int] = {}
         """Their times by their offsets."""
@@ -231,12 +237,11 @@ class Life:
         self.kept_since_ms: dict[int, int] = {}
         """By the offset of a delete marker: when it was first compacted, and stayed."""
         self.follower = Follower(self.now_ms)
-        self.reports: list[CompactionReport] = []
 
     def clock(self) -> int:
         return self.now_ms
 
-    def live(self, steps: Sequence[Step]) -> Life:
+    def live(self, steps: Sequence[Step]) -> Self:
         for step in steps:
             self.do(step)
         return self
@@ -316,14 +321,20 @@ class Life:
             producer.next_sequence = 0
             producer.sent = None
 
+    def _open(self) -> None:
+        self.partition = Partition(self.files, config=self.config, clock=self.clock)
+        self.log: PartitionLog = self.partition.open()
+
+    def _close(self) -> None:
+        self.partition.close(self.log)
+
     def restart(self, *, is_kill: bool) -> None:
+        before = self.log
         if is_kill:
             self.files = self.files.after_kill()
-            self.partition = Partition(self.files, config=self.config, clock=self.clock)
         else:
-            self.partition.close(self.log)
-        before = self.log
-        self.log = self.partition.open()
+            self._close()
+        self._open()
         assert (self.log.start_offset, self.log.end_offset) == (before.start_offset, before.end_offset)
         assert self.log.last_stable_offset == before.last_stable_offset
 
@@ -350,19 +361,18 @@ class Life:
         if end <= self.first_dirty_offset:
             return None
         there = {record.offset for record in self.log.read(self.log.start_offset)}
-        before = self.facts()
-        report = compact_up_to(self.log, self.first_dirty_offset, end, keys=keys, now_ms=self.now_ms)
-        self.reports.append(report)
-        assert self.facts() == before
-        assert report.end_offset == end
+        before = facts(self.log)
+        report = self._compact_up_to(end, keys)
+        assert facts(self.log) == before
+        assert (report.first_dirty_offset, report.end_offset) == (self.first_dirty_offset, end)
         self.first_dirty_offset = self.end = end
         self.check(there)
         return report
 
-    # What must be true
+    def _compact_up_to(self, end: int, keys: int) -> CompactionReport:
+        return compact_up_to(self.log, self.first_dirty_offset, end, keys=keys, now_ms=self.now_ms)
 
-    def facts(self) -> dict[str, object]:
-        return facts(self.log)
+    # What must be true
 
     def check(self, there_before: set[int] | None = None) -> None:
         """After a compaction up to `end`, with the records that were there before it."""

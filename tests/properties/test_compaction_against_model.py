@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 from unittest import mock
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from duralog.config import TopicConfig
@@ -20,7 +20,7 @@ from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.compaction import CompactionReport, compact_log
 from duralog.storage.partition_log import PartitionLog
 from oracle.random_histories import Stage, random_history
-from tests.compaction_life import ENTRY_BYTES, Compact, Life, Step, steps
+from tests.compaction_life import ENTRY_BYTES, Compact, Life, Step, fewer, steps
 from tests.faults.crashing_files import START_MS, CrashingFiles
 from tests.faults.partition import Partition
 from tests.plain_compaction import (
@@ -30,8 +30,6 @@ from tests.plain_compaction import (
     first_uncleanable_offset,
     segments_on_disk,
 )
-
-HALF, A_FEW = (settings(max_examples=max(1, settings.default.max_examples // part)) for part in (2, 5))
 
 
 def rules_of(config: TopicConfig, *, capacity: int, now_ms: int) -> CleaningRules:
@@ -75,7 +73,7 @@ class ComparedLife(Life):
         return report
 
 
-@HALF
+@fewer(2)
 @given(steps(), st.sampled_from([1, 3, 1000]))
 def test_lives_come_to_the_same(drawn: list[Step], keys: int) -> None:
     life = ComparedLife().live(drawn)
@@ -150,7 +148,7 @@ class History:
         self.first_dirty_offset = max(end, self.first_dirty_offset)
 
 
-@A_FEW
+@fewer(5)
 @given(st.integers(0, 2**32 - 1))
 def test_histories_come_to_the_same(seed: int) -> None:
     drawn = random_history(seed)
