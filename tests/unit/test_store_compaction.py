@@ -450,6 +450,24 @@ def test_a_log_that_lost_its_end_is_compacted_from_its_start(directory: Director
         assert store.compact("orders", 0).first_dirty_offset == 0
 
 
+def test_a_new_partition_does_not_inherit_an_entry_that_was_left_over(directory: Directory) -> None:
+    directory.open().close()
+    (directory.path / "cleaner-offset-checkpoint").write_text("0\n2\norders 0 15\nothers 0 7\n")
+    store = directory.open()
+    fill(compacted(store))
+    assert checkpoint(directory) == ["others 0 7"]
+    assert store.compact("orders", 0).first_dirty_offset == 0
+
+
+def test_a_deleted_topic_is_taken_out_of_the_checkpoint(directory: Directory) -> None:
+    store = directory.open()
+    for topic in ("orders", "others"):
+        fill(compacted(store, topic))
+        store.compact(topic, 0)
+    store.delete_topic("orders")
+    assert checkpoint(directory) == ["others 0 20"]
+
+
 # Retention, which goes on beside
 
 
