@@ -17,7 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from duralog.config import TopicConfig
-from duralog.errors import OffsetOutOfRange
+from duralog.errors import OffsetOutOfRange, StorageError
 from duralog.format.compression import Codec
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from duralog.format.producer_snapshot import ProducerEntry
@@ -280,19 +280,22 @@ class PartitionLog(ReadableLog):
     @contextmanager
     def being_compacted(self) -> Iterator[FileSystem]:
         """Only one may compact a log at a time: the files it writes have the same names. Gives where to write them."""
+        writer = self._writer
+        writer.check_writable()
         if not self._compacting.acquire(blocking=False):
             raise CompactionStopped(f"{self.folder}: the log is being compacted already")
         try:
-            self._writer.check_writable()
-            yield self._writer.file_system
+            yield writer.file_system
+        except StorageError as error:
+            if writer.refusal is None or writer.in_doubt:
+                raise
+            raise CompactionStopped(f"{self.folder}: {writer.refusal}") from error
         finally:
             self._compacting.release()
 
     def swap_in(self, old: Sequence[SegmentSource], new: Segment, check: Callable[[], None]) -> None:
         """Replace segments by the one that they were compacted to. `check` may raise to keep it from happening."""
         with self._writer.lock:
-            if self._writer.refusal is not None and not self._writer.in_doubt:
-                raise CompactionStopped(f"{self.folder}: {self._writer.refusal}")
             self._writer.check_writable()
             swap_in(self._writer, old, new, check)
 
