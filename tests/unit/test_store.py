@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import duralog
-from duralog.errors import StorageError
+from duralog.errors import StorageError, TopicExists
 from duralog.storage.file_system import Entry, LocalFileSystem
 from duralog.storage.parallel import Progress
 from tests.unit.store_directory import MARKER, Clock, Directory, contents, records, tree, values
@@ -446,6 +446,8 @@ def test_topics_whose_metadata_recovery_had_to_take_out_are_offline(directory: D
             assert store.topics() == []
             with pytest.raises(duralog.StorageError, match="its configs are not known"):
                 store.partition("orders", 0)
+            with pytest.raises(TopicExists, match="orders-0 is in this directory, though it is offline"):
+                store.create_topic("orders", 1)
         assert not (directory.path / MARKER).exists()
 
 

@@ -208,6 +208,14 @@ def test_a_found_topic_is_adopted_with_its_id_and_without_gaps(log: MemoryLog, t
     assert topics_of(log).by_name == {"orders": topic}
 
 
+def test_a_folder_that_looks_like_the_last_of_many_partitions_is_not_adopted(log: MemoryLog, topics: Topics) -> None:
+    topics.add_found("photos", None, [2024])
+    with pytest.raises(InvalidTopic, match="2024 partitions below photos-2024 are not in this directory"):
+        topics.adopt("photos")
+    assert topics.get("photos").partitions == (2024,)
+    assert log.batches == []
+
+
 def test_a_found_topic_gets_a_config_of_its_own_by_adoption(log: MemoryLog, topics: Topics) -> None:
     topics.add_found("orders", None, [0])
     topics.alter_config("orders", {"retention.ms": 5})

@@ -20,7 +20,7 @@ from contextlib import suppress
 from types import MappingProxyType, TracebackType
 
 from duralog.config import BrokerConfig, TopicConfig
-from duralog.errors import DuralogError, StorageError, UnknownTopic
+from duralog.errors import DuralogError, StorageError, TopicExists, UnknownTopic
 from duralog.storage.background import BackgroundError, Clock, Scheduler, wall_clock_ms
 from duralog.storage.cleaner import Cleaner
 from duralog.storage.compaction_report import CompactionReport, ShowCompaction
@@ -171,7 +171,8 @@ class Store:
             return self._logs[partition]
 
     def _everywhere(self) -> list[TopicPartition]:
-        return [TopicPartition(topic, number) for topic in self.topics() for number in self.partitions(topic)]
+        topics = sorted(self._topics.by_name.items())
+        return [TopicPartition(name, number) for name, topic in topics for number in topic.partitions]
 
     # Topics
 
@@ -180,6 +181,11 @@ class Store:
         with self._changing:
             self._check_writable()
             count = self.config.num_partitions if partitions is None else partitions
+            for found in self._opened.offline:
+                if found.topic == name:
+                    raise TopicExists(
+                        f"{found} is in this directory, though it is offline: {self._opened.offline[found]}"
+                    )
             topic = self._topics.create(name, count, config or {})
             self._create_logs(topic)
         assert topic.topic_id is not None
@@ -268,8 +274,10 @@ class Store:
                 # Not by `partition`: what runs in the background may still be at it while the store closes.
                 log = self._logs.get(partition) or self._find_log(partition)
                 removals += retain(log, chosen, self._clock(), delete=delete)
-            except DuralogError as error:
-                failures[partition] = str(error)
+            except UnknownTopic:
+                continue  # It was deleted meanwhile.
+            except Exception as error:  # Policies may be anybody's.
+                failures[partition] = str(error) if isinstance(error, DuralogError) else repr(error)
         return RetentionReport(removals=removals, failures=failures)
 
     def _retain_unasked(self) -> None:
@@ -286,17 +294,21 @@ class Store:
         partition: int,
         *,
         workers: int | None = None,
+        memory_bytes: int | None = None,
         on_progress: ShowCompaction | None = None,
     ) -> CompactionReport:
         """Compact a partition now, however little of it is new, and return when it is done.
 
         `cleanup.policy` must have `compact` in it. Where there is nothing to do, a note in the report says why. If the
         log is being compacted already, this waits for it first. `workers` is the number of threads that do it,
-        `log.cleaner.threads` if nothing is said; `on_progress` is told how far it is.
+        `log.cleaner.threads` if nothing is said; `memory_bytes` is for the map of keys, a cleaner thread's share if
+        nothing is said; `on_progress` is told how far it is.
         """
         self._check_writable()
         log = self.partition(topic, partition)
-        return self.cleaner.compact(TopicPartition(topic, partition), log, workers=workers, on_progress=on_progress)
+        return self.cleaner.compact(
+            TopicPartition(topic, partition), log, workers=workers, memory_bytes=memory_bytes, on_progress=on_progress
+        )
 
     def _load_compacted(self) -> Mapping[TopicPartition, PartitionLog]:
         """All logs so far, and those of compacted topics that can be loaded."""

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from duralog.config import TopicConfig, topic_config_texts
 from duralog.config.topic import topic_definition
-from duralog.errors import DuralogError, StorageError, TopicExists, UnknownTopic
+from duralog.errors import DuralogError, InvalidTopic, StorageError, TopicExists, UnknownTopic
 from duralog.format.layout import NO_LEADER_EPOCH
 from duralog.format.metadata_records import MetadataRecord
 from duralog.format.uuids import ZERO_UUID
@@ -30,6 +30,8 @@ from duralog.storage import metadata_changes
 from duralog.storage.background import Clock
 from duralog.storage.cluster_metadata import ClusterMetadata, PartitionState
 from duralog.storage.metadata_log import encode_batch
+
+_MOST_MISSING = 100
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
@@ -135,8 +137,17 @@ class Topics:
         self._topics = {**self._topics, name: found}
 
     def adopt(self, name: str) -> Topic:
-        """Put a topic that was found into the metadata. Partitions that are missing below its last one are new."""
+        """Put a topic that was found into the metadata. Partitions that are missing below its last one are new.
+
+        If that were many, the folder was hardly meant as a partition: `photos-2024` is not the last of 2,025.
+        """
         found = self.get(name)
+        missing = found.partitions[-1] + 1 - len(found.partitions)
+        if missing > _MOST_MISSING:
+            raise InvalidTopic(
+                f"{missing} partitions below {name}-{found.partitions[-1]} are not in this directory; expected at most"
+                f" {_MOST_MISSING}"
+            )
         return self._create(name, found.partitions[-1] + 1, {}, found.topic_id)
 
     def create(self, name: str, partitions: int, config: Mapping[str, object]) -> Topic:
