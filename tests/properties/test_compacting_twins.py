@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import struct
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -427,10 +428,19 @@ def whole_piece(log: bytes) -> tuple[Piece, bytes]:
     return piece, log[:end]
 
 
-def has_rising_offsets(piece: Piece) -> bool:
-    last = piece.batches["last_offset"]
-    first = np.where(piece.batches["magic"] == 2, piece.batches["base_offset"], last)
-    return bool(np.all(first <= last) and np.all(first[1:] > last[:-1]))
+def has_sound_offsets(log: bytes) -> bool:
+    """Whether offsets rise from batch to batch, and all records lie within their batch: what marks presume."""
+    before = -1
+    for batch in batches.scan(log):
+        first = batch.base_offset if batch.magic == 2 else batch.last_offset
+        if not before < first <= batch.last_offset:
+            return False
+        before = batch.last_offset
+        with suppress(CorruptRecord):
+            records = batches.decode_records(log, batch) if batch.magic == 2 else []
+            if not all(first <= record.offset <= batch.last_offset for record in records):
+                return False
+    return True
 
 
 def random_verdicts(piece: Piece, chance: random.Random) -> list[BatchVerdict]:
@@ -522,7 +532,7 @@ def test_marks_of_the_first_pass(is_damaged: bool, randomised: int) -> None:
                     mapped[record.key] = record.offset
         if capacity:
             offset_map.reach(end - 1)
-        if offset_map.superseded is None or not has_rising_offsets(piece):
+        if offset_map.superseded is None or not has_sound_offsets(log):
             continue
         retention_ms, new_horizon_ms = random_retention_ms(chance)
         plain = PlainRules(mapped, offset_map.latest_offset, new_horizon_ms, chance.random() < 0.5)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from duralog.columnar.compacting import BatchVerdict, CompactedPiece, SurvivalRules, compact_piece
 from duralog.columnar.pieces import MemorySource, Piece, read_pieces
@@ -19,7 +21,7 @@ from duralog.format.compression import Codec, compress
 from duralog.format.layout import BATCH_V2
 from duralog.format.record import Record, TimestampType
 from duralog.format.varint import Bytes, encode_varlong
-from duralog.kernels.key_digests import digests_of
+from duralog.kernels.key_digests import Digests, digests_of
 from duralog.kernels.offset_map import OffsetMap
 
 NOW_MS = 1_700_000_000_000
@@ -57,10 +59,8 @@ def rules(
 ) -> SurvivalRules:
     """The keys of these offsets, as `record` makes them, are in the map with a later one."""
     offset_map = OffsetMap(1 << 12)
-    for offset in superseded:
-        key = np.frombuffer(b"k%d" % offset, np.uint8)
-        digests = digests_of(key, np.zeros(1, np.int64), np.array([len(key)], np.int32))
-        offset_map.put(digests, np.array([offset + 1]))
+    if len(superseded):
+        offset_map.put(*mapped(superseded))
     offset_map.latest_offset = latest_offset
     return SurvivalRules(
         offset_map=offset_map,
@@ -68,6 +68,14 @@ def rules(
         delete_retention_ms=retention_ms,
         keep_legacy_tombstones=keep_legacy_tombstones,
     )
+
+
+def mapped(superseded: Sequence[int]) -> tuple[Digests, NDArray[np.int64]]:
+    """The keys of these offsets, with later ones."""
+    keys = [b"k%d" % offset for offset in superseded]
+    lengths = np.array([len(key) for key in keys], np.int32)
+    positions = np.cumsum(lengths, dtype=np.int64) - lengths
+    return digests_of(np.frombuffer(b"".join(keys), np.uint8), positions, lengths), np.array(superseded) + 1
 
 
 def compacted(
@@ -370,6 +378,20 @@ def test_marks_tell_what_the_map_would() -> None:
     by_map, by_marks = compacted(piece_of(*log), rules(gone)), compacted(piece_of(*log), marked(gone, end=50))
     assert b"".join(by_marks.buffers) == b"".join(by_map.buffers)
     assert (by_marks.superseded, by_marks.records_read, by_marks.records_kept) == (25, 50, 25)
+
+
+def test_of_batches_that_the_first_pass_left_out_the_map_is_asked() -> None:
+    parts = [record_batch.encode([record(n), record(n + 1)], base_offset=n) for n in (0, 2, 4)]
+    survival = rules([0, 2, 4], latest_offset=-1)
+    survival.offset_map.clear()
+    survival.offset_map.watch(0, 6)
+    survival.offset_map.put(*mapped([0, 2, 4]))
+    result = compacted(piece_of(*parts), survival)
+    assert result.superseded == 0
+    survival = replace(survival, passed_over=np.array([2]))
+    result = compacted(piece_of(*parts), survival)
+    assert result.superseded == 1
+    assert result.batches["record_count"].tolist() == [2, 1, 2]
 
 
 @pytest.mark.parametrize("first", range(9))

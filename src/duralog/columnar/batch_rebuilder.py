@@ -88,12 +88,16 @@ class BatchRebuilder(RunDecoder):
                 self._rebuild(part, rows, mapped, is_packed=is_packed)
 
     def _has_marks(self, rows: Rows, batches: NDArray[Any]) -> NDArray[np.bool_]:
-        """Of which batches the first pass has told all that has to be known."""
-        has_marks: NDArray[np.bool_] = self.verdicts[rows] >= BatchVerdict.CONTROL
+        """Of which batches the first pass has told all that has to be known. Of control batches there is nothing."""
+        is_control: NDArray[np.bool_] = self.verdicts[rows] >= BatchVerdict.CONTROL
         marks = self.rules.offset_map.superseded
-        if marks is not None:
-            has_marks |= (batches["base_offset"] >= marks.first_offset) & (batches["last_offset"] < marks.end_offset)
-        return has_marks
+        if marks is None:
+            return is_control
+        base_offsets = batches["base_offset"]
+        is_marked = (base_offsets >= marks.first_offset) & (batches["last_offset"] < marks.end_offset)
+        if len(self.rules.passed_over):
+            is_marked &= ~np.isin(base_offsets, self.rules.passed_over)
+        return is_control | is_marked
 
     def _mapped_offsets(self, span: Span, batches: NDArray[Any]) -> NDArray[np.int64]:
         """What the map has for each record with a key, of all batches that are sound."""

@@ -15,8 +15,9 @@ from duralog.kernels.encode import seal_batches
 from duralog.kernels.rebuild import BatchFate, Tally
 
 _EMPTY_BATCH_ATTRIBUTES = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
-_MOST_BUFFERS = 64
-"""Many small buffers take longer to hand over than to join."""
+_MANY_BUFFERS = 64
+_SMALL_BYTES = 4096
+"""Many buffers that are small on average take longer to hand over than to join."""
 
 
 class Outcome:
@@ -52,7 +53,7 @@ class Outcome:
             begin = int(begins[first])
             size = int(ends[end - 1] - ends[first] + sizes[first])
             buffers.append(self._buffers[buffer_of[first]].data[begin : begin + size])
-        if len(buffers) > _MOST_BUFFERS:
+        if len(buffers) > _MANY_BUFFERS and int(ends[-1]) < len(buffers) * _SMALL_BYTES:
             buffers = [b"".join(buffers)]
         batches["position"] = ends - sizes
         return buffers, batches
