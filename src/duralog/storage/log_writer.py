@@ -22,7 +22,6 @@ from functools import partial
 from threading import Lock, RLock
 from typing import NamedTuple
 
-from duralog.columnar.pieces import Piece
 from duralog.config import TopicConfig
 from duralog.errors import RecordTooLarge, StorageError
 from duralog.format.filenames import FileKind, SegmentFile
@@ -30,7 +29,7 @@ from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.file_system import FileSystem
 from duralog.storage.loaded_log import LoadedLog
 from duralog.storage.log_view import LogView
-from duralog.storage.producer_batch import ReadBytes
+from duralog.storage.producer_batch import reader_of
 from duralog.storage.record_append import Stamp
 from duralog.storage.rolling import (
     NO_FREE_RANGE,
@@ -68,17 +67,6 @@ class AppendResult(NamedTuple):
 # As `_make` of either, in half the time.
 _as_result: Callable[[tuple[object, ...]], AppendResult] = partial(tuple.__new__, AppendResult)
 _as_view: Callable[[tuple[object, ...]], LogView] = partial(tuple.__new__, LogView)
-
-
-def piece_reader(piece: Piece) -> ReadBytes:
-    """Reads bytes of a piece by their position in its file."""
-    view = piece.data.data
-
-    def read(position: int, size: int) -> memoryview:
-        begin = position - piece.position
-        return view[begin : begin + size]
-
-    return read
 
 
 class LogWriter:
@@ -212,7 +200,7 @@ class LogWriter:
         for segment, end in view.segments_from(state.end_offset):
             first = segment.find_batch(state.end_offset, end)
             for piece in () if first is None else segment.batches_from(first.position, end=end):
-                state.replay(piece.batches, piece_reader(piece))
+                state.replay(piece.batches, reader_of(piece))
         self.producers = state
 
     # Rolling
