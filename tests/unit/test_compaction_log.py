@@ -28,7 +28,11 @@ DAY_MS = 86_400_000
 
 
 def make(tmp_path: Path, **configs: object) -> LogInFolder:
-    settings = {"cleanup_policy": "compact", "internal_segment_bytes": 100_000, "index_interval_bytes": 200}
+    settings: dict[str, Any] = {
+        "cleanup_policy": "compact",
+        "internal_segment_bytes": 100_000,
+        "index_interval_bytes": 200,
+    }
     return LogInFolder(tmp_path / "orders-3", **{**settings, **configs})
 
 
@@ -231,6 +235,34 @@ def test_tombstones_go_when_their_horizon_has_passed(tmp_path: Path) -> None:
     assert keys(log) == "bcd"
 
 
+def test_a_round_that_begins_behind_an_abort_marker_takes_no_committed_data_for_aborted(tmp_path: Path) -> None:
+    log = make(tmp_path, index_interval_bytes=0, delete_retention_ms=1000).open()
+
+    def send(key: bytes, value: bytes | None, sequence: int) -> None:
+        log.append(
+            [Record(key=key, value=value, timestamp_ms=NOW_MS)],
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+
+    log.append([Record(key=b"gone", value=b"v", timestamp_ms=NOW_MS)])
+    send(b"aborted", b"v", 0)
+    log.end_transaction(7, 0, commit=False)
+    for letter in "abc":
+        log.append([Record(key=letter.encode(), value=b"v", timestamp_ms=NOW_MS)])
+    send(b"gone", None, 1)
+    log.end_transaction(7, 0, commit=True)
+    write(log, "d")
+    # The second round begins after the abort marker, and the tombstone is in it.
+    report = compact(log, memory_bytes=5 * SLOT_BYTES, load_factor=0.61)
+    assert report.rounds > 1
+    write(log, "e")
+    compact(log, first_dirty_offset=report.end_offset, now_ms=NOW_MS + 1000)
+    assert keys(log) == "abcde"
+
+
 # Damage
 
 
@@ -351,7 +383,7 @@ def test_an_error_of_on_bytes_ends_it(tmp_path: Path) -> None:
     assert sum(told[4:]) == report.map_bytes + report.read_bytes + report.written_bytes
 
 
-def swapping(log: PartitionLog, meanwhile: Callable[[], None], **options: Any) -> CompactionReport:
+def swapping(log: PartitionLog, meanwhile: Callable[[], object], **options: Any) -> CompactionReport:
     """Compact, and do something to the log when the second pass has begun."""
     done = False
 
@@ -369,7 +401,7 @@ def test_a_segment_that_was_deleted_meanwhile_stops_it(tmp_path: Path) -> None:
     log = owner.open()
     write(log, "abc", "abc")
     with pytest.raises(CompactionStopped, match="segment at 0 has changed"):
-        swapping(log, lambda: log.delete_segments([0], "retention") and None)
+        swapping(log, lambda: log.delete_segments([0], "retention"))
     assert offsets(log) == [3, 4, 5]
     assert not [name for name in owner.names if "cleaned" in name]
     compact(log, first_dirty_offset=3)

@@ -221,16 +221,8 @@ def test_a_damaged_abort_marker_does_not_make_later_data_go() -> None:
     assert found.verdicts(data(0, 7), damaged(abort(2, 7)), data(3, 7), commit(4, 7)) == [DROP, FILTER, FILTER, CONTROL]
 
 
-def test_an_entry_whose_marker_is_not_in_the_log_makes_nothing_go() -> None:
+def test_an_entry_whose_marker_lies_before_the_pass_makes_nothing_go() -> None:
     assert Pass(aborted(7, 0, 2)).verdicts(data(3, 7)) == [FILTER]
-
-
-def test_a_first_pass_that_begins_midway_takes_the_entry_for_open_until_the_next_abort() -> None:
-    tracker = TransactionTracker(begins_midway=True)
-    tracker.expect([aborted(7, 0, 2)])
-    tracked = tracker.take(piece_of(data(3, 7), abort(4, 7), data(5, 7)))
-    assert tracked is not None
-    assert tracked.may_go.tolist() == [True, False, False]
 
 
 def test_a_marker_that_cannot_be_read_stays() -> None:

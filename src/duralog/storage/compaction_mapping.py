@@ -52,7 +52,7 @@ def _map_sources(run: CompactionRun, view: LogView, sources: Sequence[SegmentSou
     offset_map = run.offset_map
     starts = [source.segment.offset_index.lookup(first_dirty_offset).position for source in sources]
     run.begin_phase(CompactionPhase.MAPPING, sum(source.size_bytes for source in sources) - sum(starts))
-    tracker = TransactionTracker(begins_midway=True)
+    tracker = TransactionTracker()
     tracker.expect(run.aborted_transactions(view, first_dirty_offset, run.end))
 
     def readable() -> Iterator[_Readable]:

@@ -4,9 +4,13 @@ A pass over a log goes from its first batch to its last and tells the tracker of
 transaction can go at once. A marker can go when no data of its transaction was met before it in this pass; until then
 readers need it, and of an abort marker that stays the segment needs the entry in its transaction index.
 
-What must always be true: no batch goes as aborted that is not between the first offset and the marker of an aborted
-transaction of its producer. Where a batch is damaged, nobody knows what it was: from there on, each producer's
-next marker is kept, since its data may be what cannot be read.
+What must always be true: no batch is taken for aborted that is not between the first offset and the marker of an
+aborted transaction of its producer, wherever the pass begins. Kafka goes by the markers that it reads alone: a first
+pass that begins behind one takes committed data for aborted. If that is a tombstone, it is not mapped, and when its
+time has passed it goes without what it has deleted.
+
+Where a batch is damaged, nobody knows what it was: from there on, each producer's next marker is kept, since its data
+may be what cannot be read.
 """
 
 from __future__ import annotations
@@ -50,13 +54,7 @@ class TrackedBatches(NamedTuple):
 class TransactionTracker:
     """The transactions of one pass over a log. Not safe for several threads."""
 
-    def __init__(self, *, begins_midway: bool = False) -> None:
-        """A pass that begins midway may not meet the markers of all transactions that it is told of.
-
-        Then a producer's data is taken for aborted until the next of its abort markers, as Kafka does. For the first
-        pass that is safe: what is not mapped stays, and what it would supersede stays a round longer.
-        """
-        self._begins_midway = begins_midway
+    def __init__(self) -> None:
         self._expected: list[tuple[int, int, AbortedTransaction]] = []
         """A heap by the first offset: aborted transactions that the pass has not come to."""
         self._count = 0
@@ -71,7 +69,7 @@ class TransactionTracker:
 
     def copy(self) -> TransactionTracker:
         """As it is now, to come back to."""
-        same = TransactionTracker(begins_midway=self._begins_midway)
+        same = TransactionTracker()
         same._expected = list(self._expected)
         same._count = self._count
         same._aborted = dict(self._aborted)
@@ -127,8 +125,8 @@ class TransactionTracker:
     def _take_data(self, producer_id: int, base_offset: int, last_offset: int) -> bool:
         self._begin_aborted(last_offset)
         aborted = self._aborted.get(producer_id)
-        if aborted is not None and base_offset > aborted.last_offset and not self._begins_midway:
-            # Its marker was not met: it was damaged, or the entry is one that a crash has left.
+        if aborted is not None and base_offset > aborted.last_offset:
+            # Its marker was not met: it is damaged, or lies before where the pass began.
             del self._aborted[producer_id]
             self._has_data.discard(producer_id)
             aborted = None
@@ -167,7 +165,7 @@ class TransactionTracker:
         expected = self._expected
         while expected and expected[0][0] <= offset:
             transaction = heappop(expected)[2]
-            if transaction.last_offset >= offset or self._begins_midway:
+            if transaction.last_offset >= offset:
                 self._aborted.setdefault(transaction.producer_id, transaction)
 
 
