@@ -173,7 +173,7 @@ class Cleaner:
                 dirty = self._look(partition, log)
                 if not dirty.is_eligible:
                     return False
-                self._clean(cleaning, dirty, workers=1)
+                self._clean(cleaning, dirty, workers=1, memory_bytes=self._memory_bytes)
         except CompactionStopped as stopped:
             _logger.info("%s", stopped)
             if cleaning is None or cleaning.stop_reason is not None:
@@ -197,9 +197,12 @@ class Cleaner:
         log: PartitionLog,
         *,
         workers: int | None = None,
+        memory_bytes: int | None = None,
         on_progress: ShowCompaction | None = None,
     ) -> CompactionReport:
         """Compact what can be compacted now, however little. Waits for a compaction of the log that is going on."""
+        workers = self._threads if workers is None else workers
+        memory_bytes = self._memory_bytes if memory_bytes is None else memory_bytes
         _check_policy(partition, log)
         with self._claims.claim(partition, log, wait=True) as cleaning:
             assert cleaning is not None
@@ -208,18 +211,22 @@ class Cleaner:
             repetitions = 0
             while True:
                 try:
-                    return self._clean_now(cleaning, self._threads if workers is None else workers, on_progress)
+                    return self._clean_now(cleaning, workers, memory_bytes, on_progress)
                 except CompactionStopped:
                     # If nobody wanted it, then retention has taken segments: what is left can be compacted.
                     repetitions += 1
                     if cleaning.stop_reason is not None or repetitions == _MOST_REPETITIONS:
                         raise
 
-    def _clean_now(self, cleaning: Cleaning, workers: int, on_progress: ShowCompaction | None) -> CompactionReport:
+    def _clean_now(
+        self, cleaning: Cleaning, workers: int, memory_bytes: int, on_progress: ShowCompaction | None
+    ) -> CompactionReport:
         try:
             dirty = self._look(cleaning.partition, cleaning.log)
             if dirty.cleanable_bytes:
-                return self._clean(cleaning, dirty, workers=workers, on_progress=on_progress)
+                return self._clean(
+                    cleaning, dirty, workers=workers, memory_bytes=memory_bytes, on_progress=on_progress
+                )
         except CompactionStopped:
             raise
         except Exception as error:
@@ -238,7 +245,13 @@ class Cleaner:
     # One compaction
 
     def _clean(
-        self, cleaning: Cleaning, dirty: DirtyRange, *, workers: int, on_progress: ShowCompaction | None = None
+        self,
+        cleaning: Cleaning,
+        dirty: DirtyRange,
+        *,
+        workers: int,
+        memory_bytes: int,
+        on_progress: ShowCompaction | None = None,
     ) -> CompactionReport:
         def pass_bytes(count: int) -> None:
             self._throttle.add(count, cleaning.pause)
@@ -255,7 +268,7 @@ class Cleaner:
             first_dirty_offset=dirty.first_dirty_offset,
             end=dirty.first_uncleanable.offset,
             now_ms=self._clock(),
-            memory_bytes=self._memory_bytes,
+            memory_bytes=memory_bytes,
             load_factor=self._config.log_cleaner_io_buffer_load_factor,
             buffer_bytes=self._config.log_cleaner_io_buffer_size // self._threads // 2,
             workers=workers,

@@ -230,6 +230,7 @@ class CompactionPreview:
         self.end_offset = run.report.end_offset = run.offset_map.latest_offset + 1
         self.map_records = run.report.map_records
         self.map_fill = run.map_fill
+        self.offset_map = run.offset_map
         for source in sources:
             # The first pass has seen the others to their end.
             if source.bad_checksums is None:
