@@ -14,6 +14,7 @@ from duralog.storage.compaction_report import (
     CompactionPhase,
     CompactionProgress,
     CompactionReport,
+    CompactionStopped,
     ShowCompaction,
 )
 from duralog.storage.compaction_source import SegmentBroken, SegmentSource
@@ -92,8 +93,10 @@ class CompactionRun:
         return self.offset_map.size / (self.settings.memory_bytes // SLOT_BYTES)
 
     def sources(self, view: LogView) -> list[SegmentSource]:
-        """The segments that may be compacted."""
+        """The segments that may be compacted; `CompactionStopped` if retention has taken all of them meanwhile."""
         found = [segment for segment in view.segments.inactive if segment.base_offset < self.end]
+        if not found:
+            raise CompactionStopped(f"{self.log.folder}: no segment is left below offset {self.end}")
         following = [*(segment.base_offset for segment in found[1:]), self.end]
         return [
             SegmentSource(segment, next_base_offset=base_offset)
