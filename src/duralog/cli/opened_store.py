@@ -38,7 +38,7 @@ def opened_store(
     # Its clock stands still: what is to happen at once happens, what is to happen later does not.
     scheduler = Scheduler(lambda: 0, threads=0)
     with _Loading(wanted=not quiet) as loading:
-        store = Store(path, config=_removing_at_once(config), show_progress=loading.show, scheduler=scheduler)
+        store = Store(path, config=_left_alone(config), show_progress=loading.show, scheduler=scheduler)
     with store:
         if quiet:
             # Otherwise the store's own words have told it.
@@ -57,8 +57,9 @@ def broker_config(server_properties: str | None) -> BrokerConfig:
     return BrokerConfig.from_properties(data)
 
 
-def _removing_at_once(config: BrokerConfig) -> BrokerConfig:
-    return replace(config, log_segment_delete_delay_ms=0)
+def _left_alone(config: BrokerConfig) -> BrokerConfig:
+    """Nothing is left for later, and nothing is compacted that nobody asked for."""
+    return replace(config, log_segment_delete_delay_ms=0, log_cleaner_enable=False)
 
 
 class _Loading:
