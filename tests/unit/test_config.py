@@ -237,6 +237,18 @@ class TestBrokerConfig:
                 "log.cleaner.dedupe.buffer.size (2097152) must be more than 1048576 for each of log.cleaner.threads",
             ),
             (
+                {"log.cleaner.io.max.bytes.per.second": 0},
+                "log.cleaner.io.max.bytes.per.second (0.0) must be more than 0",
+            ),
+            (
+                {"log.cleaner.io.buffer.load.factor": 1.5},
+                "log.cleaner.io.buffer.load.factor (1.5) must be more than 0 and at most 1",
+            ),
+            (
+                {"log.cleaner.io.buffer.load.factor": 0},
+                "log.cleaner.io.buffer.load.factor (0.0) must be more than 0 and at most 1",
+            ),
+            (
                 {"group.consumer.session.timeout.ms": 1000},
                 "group.consumer.session.timeout.ms (1000) must be from group.consumer.min.session.timeout.ms (45000)"
                 " to group.consumer.max.session.timeout.ms (60000)",
