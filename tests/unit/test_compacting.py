@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -378,20 +377,6 @@ def test_marks_tell_what_the_map_would() -> None:
     by_map, by_marks = compacted(piece_of(*log), rules(gone)), compacted(piece_of(*log), marked(gone, end=50))
     assert b"".join(by_marks.buffers) == b"".join(by_map.buffers)
     assert (by_marks.superseded, by_marks.records_read, by_marks.records_kept) == (25, 50, 25)
-
-
-def test_of_batches_that_the_first_pass_left_out_the_map_is_asked() -> None:
-    parts = [record_batch.encode([record(n), record(n + 1)], base_offset=n) for n in (0, 2, 4)]
-    survival = rules([0, 2, 4], latest_offset=-1)
-    survival.offset_map.clear()
-    survival.offset_map.watch(0, 6)
-    survival.offset_map.put(*mapped([0, 2, 4]))
-    result = compacted(piece_of(*parts), survival)
-    assert result.superseded == 0
-    survival = replace(survival, passed_over=np.array([2]))
-    result = compacted(piece_of(*parts), survival)
-    assert result.superseded == 1
-    assert result.batches["record_count"].tolist() == [2, 1, 2]
 
 
 @pytest.mark.parametrize("first", range(9))

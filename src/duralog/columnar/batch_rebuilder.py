@@ -93,10 +93,7 @@ class BatchRebuilder(RunDecoder):
         marks = self.rules.offset_map.superseded
         if marks is None:
             return is_control
-        base_offsets = batches["base_offset"]
-        is_marked = (base_offsets >= marks.first_offset) & (batches["last_offset"] < marks.end_offset)
-        if len(self.rules.passed_over):
-            is_marked &= ~np.isin(base_offsets, self.rules.passed_over)
+        is_marked = (batches["base_offset"] >= marks.first_offset) & (batches["last_offset"] < marks.end_offset)
         return is_control | is_marked
 
     def _mapped_offsets(self, span: Span, batches: NDArray[Any]) -> NDArray[np.int64]:

@@ -83,7 +83,8 @@ def compact_piece(
     A control batch without records stays as it is, unless the verdict is to drop or to empty it. A message of format v0
     or v1 has no header to keep: without records it goes.
 
-    REQUIRES: if the map has marks of superseded offsets, the log's offsets rise from batch to batch.
+    REQUIRES: if the map has marks of superseded offsets, the log's offsets rise from batch to batch, and the first pass
+    has read every batch with the verdict to filter it, as far as the map goes.
     """
     outcome = Outcome(piece)
     batches = piece.batches

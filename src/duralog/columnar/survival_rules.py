@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass
 
 from duralog.format.varint import as_int64
 from duralog.kernels.offset_map import OffsetMap
@@ -25,8 +22,6 @@ class SurvivalRules:
     delete_retention_ms: int
     keep_legacy_tombstones: bool
     """Formats v0 and v1 have no delete horizon: whether the file is too young to lose its tombstones."""
-    passed_over: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    """Base offsets of batches whose records the first pass left out, so that the map's marks know nothing of them."""
 
     @property
     def new_horizon_ms(self) -> int:

@@ -224,9 +224,7 @@ class Cleaner:
         try:
             dirty = self._look(cleaning.partition, cleaning.log)
             if dirty.cleanable_bytes:
-                return self._clean(
-                    cleaning, dirty, workers=workers, memory_bytes=memory_bytes, on_progress=on_progress
-                )
+                return self._clean(cleaning, dirty, workers=workers, memory_bytes=memory_bytes, on_progress=on_progress)
         except CompactionStopped:
             raise
         except Exception as error:
