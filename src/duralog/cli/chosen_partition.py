@@ -1,6 +1,8 @@
-"""The one partition that a command line means: by its folder, or by a directory, a topic and a number."""
+"""The partitions that a command line means: by a directory, a topic and a number, or one of them by its folder."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from duralog.errors import UnknownTopic
 from duralog.storage.files import directory_of
@@ -29,3 +31,15 @@ def choose_partition(path: str, topic: str | None, partition: int | None) -> Par
             raise UnknownTopic(f"{path}: choose one of the {len(partitions)} partitions of {topic} with --partition")
         partition = partitions[0]
     return store.partition(topic, partition)
+
+
+def choose_partitions(store: Store, topic: str | None, partition: int | None) -> Iterator[tuple[str, int]]:
+    """All partitions of the store, or only those of the topic, or only those with the number."""
+    is_there = False
+    for name in store.topics() if topic is None else [topic]:
+        for number in store.partitions(name):
+            if partition in (None, number):
+                is_there = True
+                yield name, number
+    if not is_there and partition is not None:
+        raise UnknownTopic(f"{store.path}: there is no partition {partition} of {topic or 'any topic'}")

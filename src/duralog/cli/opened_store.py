@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from duralog.cli.failures import say
+from duralog.cli.lock_holder import lock_holder
 from duralog.cli.progress import Progress
 from duralog.config import BrokerConfig
-from duralog.errors import DuralogError
+from duralog.errors import DuralogError, StoreLocked
+from duralog.format.filenames import LOCK
 from duralog.storage.background import Scheduler
 from duralog.storage.files import directory_of, read_small
 from duralog.storage.parallel import Progress as Loading
@@ -37,8 +39,14 @@ def opened_store(
         return
     # Its clock stands still: what is to happen at once happens, what is to happen later does not.
     scheduler = Scheduler(lambda: 0, threads=0)
-    with _Loading(wanted=not quiet) as loading:
-        store = Store(path, config=_left_alone(config), show_progress=loading.show, scheduler=scheduler)
+    try:
+        with _Loading(wanted=not quiet) as loading:
+            store = Store(path, config=_left_alone(config), show_progress=loading.show, scheduler=scheduler)
+    except StoreLocked:
+        holder = lock_holder(f"{path}/{LOCK}") or "another process"
+        raise StoreLocked(
+            f"{path} is in use by {holder}: stop it first. Only commands that change nothing work meanwhile"
+        ) from None
     with store:
         if quiet:
             # Otherwise the store's own words have told it.

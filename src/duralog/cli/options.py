@@ -66,3 +66,14 @@ def parsed_time(option: str, text: str | None) -> int | None:
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def config_settings(given: list[str] | None) -> dict[str, object]:
+    """The values of `--config NAME=VALUE`, by name."""
+    settings: dict[str, object] = {}
+    for setting in given or ():
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(f"--config: {setting!r} is not of the form NAME=VALUE")
+        settings[name.strip()] = value
+    return settings

@@ -23,8 +23,6 @@ from duralog.cli.tables import fitting, header_line, plural, row_line, size_text
 from duralog.cli.times import duration_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from duralog.cli.output import Output
     from duralog.storage.partition_log import PartitionLog
     from duralog.storage.retention import Removal
@@ -88,6 +86,7 @@ def _retain(
     store: Store, topic: str | None, partition: int | None, overrides: dict[str, int], *, delete: bool
 ) -> tuple[list[Removal], int, list[PartitionLog]]:
     """What goes, or went; how many partitions failed; those that were looked at."""
+    from duralog.cli.chosen_partition import choose_partitions
     from duralog.cli.failures import describe, say
     from duralog.errors import DuralogError
     from duralog.storage.log_retention import retain as retain_log
@@ -96,7 +95,7 @@ def _retain(
     removals: list[Removal] = []
     failures = 0
     looked_at: list[PartitionLog] = []
-    for name, number in _chosen(store, topic, partition):
+    for name, number in choose_partitions(store, topic, partition):
         try:
             log = store.partition(name, number)
             log.update_config(log.config.with_overrides({**overrides, "file.delete.delay.ms": 0}))
@@ -106,19 +105,6 @@ def _retain(
             failures += 1
             say(f"error: {name}-{number}: {describe(error)}")
     return removals, failures, looked_at
-
-
-def _chosen(store: Store, topic: str | None, partition: int | None) -> Iterator[tuple[str, int]]:
-    from duralog.errors import UnknownTopic
-
-    is_there = False
-    for name in store.topics() if topic is None else [topic]:
-        for number in store.partitions(name):
-            if partition in (None, number):
-                is_there = True
-                yield name, number
-    if not is_there and partition is not None:
-        raise UnknownTopic(f"{store.path}: there is no partition {partition} of {topic or 'any topic'}")
 
 
 def _is_default(log: PartitionLog) -> bool:

@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from duralog.cli.failures import told_plainly
-from duralog.cli.options import HOW, AsJson, Directory, Quiet, ServerProperties, TopicChoice, standard_output
+from duralog.cli.options import (
+    HOW,
+    AsJson,
+    Directory,
+    Quiet,
+    ServerProperties,
+    TopicChoice,
+    config_settings,
+    standard_output,
+)
 
 topic_app = typer.Typer(
     name="topic",
@@ -91,7 +100,7 @@ def create(
     quiet: Quiet = False,
 ) -> None:
     """Create a topic, and the directory if there is none."""
-    settings = _settings(config)
+    settings = config_settings(config)
     with told_plainly():
         from duralog.cli.logs import say_warnings
         from duralog.cli.opened_store import opened_store
@@ -127,10 +136,10 @@ def alter(
     quiet: Quiet = False,
 ) -> None:
     """Set or take back configs of a topic, or give it more partitions."""
-    changes: dict[str, object] = {**dict.fromkeys(delete_config or ()), **_settings(config)}
+    changes: dict[str, object] = {**dict.fromkeys(delete_config or ()), **config_settings(config)}
     if not changes and partitions is None:
         raise typer.BadParameter("give --config, --delete-config or --partitions")
-    if twice := set(delete_config or ()) & _settings(config).keys():
+    if twice := set(delete_config or ()) & config_settings(config).keys():
         raise typer.BadParameter(f"{', '.join(sorted(twice))}: either set it or take it back")
     with told_plainly():
         from duralog.cli.logs import say_warnings
@@ -187,13 +196,3 @@ def delete(
         elif not quiet:
             output.line(f"deleted {what}")
         output.flush()
-
-
-def _settings(given: list[str] | None) -> dict[str, object]:
-    settings: dict[str, object] = {}
-    for setting in given or ():
-        name, equals, value = setting.partition("=")
-        if not equals or not name.strip():
-            raise typer.BadParameter(f"--config: {setting!r} is not of the form NAME=VALUE")
-        settings[name.strip()] = value
-    return settings

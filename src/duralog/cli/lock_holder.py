@@ -1,0 +1,28 @@
+"""Which process has a file locked, as far as the operating system tells."""
+
+from __future__ import annotations
+
+import os
+
+_LOCKS = "/proc/locks"
+
+
+def lock_holder(path: str) -> str | None:
+    """`process 1234 (java)`; None where it cannot be found out, as outside of Linux."""
+    try:
+        status = os.stat(path)
+        with open(_LOCKS) as locks:
+            lines = locks.read().splitlines()
+    except OSError:
+        return None
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    # 1: POSIX  ADVISORY  WRITE 1234 fd:01:4711 0 EOF
+    found = [line.split() for line in lines]
+    pid = next((fields[4] for fields in found if len(fields) > 5 and fields[5] == place), "0")
+    if not pid.isdecimal() or pid == "0":
+        return None  # It lives outside of this container.
+    try:
+        with open(f"/proc/{pid}/comm") as name:
+            return f"process {pid} ({name.read().strip()})"
+    except OSError:
+        return f"process {pid}"
