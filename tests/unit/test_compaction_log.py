@@ -301,9 +301,11 @@ def test_a_batch_with_a_wrong_checksum_is_copied_and_supersedes_nothing(tmp_path
     ],
     ids=["length", "magic", "offset of another log", "offset of an earlier segment"],
 )
-@pytest.mark.parametrize("first_dirty_offset", [0, 9], ids=["dirty", "clean"])
+@pytest.mark.parametrize(
+    ("first_dirty_offset", "workers"), [(0, 1), (0, 2), (9, 1), (9, 2)], ids=["dirty", "dirty-2", "clean", "clean-2"]
+)
 def test_a_segment_that_cannot_be_walked_through_stays_as_it_is(
-    tmp_path: Path, position: int, value: bytes, fault: str, first_dirty_offset: int
+    tmp_path: Path, position: int, value: bytes, fault: str, first_dirty_offset: int, workers: int
 ) -> None:
     owner = make(tmp_path)
     log = owner.open()
@@ -315,7 +317,7 @@ def test_a_segment_that_cannot_be_walked_through_stays_as_it_is(
     left = owner.contents()[f"{3:020}.log"]
     preview = preview_compaction(log, first_dirty_offset=first_dirty_offset, end=13, now_ms=NOW_MS)
     previewed = [found.compacted.size_bytes for found in preview.pieces()]
-    report = compact(log, first_dirty_offset=first_dirty_offset)
+    report = compact(log, first_dirty_offset=first_dirty_offset, workers=workers)
     owner.catch_up()
     (reason,) = report.left_segments
     assert f"{3:020}.log" in reason

@@ -53,10 +53,10 @@ def _map_sources(run: CompactionRun, view: LogView, sources: Sequence[SegmentSou
     starts = [source.segment.offset_index.lookup(first_dirty_offset).position for source in sources]
     run.begin_phase(CompactionPhase.MAPPING, sum(source.size_bytes for source in sources) - sum(starts))
     tracker = TransactionTracker()
-    tracker.expect(run.aborted_transactions(view, first_dirty_offset, run.end))
 
     def readable() -> Iterator[_Readable]:
         for source, start in zip(sources, starts, strict=True):
+            tracker.expect(run.aborted_transactions(view, source))
             try:
                 for piece in source.pieces(start, piece_bytes=run.settings.piece_bytes, check_crc=False):
                     run.has_read(batch_bytes(piece))

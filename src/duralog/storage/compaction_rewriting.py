@@ -134,9 +134,7 @@ class Rewriter:
     def _judged(self, group: Sequence[SegmentSource], tallies: Tallies) -> Iterator[_Judged]:
         run = self._run
         for source in group:
-            # All that have anything in this segment, whichever segment their marker is in.
-            aborted = run.aborted_transactions(self._view, source.base_offset, source.next_base_offset)
-            self._judge.tracker.expect(aborted)
+            self._judge.tracker.expect(run.aborted_transactions(self._view, source))
             rules = SurvivalRules(
                 offset_map=run.offset_map,
                 round_ms=run.settings.now_ms,
@@ -156,7 +154,7 @@ class Rewriter:
     def _pass_over(self, source: SegmentSource) -> None:
         """Take in the transactions of a segment that stays as it is."""
         tracker = self._judge.tracker
-        tracker.expect(self._run.aborted_transactions(self._view, source.base_offset, source.next_base_offset))
+        tracker.expect(self._run.aborted_transactions(self._view, source))
         with suppress(SegmentBroken):
             for piece in source.pieces(check_crc=False):
                 self._run.has_read(0)

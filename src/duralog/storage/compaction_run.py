@@ -104,14 +104,13 @@ class CompactionRun:
         ]
 
     @staticmethod
-    def aborted_transactions(view: LogView, offset: int, end_offset: int) -> Iterator[AbortedTransaction]:
-        """Those that begin below the end, of the segment that holds the offset and of all that follow.
+    def aborted_transactions(view: LogView, source: SegmentSource) -> Iterator[AbortedTransaction]:
+        """Those that may have something in the segment, whichever segment their marker is in.
 
-        They are not only those with records from the offset on: as with Kafka, just what lies below the log's start is
-        left out.
+        As with Kafka, those that ended below the log's start are left out.
         """
-        for segment in view.segments.from_floor(offset):
-            found = segment.transaction_index.overlapping(view.start_offset, end_offset)
+        for segment in view.segments.from_floor(source.base_offset):
+            found = segment.transaction_index.overlapping(view.start_offset, source.next_base_offset)
             yield from found.transactions
             if found.is_complete:
                 return
