@@ -45,6 +45,8 @@ class History:
     seed: int
     configs: dict[str, int | str]
     """Of the topic."""
+    first_dirty_offset: int
+    """Up to here the log counts as compacted before the first stage."""
     stages: Sequence[Stage]
 
 
@@ -63,14 +65,19 @@ def random_history(seed: int) -> History:
     maker = _Maker(rng, segment_bytes)
     map_entries = rng.choice(((20, 40, 100), (20_000,)))
     is_small = max(map_entries) < 20_000
+    if is_small:
+        # Each round groups segments by their sizes, which the round before made: sizes must be the same for both.
+        maker.codecs = [codec for codec in maker.codecs if codec not in (Codec.SNAPPY, Codec.ZSTD)] or [Codec.NONE]
     stages = []
     now_ms = START_MS
-    log_start_offset = 0
+    log_start_offset = first_dirty_offset = 0
     for number in range(rng.choice((1, 2, 3))):
         batches = list(maker.batches(150 if is_small else 400, is_first=number == 0))
         written_ms = max(now_ms, maker.time_ms) + rng.randrange(1000)
         retained_ms = min(delete_retention_ms, DAY_MS)
         now_ms = written_ms + rng.choice((1, 1, 1000, retained_ms, retained_ms + 1, 2 * DAY_MS))
+        if number == 0 and rng.random() < 0.25:
+            first_dirty_offset = rng.choice(maker.first_offsets)
         if rng.random() < 0.1:
             log_start_offset = max(log_start_offset, rng.choice(maker.first_offsets))
         stages.append(
@@ -85,7 +92,12 @@ def random_history(seed: int) -> History:
             )
         )
         maker.time_ms = now_ms
-    return History(seed=seed, configs=configs, stages=stages)
+    if maker.transactional and (is_small or first_dirty_offset or log_start_offset):
+        # A cleaning that starts in the middle of a segment reads it from an entry of the offset index on. Where the
+        # marker of an aborted transaction lies before that, Kafka takes what was committed after it for aborted, and
+        # leaves old values; duralog does not. Without entries both read the segment from its start.
+        configs["index.interval.bytes"] = 1 << 20
+    return History(seed=seed, configs=configs, first_dirty_offset=first_dirty_offset, stages=stages)
 
 
 _Encode = Callable[[Sequence[Record]], bytes]

@@ -17,13 +17,14 @@ import pytest
 from duralog.format.batch import Batch
 from duralog.format.batches import decode_records, scan
 from duralog.format.compression import Codec
+from duralog.format.record import Record
 from duralog.storage import compaction_run
 from duralog.storage.cleanable import DirtyRange, dirty_range
 from duralog.storage.compaction import CompactionReport, compact_log
 from oracle.cleaned_folders import differences, open_log, quick_folder, same_bytes, write_stage
 from oracle.cleaner import CleanerJob, CleanerPass, CleanerRound, clean_by_kafka
 from oracle.kafka_process import KafkaProcess, KafkaRefusedError
-from oracle.random_histories import History, Stage, random_history
+from oracle.random_histories import MAP_ENTRY_BYTES, START_MS, History, Stage, random_history
 
 pytestmark = pytest.mark.interop
 
@@ -67,7 +68,7 @@ def compacted(kafka: KafkaProcess) -> Iterator[Callable[[int], Outcome]]:
 def _live(kafka: KafkaProcess, history: History, work: Path) -> Outcome:
     kafkas, ours = work / "kafka" / "orders-0", work / "duralog" / "orders-0"
     outcome = Outcome()
-    first_dirty_offset = 0
+    first_dirty_offset = history.first_dirty_offset
     for number, stage in enumerate(history.stages):
         first_dirty_offset = max(first_dirty_offset, stage.log_start_offset)
         if number == 0:
@@ -233,3 +234,45 @@ def test_there_was_everything_to_be_compared(compacted: Callable[[int], Outcome]
         "transaction",
     }
     assert {what for what in expected if seen[what] < 5} == set()
+
+
+def test_a_deleted_key_that_comes_back_in_kafka_alone(kafka: KafkaProcess, tmp_path: Path) -> None:
+    """Where Kafka is not followed. The second round starts behind the marker of an aborted transaction.
+
+    Kafka does not see the marker, takes what the producer committed later for aborted, and does not map it: so the
+    tombstone stays with the value that it has deleted, and when its time has passed it goes without it.
+    """
+    configs = {"cleanup.policy": "compact", "index.interval.bytes": 0, "delete.retention.ms": 1000}
+    history = History(seed=0, configs=configs, first_dirty_offset=0, stages=[])
+
+    def stage(now_ms: int) -> Stage:
+        small = {"map_bytes": 3 * MAP_ENTRY_BYTES, "load_factor": 1.0, "buffer_bytes": 4096}
+        return Stage(batches=[], written_ms=START_MS, now_ms=now_ms, log_start_offset=0, **small)
+
+    kafkas, ours = tmp_path / "kafkas-0", tmp_path / "ours-0"
+    log = open_log(kafkas, configs, START_MS)
+    producer = {"producer_id": 1, "producer_epoch": 0}
+    log.append([Record(key=b"key", value=b"deleted")])
+    log.append([Record(key=b"x", value=b"aborted")], base_sequence=0, is_transactional=True, **producer)
+    log.end_transaction(**producer, commit=False)
+    for key in (b"a", b"b", b"c"):
+        log.append([Record(key=key, value=b"v")])
+    log.append([Record(key=b"key")], base_sequence=1, is_transactional=True, **producer)
+    log.end_transaction(**producer, commit=True)
+    log.roll()
+    end = log.end_offset
+    log.close()
+    shutil.copytree(kafkas, ours)
+
+    _clean(kafka, history, stage(START_MS), kafkas, 0)
+    _compact(history, stage(START_MS), ours, 0)
+    for folder in (kafkas, ours):
+        log = open_log(folder, configs, START_MS)
+        log.append([Record(key=b"later", value=b"v")])
+        log.roll()
+        log.close()
+        assert b"key" not in _state(folder, history, stage(START_MS))
+    _clean(kafka, history, stage(START_MS + 1000), kafkas, end)
+    _compact(history, stage(START_MS + 1000), ours, end)
+    assert _state(kafkas, history, stage(START_MS))[b"key"] == b"deleted"
+    assert b"key" not in _state(ours, history, stage(START_MS))
