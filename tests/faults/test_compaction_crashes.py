@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from random import Random
 
 import pytest
@@ -112,8 +113,11 @@ class Groups:
         history.compact(log)
         self.old, self.new = history.old, batches_of(log)
         self.records = list(log.read(0))
-        bases = sorted(self.new)
-        assert 2 <= len(bases) < len(self.old), "there must be several groups, of several segments each"
+
+    @property
+    def are_telling(self) -> bool:
+        """There are several, and of several segments each."""
+        return 2 <= len(self.new) < len(self.old)
 
     def check(self, log: PartitionLog) -> None:
         """Every group is old or new. Of a new one, old segments without surviving records may have come back."""
@@ -156,9 +160,15 @@ def check_aftermath(files: CrashingFiles, history: History, groups: Groups, rand
 
 
 def lives(randomised: int) -> Iterator[tuple[History, Groups, Random]]:
-    for seed in range(randomised):
+    found = 0
+    for seed in count():
         history = History(seed)
-        yield history, Groups(history), Random(seed)
+        groups = Groups(history)
+        if groups.are_telling:
+            yield history, groups, Random(seed)
+            found += 1
+        if found == randomised:
+            return
 
 
 def crash_everywhere(history: History, groups: Groups, random: Random, *, loses_power: bool, fates: int) -> int:
