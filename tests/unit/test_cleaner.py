@@ -238,6 +238,37 @@ def test_the_memory_of_a_thread_ends_where_java_arrays_do(bench: Bench) -> None:
     assert bench.calls[0].memory_bytes == 2**31 - 1
 
 
+@pytest.mark.parametrize("factor", [-1.0, 0.0, 0.00001, 1.5])
+def test_a_load_factor_that_no_map_could_have_is_not_used(
+    bench: Bench, caplog: pytest.LogCaptureFixture, factor: float
+) -> None:
+    bench.topic("orders", [10, 10, 1])
+    config = {"log.cleaner.io.buffer.load.factor": factor, "log.cleaner.dedupe.buffer.size": (1 << 20) + 1}
+    bench.cleaner(config).clean_next()
+    assert bench.calls[0].load_factor == 0.9
+    assert f"log.cleaner.io.buffer.load.factor is {factor}" in caplog.text
+
+
+@pytest.mark.parametrize("limit", [0, -5])
+def test_a_limit_by_which_nothing_could_be_compacted_is_not_used(
+    bench: Bench, caplog: pytest.LogCaptureFixture, limit: int
+) -> None:
+    bench.topic("orders", [10, 10, 1])
+
+    def read(call: Call) -> CompactionReport:
+        for _ in range(10):
+            call.on_bytes(1 << 30)
+        return call.report()
+
+    bench.does["orders"] = read
+    naps: list[float] = []
+    bench.cleaner(
+        {"log.cleaner.io.max.bytes.per.second": limit}, wait=lambda _, seconds: naps.append(seconds)
+    ).clean_next()
+    assert naps == []
+    assert f"log.cleaner.io.max.bytes.per.second is {float(limit)}" in caplog.text
+
+
 # The threads
 
 

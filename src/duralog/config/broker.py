@@ -115,15 +115,6 @@ class BrokerConfig(ServerSettings):
                 f"log.cleaner.dedupe.buffer.size ({self.log_cleaner_dedupe_buffer_size}) must be more than"
                 f" {_SMALLEST_CLEANER_MAP_BYTES} for each of log.cleaner.threads ({self.log_cleaner_threads})"
             )
-        if not self.log_cleaner_io_max_bytes_per_second > 0:
-            raise InvalidConfig(
-                f"log.cleaner.io.max.bytes.per.second ({self.log_cleaner_io_max_bytes_per_second}) must be more than 0"
-            )
-        if not 0 < self.log_cleaner_io_buffer_load_factor <= 1:
-            raise InvalidConfig(
-                f"log.cleaner.io.buffer.load.factor ({self.log_cleaner_io_buffer_load_factor}) must be more than 0 and"
-                " at most 1"
-            )
         for name in ("session.timeout.ms", "heartbeat.interval.ms"):
             low, value, high = (f"group.consumer.{prefix}{name}" for prefix in ("min.", "", "max."))
             if not self.get(low) <= self.get(value) <= self.get(high):

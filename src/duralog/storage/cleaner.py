@@ -30,6 +30,7 @@ from duralog.storage.background import Clock, Scheduler
 from duralog.storage.cleanable import DirtyRange, dirty_range, first_dirty_offset
 from duralog.storage.cleaner_checkpoint import CleanerCheckpoint
 from duralog.storage.cleaner_history import CleanerHistory
+from duralog.storage.cleaner_settings import CleanerSettings
 from duralog.storage.cleaner_state import CleanerTotals, PartitionState, state_of, totals_of
 from duralog.storage.cleaning import Cleaning, WaitFor, wait_for
 from duralog.storage.cleaning_claims import CleaningClaims
@@ -43,7 +44,6 @@ from duralog.storage.throttle import Throttle
 from duralog.storage.upkeep import Logs
 
 _TASK = "compaction"
-_INT32_MAX = 2**31 - 1
 _MOST_REPETITIONS = 5
 
 _logger = logging.getLogger(__name__)
@@ -86,18 +86,16 @@ class Cleaner:
         wait: WaitFor = wait_for,
     ) -> None:
         """The scheduler's threads are the cleaner's; `tell` hears of what goes wrong in them."""
-        self._config = config
+        self._settings = CleanerSettings.of(config)
         self._logs = logs
         self._clock = clock
         self._scheduler = scheduler
         self._tell = tell
         self._compact_log = compact_log
-        self._threads = config.log_cleaner_threads
-        self._memory_bytes = min(config.log_cleaner_dedupe_buffer_size // self._threads, _INT32_MAX)
         self._checkpoint = CleanerCheckpoint(directory)
         self._claims = CleaningClaims(logs, clock, wait)
-        self._history = CleanerHistory(clock=clock, steady_clock=scheduler.clock, latest=self._threads)
-        self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, scheduler.clock)
+        self._history = CleanerHistory(clock=clock, steady_clock=scheduler.clock, latest=self._settings.threads)
+        self._throttle = Throttle(self._settings.bytes_per_second, scheduler.clock)
         self._is_started = False
         self._last_run: int | None = None
 
@@ -109,9 +107,9 @@ class Cleaner:
             self.watch(partition, log)
             self._correct(partition, log)
         self._checkpoint.write()
-        if self._config.log_cleaner_enable:
+        if self._settings.is_enabled:
             self._is_started = True
-            for _ in range(self._threads):
+            for _ in range(self._settings.threads):
                 self._scheduler.after(0, _TASK, self._turn)
 
     def stop(self) -> None:
@@ -127,7 +125,7 @@ class Cleaner:
             self._scheduler.after(0, _TASK, self._clean_all)
 
     def _turn(self) -> None:
-        pause_ms = max(self._config.log_cleaner_backoff_ms, 1)
+        pause_ms = self._settings.backoff_ms
         try:
             if self.clean_next():
                 pause_ms = 0
@@ -173,12 +171,12 @@ class Cleaner:
                 dirty = self._look(partition, log)
                 if not dirty.is_eligible:
                     return False
-                self._clean(cleaning, dirty, workers=1, memory_bytes=self._memory_bytes)
+                self._clean(cleaning, dirty, workers=1, memory_bytes=self._settings.memory_bytes)
         except CompactionStopped as stopped:
             _logger.info("%s", stopped)
             if cleaning is None or cleaning.stop_reason is not None:
                 return False
-            self._history.note_postponed(partition, str(stopped), self._config.log_cleaner_backoff_ms)
+            self._history.note_postponed(partition, str(stopped), self._settings.backoff_ms)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # A panic of a native library is no `Exception`.
@@ -201,8 +199,8 @@ class Cleaner:
         on_progress: ShowCompaction | None = None,
     ) -> CompactionReport:
         """Compact what can be compacted now, however little. Waits for a compaction of the log that is going on."""
-        workers = self._threads if workers is None else workers
-        memory_bytes = self._memory_bytes if memory_bytes is None else memory_bytes
+        workers = self._settings.threads if workers is None else workers
+        memory_bytes = self._settings.memory_bytes if memory_bytes is None else memory_bytes
         _check_policy(partition, log)
         with self._claims.claim(partition, log, wait=True) as cleaning:
             assert cleaning is not None
@@ -267,8 +265,8 @@ class Cleaner:
             end=dirty.first_uncleanable.offset,
             now_ms=self._clock(),
             memory_bytes=memory_bytes,
-            load_factor=self._config.log_cleaner_io_buffer_load_factor,
-            buffer_bytes=self._config.log_cleaner_io_buffer_size // self._threads // 2,
+            load_factor=self._settings.load_factor,
+            buffer_bytes=self._settings.buffer_bytes,
             workers=workers,
             on_bytes=pass_bytes,
             check_stop=cleaning.check_stop,
@@ -334,7 +332,7 @@ class Cleaner:
 
     def totals(self) -> CleanerTotals:
         since_ms = None if self._last_run is None else self._scheduler.clock() - self._last_run
-        threads = self._threads if self._is_started else 0
+        threads = self._settings.threads if self._is_started else 0
         return totals_of(self.states(), self._history, threads=threads, time_since_last_run_ms=since_ms)
 
     def _state(self, partition: TopicPartition, log: PartitionLog) -> PartitionState:
