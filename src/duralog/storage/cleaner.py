@@ -22,7 +22,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
-from typing import Protocol
 
 from duralog.config import BrokerConfig
 from duralog.errors import DuralogError, InvalidConfig, StorageError
@@ -32,7 +31,7 @@ from duralog.storage.cleaner_checkpoint import CleanerCheckpoint
 from duralog.storage.cleaner_history import CleanerHistory
 from duralog.storage.cleaner_settings import CleanerSettings
 from duralog.storage.cleaner_state import CleanerTotals, PartitionState, state_of, totals_of
-from duralog.storage.cleaning import Cleaning, WaitFor, wait_for
+from duralog.storage.cleaning import Cleaning, CompactLog, WaitFor, wait_for
 from duralog.storage.cleaning_claims import CleaningClaims
 from duralog.storage.compaction import compact_log
 from duralog.storage.compaction_report import CompactionProgress, CompactionReport, CompactionStopped, ShowCompaction
@@ -47,27 +46,6 @@ _TASK = "compaction"
 _MOST_REPETITIONS = 5
 
 _logger = logging.getLogger(__name__)
-
-
-class CompactLog(Protocol):
-    """`duralog.storage.compaction.compact_log`."""
-
-    def __call__(
-        self,
-        log: PartitionLog,
-        *,
-        first_dirty_offset: int,
-        end: int,
-        now_ms: int,
-        memory_bytes: int,
-        load_factor: float,
-        buffer_bytes: int,
-        workers: int,
-        on_bytes: Callable[[int], None],
-        check_stop: Callable[[], None],
-        on_round: Callable[[int], None],
-        on_progress: ShowCompaction,
-    ) -> CompactionReport: ...
 
 
 class Cleaner:

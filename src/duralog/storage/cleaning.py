@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
-from duralog.storage.compaction_report import CompactionProgress, CompactionStopped
+from duralog.storage.compaction_report import CompactionProgress, CompactionReport, CompactionStopped, ShowCompaction
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.partition_log import PartitionLog
 
@@ -22,6 +23,27 @@ def wait_for(event: threading.Event, seconds: float) -> None:
     while threading.main_thread().is_alive() and (left := end - time.monotonic()) > 0:
         if event.wait(min(left, _LONGEST_WAIT_SECONDS)):
             return
+
+
+class CompactLog(Protocol):
+    """`duralog.storage.compaction.compact_log`."""
+
+    def __call__(
+        self,
+        log: PartitionLog,
+        *,
+        first_dirty_offset: int,
+        end: int,
+        now_ms: int,
+        memory_bytes: int,
+        load_factor: float,
+        buffer_bytes: int,
+        workers: int,
+        on_bytes: Callable[[int], None],
+        check_stop: Callable[[], None],
+        on_round: Callable[[int], None],
+        on_progress: ShowCompaction,
+    ) -> CompactionReport: ...
 
 
 class Cleaning:
