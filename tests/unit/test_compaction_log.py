@@ -13,6 +13,7 @@ from duralog.errors import StorageError
 from duralog.format.filenames import FileKind, FileState, parse_segment_file
 from duralog.format.record import Record
 from duralog.kernels.offset_map import SLOT_BYTES
+from duralog.storage import cleaned_segment
 from duralog.storage.compaction import (
     CompactionProgress,
     CompactionReport,
@@ -335,6 +336,22 @@ def test_a_segment_that_cannot_be_walked_through_stays_as_it_is(
     ]
     assert survivors == [10, 11, 12]
     assert sum(previewed) == report.written_bytes
+
+
+def test_a_segment_that_would_become_too_large_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = make(tmp_path)
+    log = owner.open()
+    write(log, "ab", "abcdefgh", "ab")
+    monkeypatch.setattr(cleaned_segment, "MOST_BYTES", 500)
+    left = owner.contents()[f"{2:020}.log"]
+    report = compact(log)
+    owner.catch_up()
+    assert report.left_segments == [
+        f"{owner.path}/{2:020}.log stays as it is: what is left of it does not fit a segment"
+    ]
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 10, 12]
+    assert owner.contents()[f"{2:020}.log"] == left
+    assert keys(log) == "abcdefghab"
 
 
 # Stopping

@@ -22,6 +22,9 @@ from duralog.storage.index_builder import IndexBuilder
 from duralog.storage.segment import Segment
 from duralog.storage.segment_files import KINDS, SegmentOptions
 
+MOST_BYTES = 2**31 - 1
+"""A position in an index has 32 bits."""
+
 
 class CleanedSegment:
     """One thread writes. Either `finish` or `discard` ends it."""
@@ -53,6 +56,10 @@ class CleanedSegment:
         written = self._log.append(*buffers)
         self.size_bytes += written
         return written
+
+    def fits(self, size_bytes: int) -> bool:
+        """Whether so much more can be written."""
+        return self.size_bytes + size_bytes <= MOST_BYTES
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
         """Transactions whose abort marker is in the segment, in the order of the markers."""

@@ -151,12 +151,16 @@ def _rewrite(run: CompactionRun, files: FileSystem, rewriter: Rewriter, group: l
         with closing(rewriter.rewrite(group, tallies)) as pieces:
             for found in pieces:
                 cleaned.add_aborted(found.kept_aborts)
+                if not cleaned.fits(found.compacted.size_bytes):
+                    # Compressing anew may take more room than there was.
+                    raise SegmentBroken(found.source, "what is left of it does not fit a segment")
                 if len(found.compacted.batches):
                     run.has_written(cleaned.append(found.compacted.buffers, found.compacted.batches))
         segment = cleaned.finish(modified_ms=group[-1].modified_ms, created_ms=run.settings.now_ms)
         files.sync_folder(log.folder)
         log.swap_in(group, segment, run.settings.check_stop)
-    except SegmentBroken:
+    except SegmentBroken as broken:
+        run.leave(broken)
         cleaned.discard()
         return None
     except BaseException:

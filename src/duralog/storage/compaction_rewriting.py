@@ -101,7 +101,7 @@ class Rewriter:
         return [group for group in self._planned(self._sources) if not self._run.is_left(group[0])]
 
     def __iter__(self) -> Iterator[list[SegmentSource]]:
-        """The groups. One that `rewrite` found broken is followed by what can be made of the rest of it."""
+        """The groups. One with a segment that turned out to be left is followed by what can be made of the rest."""
         waiting = deque(self._planned(self._sources))
         while waiting:
             group = waiting.popleft()
@@ -115,21 +115,21 @@ class Rewriter:
                 waiting = deque(self._planned([*group, *chain.from_iterable(waiting)]))
 
     def rewrite(self, group: Sequence[SegmentSource], tallies: Tallies) -> Generator[RewrittenPiece, None, None]:
-        """What is left of the group, piece by piece. Raises `SegmentBroken` if it has to be given up."""
+        """What is left of the group, piece by piece.
+
+        Raises `SegmentBroken` if it has to be given up: who tells the run to leave that segment gets the rest as new
+        groups.
+        """
 
         def compact(judged: _Judged) -> CompactedPiece:
             return compact_piece(judged.piece, judged.judgement.verdicts, judged.rules, on_corrupt=self._run.refuse)
 
-        try:
-            with closing(self._run.work.map(compact, self._judged(group, tallies))) as results:
-                for judged, compacted in results:
-                    tallies.add(compacted)
-                    self._run.has_judged(compacted.records_read, compacted.records_kept)
-                    verdicts, kept_aborts, _ = judged.judgement
-                    yield RewrittenPiece(judged.source, judged.piece, verdicts, kept_aborts, compacted)
-        except SegmentBroken as broken:
-            self._run.leave(broken)
-            raise
+        with closing(self._run.work.map(compact, self._judged(group, tallies))) as results:
+            for judged, compacted in results:
+                tallies.add(compacted)
+                self._run.has_judged(compacted.records_read, compacted.records_kept)
+                verdicts, kept_aborts, _ = judged.judgement
+                yield RewrittenPiece(judged.source, judged.piece, verdicts, kept_aborts, compacted)
 
     def _judged(self, group: Sequence[SegmentSource], tallies: Tallies) -> Iterator[_Judged]:
         run = self._run

@@ -23,9 +23,9 @@ _INT32_MAX = 2**31 - 1
 
 
 class SegmentBroken(Exception):
-    """A segment cannot be read to its end, so it has to stay as it is."""
+    """A segment has to stay as it is: it cannot be read to its end, or what is left of it does not fit a segment."""
 
-    def __init__(self, source: SegmentSource, reason: CorruptRecord) -> None:
+    def __init__(self, source: SegmentSource, reason: CorruptRecord | str) -> None:
         super().__init__(str(reason))
         self.source = source
 
