@@ -1,26 +1,45 @@
-"""Every kernel made ready to run: compiled, or loaded from the cache. Prints how many there are."""
+"""Kernels made ready to run: compiled, or loaded from the cache. Prints how many there are.
+
+`compaction` for those that nothing but compaction needs, `others` for the rest, no argument for all.
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 
 import duralog.kernels
 from duralog.kernels.compile import Kernel
 
+COMPACTION = {"key_digests", "key_walk", "offset_map", "rebuild", "transcribe"}
+
 
 def all_kernels() -> list[Kernel]:
-    modules = pkgutil.iter_modules(duralog.kernels.__path__, f"{duralog.kernels.__name__}.")
-    found: dict[int, Kernel] = {}
-    for module in modules:
-        for thing in vars(importlib.import_module(module.name)).values():
-            if isinstance(thing, Kernel):
-                found[id(thing)] = thing
-    return list(found.values())
+    return [kernel for kernels in _by_module().values() for kernel in kernels]
+
+
+def kernels_of(part: str) -> list[Kernel]:
+    is_wanted = part == "compaction"
+    return [kernel for name, found in _by_module().items() if (name in COMPACTION) is is_wanted for kernel in found]
+
+
+def _by_module() -> dict[str, list[Kernel]]:
+    modules = [found.name for found in pkgutil.iter_modules(duralog.kernels.__path__)]
+    assert set(modules) >= COMPACTION
+    found: dict[str, list[Kernel]] = {}
+    for name in modules:
+        module = importlib.import_module(f"{duralog.kernels.__name__}.{name}")
+        found[name] = [
+            thing
+            for thing in vars(module).values()
+            if isinstance(thing, Kernel) and thing.function.__module__ == module.__name__
+        ]
+    return found
 
 
 if __name__ == "__main__":
-    kernels = all_kernels()
+    kernels = kernels_of(sys.argv[1]) if len(sys.argv) > 1 else all_kernels()
     if not kernels:
         raise SystemExit("no kernels were found")
     for kernel in kernels:
