@@ -37,8 +37,9 @@ from duralog.storage.compaction_report import (
     CompactionReport,
     CompactionStopped,
     ShowCompaction,
+    Tallies,
 )
-from duralog.storage.compaction_rewriting import Rewriter, Tallies
+from duralog.storage.compaction_rewriting import Rewriter
 from duralog.storage.compaction_run import (
     DEFAULT_LOAD_FACTOR,
     DEFAULT_MAP_BYTES,
@@ -132,11 +133,11 @@ def _compact_once(run: CompactionRun, files: FileSystem, first_dirty_offset: int
     began = time.perf_counter()
     rewriter = Rewriter(run, view, sources, first_dirty_offset)
     run.begin_phase(CompactionPhase.REWRITING, sum(source.size_bytes for source in rewriter.sources))
-    begin_round(report)
+    report.begin_round()
     for group in rewriter:
         tallies = _rewrite(run, files, rewriter, group)
         if tallies is not None:
-            add_tallies(report, tallies)
+            report.add(tallies)
     report.rewrite_seconds += time.perf_counter() - began
     return run.offset_map.latest_offset + 1
 
@@ -168,30 +169,6 @@ def _rewrite(run: CompactionRun, files: FileSystem, rewriter: Rewriter, group: l
             cleaned.discard()
         raise
     return tallies
-
-
-def begin_round(report: CompactionReport) -> None:
-    """Forget what only the last round tells."""
-    report.records_before -= report.records_after
-    report.records_after = 0
-    report.kept_tombstones = 0
-    report.earliest_horizon_ms = report.latest_horizon_ms = None
-
-
-def add_tallies(report: CompactionReport, tallies: Tallies) -> None:
-    """Add what became of a group."""
-    report.records_before += tallies.records_read
-    report.records_after += tallies.records_kept
-    report.read_bytes += tallies.read_bytes
-    report.superseded_records += tallies.superseded
-    report.expired_tombstones += tallies.expired_tombstones
-    report.kept_tombstones += tallies.kept_tombstones
-    report.keyless_records += tallies.keyless
-    report.aborted_records += tallies.aborted
-    horizons = (report.earliest_horizon_ms, tallies.earliest_horizon_ms)
-    report.earliest_horizon_ms = min((found for found in horizons if found is not None), default=None)
-    horizons = (report.latest_horizon_ms, tallies.latest_horizon_ms)
-    report.latest_horizon_ms = max((found for found in horizons if found is not None), default=None)
 
 
 def _extent(view: LogView, end_offset: int) -> tuple[int, int]:
@@ -257,7 +234,7 @@ class CompactionPreview:
                     yield PreviewedPiece(number, source.segment, piece, verdicts, compacted)
             report.segments_after -= len(group) - 1
             report.bytes_after -= sum(source.size_bytes for source in group)
-            add_tallies(report, tallies)
+            report.add(tallies)
         report.bytes_after += report.written_bytes
         run.finish_report()
 

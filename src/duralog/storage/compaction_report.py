@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from duralog.columnar.compacting import CompactedPiece
 from duralog.errors import CompactionStopped
 
 __all__ = ["CompactionPhase", "CompactionProgress", "CompactionReport", "CompactionStopped", "ShowCompaction"]
@@ -35,6 +36,33 @@ class CompactionProgress:
 
 ShowCompaction = Callable[[CompactionProgress], None]
 """Told for every piece of the log, in the thread that compacts."""
+
+
+@dataclass(slots=True)
+class Tallies:
+    """What became of the records of a group."""
+
+    records_read: int = 0
+    records_kept: int = 0
+    superseded: int = 0
+    expired_tombstones: int = 0
+    kept_tombstones: int = 0
+    keyless: int = 0
+    aborted: int = 0
+    read_bytes: int = 0
+    earliest_horizon_ms: int | None = None
+    latest_horizon_ms: int | None = None
+
+    def add(self, compacted: CompactedPiece) -> None:
+        self.records_read += compacted.records_read
+        self.records_kept += compacted.records_kept
+        self.superseded += compacted.superseded
+        self.expired_tombstones += compacted.expired_tombstones
+        self.kept_tombstones += compacted.kept_tombstones
+        self.keyless += compacted.keyless
+        if len(horizons := compacted.delete_horizons_ms):
+            self.earliest_horizon_ms = _known(min, self.earliest_horizon_ms, int(horizons.min()))
+            self.latest_horizon_ms = _known(max, self.latest_horizon_ms, int(horizons.max()))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,3 +111,26 @@ class CompactionReport:
     left_segments: list[str] = field(default_factory=list)
     """Not touched, and why."""
     notes: list[str] = field(default_factory=list)
+
+    def begin_round(self) -> None:
+        """Forget what only the last round tells."""
+        self.records_before -= self.records_after
+        self.records_after = 0
+        self.kept_tombstones = 0
+        self.earliest_horizon_ms = self.latest_horizon_ms = None
+
+    def add(self, group: Tallies) -> None:
+        self.records_before += group.records_read
+        self.records_after += group.records_kept
+        self.read_bytes += group.read_bytes
+        self.superseded_records += group.superseded
+        self.expired_tombstones += group.expired_tombstones
+        self.kept_tombstones += group.kept_tombstones
+        self.keyless_records += group.keyless
+        self.aborted_records += group.aborted
+        self.earliest_horizon_ms = _known(min, self.earliest_horizon_ms, group.earliest_horizon_ms)
+        self.latest_horizon_ms = _known(max, self.latest_horizon_ms, group.latest_horizon_ms)
+
+
+def _known(choose: Callable[[int, int], int], first: int | None, second: int | None) -> int | None:
+    return choose(first, second) if first is not None and second is not None else first if second is None else second

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
@@ -22,6 +21,7 @@ from duralog.format.index_entries import AbortedTransaction
 from duralog.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from duralog.storage.batch_verdicts import BatchJudge, Judgement
 from duralog.storage.compaction_groups import SegmentExtent, group_segments
+from duralog.storage.compaction_report import Tallies
 from duralog.storage.compaction_run import CompactionRun
 from duralog.storage.compaction_source import SegmentBroken, SegmentSource, batch_bytes
 from duralog.storage.log_view import LogView
@@ -41,35 +41,6 @@ class _Judged(NamedTuple):
     piece: Piece
     judgement: Judgement
     rules: SurvivalRules
-
-
-@dataclass(slots=True)
-class Tallies:
-    """What became of the records of a group."""
-
-    records_read: int = 0
-    records_kept: int = 0
-    superseded: int = 0
-    expired_tombstones: int = 0
-    kept_tombstones: int = 0
-    keyless: int = 0
-    aborted: int = 0
-    read_bytes: int = 0
-    earliest_horizon_ms: int | None = None
-    latest_horizon_ms: int | None = None
-
-    def add(self, compacted: CompactedPiece) -> None:
-        self.records_read += compacted.records_read
-        self.records_kept += compacted.records_kept
-        self.superseded += compacted.superseded
-        self.expired_tombstones += compacted.expired_tombstones
-        self.kept_tombstones += compacted.kept_tombstones
-        self.keyless += compacted.keyless
-        if len(horizons := compacted.delete_horizons_ms):
-            earliest, latest = int(horizons.min()), int(horizons.max())
-            known_earliest, known_latest = self.earliest_horizon_ms, self.latest_horizon_ms
-            self.earliest_horizon_ms = earliest if known_earliest is None else min(earliest, known_earliest)
-            self.latest_horizon_ms = latest if known_latest is None else max(latest, known_latest)
 
 
 class Rewriter:
