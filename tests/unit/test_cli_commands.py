@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from duralog.cli.main import app
 
 DOCS = Path(__file__).parents[2] / "docs"
-COMMANDS = ["verify", "repair", "lookup", "retain"]
+COMMANDS = ["verify", "repair", "lookup", "retain", "compact"]
 TOPIC_COMMANDS = ["list", "describe", "create", "alter", "delete"]
 
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from duralog import __version__
+from duralog.cli.compact import compact
 from duralog.cli.dump import dump
 from duralog.cli.failures import INTERRUPTED
 from duralog.cli.lookup import lookup
@@ -50,6 +51,7 @@ app.command()(verify)
 app.command()(repair)
 app.command()(lookup)
 app.command()(retain)
+app.command()(compact)
 app.add_typer(topic_app)
 
 

@@ -25,9 +25,15 @@ from duralog.storage.store import Store
 
 @contextmanager
 def opened_store(
-    path: str, *, read_only: bool, server_properties: str | None, create: bool = False, quiet: bool = False
+    path: str,
+    *,
+    read_only: bool,
+    server_properties: str | None,
+    create: bool = False,
+    quiet: bool = False,
+    scheduler: Scheduler | None = None,
 ) -> Iterator[Store]:
-    """With `create`, a directory that is not there is made."""
+    """With `create`, a directory that is not there is made. Whoever gives a scheduler may run its tasks meanwhile."""
     _, partition = directory_of(path)
     if partition is not None:
         raise DuralogError(f"{path}: this is one partition: give the log directory that it is in")
@@ -37,8 +43,7 @@ def opened_store(
     if read_only:
         yield Store(path, config=config, read_only=True)
         return
-    # Its clock stands still: what is to happen at once happens, what is to happen later does not.
-    scheduler = Scheduler(lambda: 0, threads=0)
+    scheduler = scheduler or tasks_at_once()
     try:
         with _Loading(wanted=not quiet) as loading:
             store = Store(path, config=_left_alone(config), show_progress=loading.show, scheduler=scheduler)
@@ -52,8 +57,15 @@ def opened_store(
             # Otherwise the store's own words have told it.
             for offline, error in store.offline.items():
                 say(f"error: {offline} is offline: {error}")
-        yield store
-        scheduler.run_due()
+        try:
+            yield store
+        finally:
+            scheduler.run_due()
+
+
+def tasks_at_once() -> Scheduler:
+    """Its clock stands still: what is to happen at once happens, when told so; what is to happen later does not."""
+    return Scheduler(lambda: 0, threads=0)
 
 
 def broker_config(server_properties: str | None) -> BrokerConfig:

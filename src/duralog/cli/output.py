@@ -73,8 +73,17 @@ class Output:
                 fields["found"] = str(error.found)
             self.object(fields)
         else:
-            text = f"! {printable(str(error))}"
-            self.line(f"{_RED}{text}{_PLAIN}" if self._colour else text)
+            self._write_wrong(str(error))
+
+    def damage(self, text: str) -> None:
+        """A finding in words, for people. In JSON it is part of an object."""
+        self.findings += 1
+        if not self.as_json:
+            self._write_wrong(text)
+
+    def _write_wrong(self, text: str) -> None:
+        text = f"! {printable(text)}"
+        self.line(f"{_RED}{text}{_PLAIN}" if self._colour else text)
 
     def note(self, file: str, message: str, /, **fields: Any) -> None:
         if self.as_json:

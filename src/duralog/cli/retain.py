@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,7 +19,7 @@ from duralog.cli.options import (
     standard_output,
 )
 from duralog.cli.tables import fitting, header_line, plural, row_line, size_text
-from duralog.cli.times import duration_text
+from duralog.cli.times import in_words
 
 if TYPE_CHECKING:
     from duralog.cli.output import Output
@@ -152,14 +151,8 @@ def _cells(removal: Removal) -> list[str]:
         str(removal.end_offset),
         f"{removal.size_bytes:,}",
         _POLICIES.get(removal.policy, removal.policy),
-        _in_words(removal.reason),
+        in_words(removal.reason),
     ]
-
-
-def _in_words(reason: str) -> str:
-    """The reason with ages that a person can read."""
-    reason = re.sub(r"(\d+) ms old", lambda age: f"{duration_text(int(age[1]))} old", reason)
-    return re.sub(r"(retention\.ms is )(\d+)", lambda limit: f"{limit[1]}{duration_text(int(limit[2]))}", reason)
 
 
 def _object(removal: Removal) -> dict[str, Any]:

@@ -1,0 +1,173 @@
+"""`duralog compact`: compact a log directory that no broker has open, or explain what compaction would do to it.
+
+This module is the command line; `compact_run` compacts and `compact_explain` explains.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duralog.cli.failures import FAILURE, told_plainly
+from duralog.cli.option_values import parse_bytes
+from duralog.cli.options import (
+    HOW,
+    AsJson,
+    Directory,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    ServerProperties,
+    TopicChoice,
+    config_settings,
+    now_ms,
+    parsed,
+    parsed_time,
+    standard_output,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from duralog.cli.output import Output
+    from duralog.config import TopicConfig
+    from duralog.storage.store import Store
+
+_SMALLEST_MAP_BYTES = 1024
+
+
+def compact(
+    directory: Directory,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", "-e", help="Only tell what would happen, and why not.", rich_help_panel=HOW),
+    ] = False,
+    topic: TopicChoice = None,
+    partition: PartitionChoice = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="NAME=VALUE",
+            help="As if this were a config of the --topic; may be given again.",
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    roll: Annotated[
+        bool,
+        typer.Option("--roll", help="Begin new segments first: the active one is compacted, too.", rich_help_panel=HOW),
+    ] = False,
+    threads: Annotated[
+        int, typer.Option(min=1, max=64, help="Compact each log with so many threads.", rich_help_panel=HOW)
+    ] = 2,
+    map_bytes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Memory for the map of keys; without it, log.cleaner.dedupe.buffer.size.",
+            show_default=False,
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    records: Annotated[
+        int,
+        typer.Option(
+            "--records", "-r", metavar="N", min=0, help="--explain: list so many that would go.", rich_help_panel=HOW
+        ),
+    ] = 0,
+    now: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="--explain: as if it were that time.", show_default=False, rich_help_panel=HOW
+        ),
+    ] = None,
+    server_properties: ServerProperties = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+) -> None:
+    """Compact the logs of compacted topics now: of each key, only the last record stays.
+
+    It does what Kafka's cleaner does, however little is new, and takes up where that stopped. With --explain nothing
+    is changed and the directory may be in use; without it, no broker may have it open.
+
+    Exit code: 0 done, 1 a partition could not be compacted or read, or is damaged, 2 wrong usage, 130 interrupted.
+    """
+    overrides = config_settings(config)
+    memory_bytes = None if map_bytes is None else parsed("--map-bytes", parse_bytes, map_bytes)
+    if memory_bytes is not None and memory_bytes < _SMALLEST_MAP_BYTES:
+        raise typer.BadParameter(f"--map-bytes: a map has at least {_SMALLEST_MAP_BYTES} bytes")
+    if explain and roll:
+        raise typer.BadParameter("--roll changes the directory, --explain does not: give one of them")
+    if not explain and (records or now is not None):
+        raise typer.BadParameter("--records and --now go with --explain")
+    at_ms = parsed_time("--now", now)
+    with told_plainly():
+        from duralog.cli.compilation import announce_compilation
+        from duralog.cli.logs import say_warnings
+
+        announce_compilation(quiet=quiet)
+        say_warnings(wanted=not quiet)
+        from duralog.cli.compact_explain import explain_all
+        from duralog.cli.compact_run import compact_all
+        from duralog.cli.compact_view import CompactionView
+        from duralog.cli.opened_store import opened_store, tasks_at_once
+        from duralog.storage.files import directory_of
+
+        path, chosen = directory_of(directory)
+        if chosen is not None:
+            topic, partition = chosen.topic, chosen.partition
+        if overrides and topic is None:
+            raise typer.BadParameter("--config is of one topic: give --topic")
+        output = standard_output(as_json=as_json, quiet=quiet)
+        tasks = tasks_at_once()
+        with opened_store(
+            path, read_only=explain, server_properties=server_properties, quiet=quiet, scheduler=tasks
+        ) as store:
+            found = _compacted(store, topic, partition, overrides, output)
+            with CompactionView(len(found), wanted=not (no_progress or quiet)) as view:
+                output.before_writing = view.hide
+                try:
+                    if explain:
+                        at_ms = now_ms() if at_ms is None else at_ms
+                        is_well = explain_all(
+                            store, found, output, view, now_ms=at_ms, memory_bytes=memory_bytes, records=records
+                        )
+                    else:
+                        is_well = compact_all(
+                            store, found, output, view, tasks, roll=roll, threads=threads, memory_bytes=memory_bytes
+                        )
+                finally:
+                    output.flush()
+        if not is_well:
+            raise typer.Exit(FAILURE)
+
+
+def _compacted(
+    store: Store, topic: str | None, partition: int | None, overrides: Mapping[str, object], output: Output
+) -> Sequence[tuple[str, int, TopicConfig]]:
+    """The chosen partitions that are compacted, and the configs that hold for each."""
+    from duralog.cli.chosen_partition import choose_partitions
+    from duralog.errors import InvalidConfig
+    from duralog.storage.retention import COMPACT
+
+    chosen = [
+        (name, number, store.topic_config(name).with_overrides(overrides))
+        for name, number in choose_partitions(store, topic, partition)
+    ]
+    found = [(name, number, config) for name, number, config in chosen if COMPACT in config.cleanup_policy]
+    if topic is not None and chosen and not found:
+        policy = chosen[0][2].text("cleanup.policy") or "empty"
+        raise InvalidConfig(
+            f"{topic} is not compacted, its cleanup.policy is {policy}: --config cleanup.policy=compact treats it as if"
+            " it were, for this run. Records without a key are removed then: look with --explain first"
+        )
+    if not found:
+        output.note(
+            store.path,
+            f"none of its {len(chosen)} partitions is of a compacted topic; to treat a topic as one, give --topic and"
+            " --config cleanup.policy=compact",
+        )
+    return found
