@@ -1,11 +1,14 @@
 """A partition against a plain list in which every offset has its place.
 
 Everything that can be done to a log is done in any order: all of what it tells must be what the list tells. After a
-loss of power the log must be a beginning of the list, with everything in it that was flushed.
+loss of power the log must be a beginning of the list, with everything in it that was flushed. Compaction may only leave
+out records that nobody needs any more, and what it has left out does not come back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
@@ -14,23 +17,29 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from duralog.errors import OffsetOutOfRange, OutOfOrderSequence
 from duralog.format.record import Record
+from duralog.storage.compaction import compact_log
 from duralog.storage.partition_log import EARLIEST, LATEST, MAX_TIMESTAMP, PartitionLog
-from tests.faults.crashing_files import START_MS, CrashingFiles
-from tests.faults.partition import Partition
+from tests.faults.crashing_files import START_MS, CrashingFiles, PowerLost
+from tests.faults.partition import SMALL_SEGMENTS, Partition
 
 IDEMPOTENT = (1, 2)
 TRANSACTIONAL = (7, 8)
+MAP_ENTRY_BYTES = 24
+
+CONFIG = SMALL_SEGMENTS.with_overrides({"delete.retention.ms": 5})
+"""Not a compacted topic's: records may have no key, and offsets that are missing above the recovery point were lost."""
 
 seeds = st.integers(0, 2**32 - 1)
 codecs = st.sampled_from([None, "gzip", "snappy", "lz4", "zstd"])
 records = st.builds(
     Record,
-    key=st.none() | st.binary(max_size=10),
+    key=st.none() | st.binary(max_size=10) | st.sampled_from([b"a", b"b", b"c"]),
     value=st.none() | st.binary(max_size=300) | st.integers(0, 1000).map(bytes),
     timestamp_ms=st.integers(0, 50).map(lambda ms: START_MS + ms),
     headers=st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=5)), max_size=2),
 )
 batches = st.lists(records, min_size=1, max_size=4)
+map_sizes = st.sampled_from([1, 3, 100])
 
 
 @dataclass(frozen=True)
@@ -58,10 +67,16 @@ class PartitionModel(RuleBasedStateMachine):
         self.safe_start = 0
         """The start that a crash cannot take back."""
         self.flushed = 0
+        self.first_dirty = 0
+        self.compacted = 0
+        """How far any compaction may have come."""
+        self.compacted_ms = START_MS
+        self.gone: set[int] = set()
+        """The offsets whose records compaction has left out."""
 
     @initialize(seed=seeds, write_back=st.sampled_from([0, 0.2]))
     def begin(self, seed: int, write_back: float) -> None:
-        self.partition = Partition(CrashingFiles(seed=seed, write_back=write_back))
+        self.partition = Partition(CrashingFiles(seed=seed, write_back=write_back), config=CONFIG)
         self.log: PartitionLog = self.partition.open()
         self.append([Record(value=b"first", timestamp_ms=START_MS)], None)
         self.flush()
@@ -149,9 +164,44 @@ class PartitionModel(RuleBasedStateMachine):
         bases = [segment.base_offset for segment in self.log.segments]
         assert len(bases) == 1 or bases[1] > self.start
 
+    @rule(keys=map_sizes, after_ms=st.integers(0, 10))
+    def compact(self, keys: int, after_ms: int) -> None:
+        self.try_to_compact(keys, after_ms)
+        self.learn_what_is_there()
+
+    @rule(keys=map_sizes, after_ms=st.integers(0, 10), changes=st.integers(0, 40), seed=seeds)
+    def lose_power_while_compacting(self, keys: int, after_ms: int, changes: int, seed: int) -> None:
+        self.flush()
+        self.checkpoint()
+        self.disk.lose_power_after(changes)
+        with suppress(PowerLost):
+            self.try_to_compact(keys, after_ms)
+        self.start_on(self.disk.after_power_loss(seed))
+        assert self.log.end_offset == len(self.entries)
+
+    def try_to_compact(self, keys: int, after_ms: int) -> None:
+        """As a store does it: the recovery point is on disk before offsets are missing."""
+        self.log.roll()
+        self.flush()
+        self.checkpoint()
+        self.compacted_ms += after_ms
+        end = min(self.log.segments[-1].base_offset, self.last_stable_offset())
+        self.compacted = max(self.compacted, end)
+        report = compact_log(
+            self.log,
+            first_dirty_offset=max(self.first_dirty, self.start),
+            end=end,
+            now_ms=self.compacted_ms,
+            memory_bytes=2 * keys * MAP_ENTRY_BYTES,
+            load_factor=0.9,
+        )
+        assert report.corrupt_batches == report.left_segments == []
+        self.first_dirty = max(self.first_dirty, report.end_offset)
+
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
-        offset = data.draw(st.integers(self.start, len(self.entries)))
+        # Not into what is compacted: there the batch that holds the offset may be gone, and the end is elsewhere.
+        offset = data.draw(st.integers(max(self.start, self.compacted), len(self.entries)))
         end = self.entries[offset].batch_offset if offset < len(self.entries) else offset
         # With nothing left that was ever synced, recovery takes gaps for those that compaction leaves.
         if end < max(self.start, 1):
@@ -181,10 +231,20 @@ class PartitionModel(RuleBasedStateMachine):
         del self.entries[self.log.end_offset :]
 
     def start_on(self, disk: CrashingFiles) -> None:
-        self.partition = Partition(disk)
+        self.partition = Partition(disk, config=CONFIG)
         self.log = self.partition.open()
         assert self.safe_start <= self.log.start_offset <= self.start
         self.start = self.log.start_offset
+        self.learn_what_is_there()
+
+    def learn_what_is_there(self) -> None:
+        """Only what nobody needs may be gone, and only for good."""
+        there = {record.offset for record in self.log.read(self.start)}
+        assert not there & self.gone, "a record has come back"
+        for offset in range(self.start, self.log.end_offset):
+            if self.entries[offset].record is not None and offset not in there | self.gone:
+                assert self.may_be_left_out(offset), f"the record of offset {offset} is missing"
+                self.gone.add(offset)
 
     # What can be asked
 
@@ -192,11 +252,11 @@ class PartitionModel(RuleBasedStateMachine):
     def read(self, data: st.DataObject, max_bytes: int | None) -> None:
         offset = data.draw(st.integers(self.start, len(self.entries)))
         found = list(self.log.read(offset, max_bytes=max_bytes))
-        expected = [(at, entry) for at, entry in enumerate(self.entries) if at >= offset and entry.record is not None]
+        expected = [(at, self.entries[at]) for at in range(offset, len(self.entries)) if self.is_there(at)]
         if max_bytes is None:
             assert len(found) == len(expected)
         self.check_records(found, expected[: len(found)])
-        if max_bytes is not None and offset < len(self.entries) and self.entries[offset].record is not None:
+        if max_bytes is not None and offset < len(self.entries) and self.is_there(offset):
             assert found, "the first batch comes whatever its size"
 
     @rule(distance=st.integers(1, 5))
@@ -209,9 +269,9 @@ class PartitionModel(RuleBasedStateMachine):
     def look_up_time(self, timestamp_ms: int) -> None:
         expected = next(
             (
-                (at, entry.record.timestamp_ms)
-                for at, entry in enumerate(self.entries)
-                if at >= self.start and entry.record is not None and entry.record.timestamp_ms >= timestamp_ms
+                (at, record.timestamp_ms)
+                for at, record in self.records_there(self.start)
+                if record.timestamp_ms >= timestamp_ms
             ),
             None,
         )
@@ -232,7 +292,8 @@ class PartitionModel(RuleBasedStateMachine):
             for at, entry in enumerate(self.entries)
             if at >= self.start and entry.record is not None
         ]
-        if data and self.start == self.log.segments[0].base_offset:
+        # A batch without records still has their time.
+        if data and not self.gone and self.start == self.log.segments[0].base_offset:
             largest = max(time for _, time in data)
             found = self.log.offset_for_timestamp(MAX_TIMESTAMP)
             assert found is not None
@@ -250,7 +311,7 @@ class PartitionModel(RuleBasedStateMachine):
         expected = [
             (at, entry)
             for at, entry in enumerate(self.entries)
-            if at >= self.start and at < self.last_stable_offset() and self.is_committed(at)
+            if at >= self.start and at < self.last_stable_offset() and self.is_committed(at) and self.is_there(at)
         ]
         found = list(log.read(self.start, isolation="read_committed"))
         assert len(found) == len(expected)
@@ -271,6 +332,30 @@ class PartitionModel(RuleBasedStateMachine):
             assert entry.record is not None
             assert record.offset == offset
             assert content(record) == content(entry.record)
+
+    def records_there(self, offset: int) -> Iterator[tuple[int, Record]]:
+        """From the offset on."""
+        for at, entry in enumerate(self.entries):
+            if at >= offset and at not in self.gone and entry.record is not None:
+                yield at, entry.record
+
+    def is_there(self, offset: int) -> bool:
+        return self.entries[offset].record is not None and offset not in self.gone
+
+    def may_be_left_out(self, offset: int) -> bool:
+        """Whether compaction may leave out a record: it has no key, was aborted, deletes, or was written again."""
+        record = self.entries[offset].record
+        assert record is not None
+        if offset >= self.compacted:
+            return False
+        if record.key is None or record.value is None or not self.is_committed(offset):
+            return True
+        later = range(offset + 1, self.compacted)
+        return any(self.has_key(at, record.key) and self.is_committed(at) for at in later)
+
+    def has_key(self, offset: int, key: bytes) -> bool:
+        record = self.entries[offset].record
+        return record is not None and record.key == key
 
     def is_data_of(self, entry: Entry, producer_id: int) -> bool:
         return entry.producer_id == producer_id and entry.record is not None
