@@ -45,6 +45,17 @@ def test_a_folder_without_leftovers_is_listed_and_left_alone() -> None:
     assert disk.changes == changes
 
 
+def test_an_empty_log_does_not_keep_the_indexes_of_the_one_that_it_replaces() -> None:
+    disk = disk_with_old()
+    disk.write(path(0, ABORTED), b"old", sync=True)
+    for kind in (FileKind.LOG, INDEX, TIMES):
+        disk.write(path(0, kind, SWAP), b"", sync=True)
+    settle_leftovers(disk, FOLDER)
+    assert not disk.exists(path(0, ABORTED))
+    assert [disk.read_all(path(0, kind)) for kind in (FileKind.LOG, INDEX, TIMES)] == [b"", b"", b""]
+    assert disk.read_all(path(10, INDEX)) == b"old"
+
+
 def test_the_caller_may_have_listed_the_folder() -> None:
     disk = disk_with_old()
     listing = disk.list(FOLDER)
