@@ -438,9 +438,13 @@ def test_truncation_takes_the_batch_that_holds_the_offset(tmp_path: Path, cut: i
     assert again.recover().reason is None
 
 
-def test_the_largest_timestamp_is_in_the_index_of_a_truncated_segment_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_the_largest_timestamp_is_in_the_index_of_a_truncated_segment_too(tmp_path: Path, is_reopened: bool) -> None:
     segment = create(tmp_path)
     append(segment, *(v2(BASE + n, [n]) for n in range(20)))
+    if is_reopened:
+        segment.close()
+        segment = reopen(segment)
     segment.truncate_to(BASE + 18)
     segment.close()
     again = reopen(segment)

@@ -138,6 +138,8 @@ class Segment(ReadableSegment):
         before = self.size_bytes
         if found is not None:
             self.cut(found.position)
+            # The time index may have lost the entry that it ends with: rolling or closing writes another.
+            self._is_growing = True
         return before - self.size_bytes
 
     def cut(self, size_bytes: int) -> None:
