@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from duralog.cli.compact_advice import advice, verdict
+from duralog.cli.compact_facts import write_explanation
 from duralog.cli.compact_objects import explanation_object, failure_object
 from duralog.cli.compact_view import CompactionView
 from duralog.cli.failures import describe, printable, say
 from duralog.cli.output import Output
-from duralog.cli.tables import fitting, header_line, plural, row_line, size_text
-from duralog.cli.times import duration_text, format_time, in_words
+from duralog.cli.tables import plural, size_text
 from duralog.config import TopicConfig
 from duralog.errors import DuralogError
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
-from duralog.storage.cleanable import Limit
 from duralog.storage.cleaner_settings import CleanerSettings
-from duralog.storage.compaction_preview import ExplainSettings, Explanation, SegmentGroup, explain_compaction
-from duralog.storage.compaction_report import CompactionReport
-from duralog.storage.delete_horizons import DeleteHorizons
-from duralog.storage.file_system import LocalFileSystem
-from duralog.storage.gone_records import GoneRecord
+from duralog.storage.compaction_preview import ExplainSettings, Explanation, explain_compaction
+from duralog.storage.file_system import Entry, LocalFileSystem
 from duralog.storage.log_directory import LogDirectory, TopicPartition
 from duralog.storage.store import Store
 
-_MOST_LINES = 8
-"""So many segments, or horizons, are listed for people; JSON has all of them."""
-_MOST_KEY_CHARACTERS = 80
-_RECORD_NAMES = ("offset", "why", "by_offset", "key")
+_ATTEMPTS = 4
+"""A log that a broker compacts meanwhile may have lost the segments that were found. Then it is read again."""
 
 
 def explain_all(
@@ -51,14 +44,12 @@ def explain_all(
         records=records,
         on_progress=view.show,
     )
-    checkpoints = LogDirectory(LocalFileSystem(), store.path).read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
     totals = _Totals()
+    checkpoints = _Checkpoints(store.path)
     for topic, number, config in partitions:
         view.begin(f"{topic}-{number}")
         try:
-            log = store.partition(topic, number)
-            log.update_config(config)
-            explanation = explain_compaction(log, checkpoints.get(TopicPartition(topic, number)), settings)
+            explanation = _explain(store, topic, number, config, checkpoints, settings)
         except DuralogError as error:
             totals.failed += 1
             view.hide()
@@ -70,12 +61,53 @@ def explain_all(
         if output.as_json:
             output.object(explanation_object(explanation, config, now_ms))
         else:
-            _write(explanation, config, now_ms, output)
+            write_explanation(explanation, config, now_ms, output)
     if output.as_json:
         output.object({"kind": "summary", **dataclasses.asdict(totals)})
     elif partitions:
         _write_summary(totals, output)
     return not totals.failed and not totals.damaged
+
+
+class _Checkpoints:
+    """Up to where each log is compacted, by the file as it is at the moment. It is read only if it has changed."""
+
+    def __init__(self, path: str) -> None:
+        self._files = LocalFileSystem()
+        self._directory = LogDirectory(self._files, path)
+        self._path = self._directory.path_of(CLEANER_OFFSET_CHECKPOINT)
+        self._entry: Entry | None = None
+        self._offsets: Mapping[TopicPartition, int] = {}
+
+    def get(self, partition: TopicPartition) -> int | None:
+        entry = self._files.entry(self._path)
+        if entry != self._entry:
+            self._entry = entry
+            self._offsets = self._directory.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
+        return self._offsets.get(partition)
+
+
+def _explain(
+    store: Store,
+    topic: str,
+    number: int,
+    config: TopicConfig,
+    checkpoints: _Checkpoints,
+    settings: ExplainSettings,
+) -> Explanation:
+    for attempt in range(_ATTEMPTS):
+        try:
+            # Before the log: a broker may go on compacting it, and the checkpoint must not be ahead of what is read.
+            checkpoint = checkpoints.get(TopicPartition(topic, number))
+            log = store.partition(topic, number)
+            log.update_config(config)
+            return explain_compaction(log, checkpoint, settings)
+        except DuralogError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            # Its segments may have been deleted, or replaced, since their names were read.
+            store = Store(store.path, config=store.config, read_only=True)
+    raise AssertionError
 
 
 @dataclass(slots=True)
@@ -107,157 +139,3 @@ def _write_summary(totals: _Totals, output: Output) -> None:
             "What is due, a running cleaner takes up by itself. Where it stays due, the cleaner is behind, or has given"
             " the partition up: stop the broker and run duralog compact."
         )
-
-
-def _write(explanation: Explanation, config: TopicConfig, now_ms: int, output: Output) -> None:
-    name = f"{explanation.topic}-{explanation.partition}"
-    output.heading(f"{printable(name)}: {verdict(explanation.dirty)}")
-    rows = list(_facts(explanation, now_ms)) if not output.quiet else []
-    for place, (label, text) in enumerate(rows):
-        is_same = place > 0 and rows[place - 1][0] == label
-        output.line(row_line({"what": -12, "text": -1}, ["" if is_same else label, printable(text)]))
-    if explanation.records and not output.quiet:
-        _write_records(explanation.records, output)
-    if explanation.report is not None:
-        for damage in (*explanation.report.left_segments, *explanation.report.corrupt_batches):
-            output.damage(damage)
-    for text in advice(explanation, config):
-        output.note(name, text)
-
-
-def _facts(explanation: Explanation, now_ms: int) -> Iterator[tuple[str, str]]:
-    dirty = explanation.dirty
-    compacted = "never compacted" if explanation.checkpoint is None else f"compacted up to {explanation.checkpoint}"
-    yield (
-        "log",
-        f"offsets {explanation.start_offset} to {explanation.end_offset}, {plural(explanation.segments, 'segment')},"
-        f" {size_text(explanation.size_bytes)}; {compacted}",
-    )
-    yield (
-        "new",
-        f"{dirty.dirty_ratio:.1%}: {size_text(dirty.cleanable_bytes)} from offset {dirty.first_dirty_offset} on, after"
-        f" {size_text(dirty.clean_bytes)}; compaction starts above {dirty.min_dirty_ratio:.1%}",
-    )
-    limit = dirty.first_uncleanable
-    yield "limit", f"offset {limit.offset}: {in_words(limit.reason)}"
-    if limit.cleanable_from_ms is not None:
-        yield "limit", f"it can be compacted {_moment(limit.cleanable_from_ms, now_ms)}"
-    if limit.limit is Limit.OPEN_TRANSACTION:
-        for transaction in explanation.open_transactions[:_MOST_LINES]:
-            yield (
-                "limit",
-                f"producer {transaction.producer_id}, epoch {transaction.producer_epoch}: open since offset"
-                f" {transaction.first_offset}, last append at {_time_and_age(transaction.last_append_ms, now_ms)}",
-            )
-    if explanation.report is not None:
-        yield from _gains(explanation, explanation.report)
-        yield from _segments(explanation.groups, explanation.report)
-    yield from _horizons("tombstones", explanation.horizons, now_ms)
-    after = explanation.horizons_after
-    if after is not None and (after.batches or explanation.horizons.batches):
-        yield from _horizons("then", after, now_ms)
-    yield from _map(explanation)
-
-
-def _gains(explanation: Explanation, report: CompactionReport) -> Iterator[tuple[str, str]]:
-    gone = report.records_before - report.records_after
-    freed = report.bytes_before - report.bytes_after
-    in_part = "" if report.end_offset >= report.end else f", in the first round, up to offset {report.end_offset}"
-    yield (
-        "would go",
-        f"{gone:,} of {plural(report.records_before, 'record')}, {size_text(freed)} of"
-        f" {size_text(report.bytes_before)}{in_part}",
-    )
-    reasons = (
-        (report.superseded_records, "superseded by a later record of their key"),
-        (report.expired_tombstones, "tombstones whose time has passed"),
-        (report.keyless_records, "without a key"),
-        (report.aborted_records, "of aborted transactions"),
-        (explanation.spent_markers, "markers of transactions that have nothing left"),
-    )
-    for count, words in reasons:
-        if count:
-            yield "would go", f"{count:,} {words}"
-
-
-def _segments(groups: Sequence[SegmentGroup], report: CompactionReport) -> Iterator[tuple[str, str]]:
-    yield "segments", f"{report.segments_before:,} would become {report.segments_after:,}"
-    for group in groups[:_MOST_LINES]:
-        many = f", {len(group.base_offsets):,} segments" if len(group.base_offsets) > 1 else ""
-        yield (
-            "segments",
-            f"from offset {group.base_offsets[0]}{many}: {size_text(group.bytes_before)} to"
-            f" {size_text(group.bytes_after)}",
-        )
-    if len(groups) > _MOST_LINES:
-        yield "segments", f"and {len(groups) - _MOST_LINES:,} more"
-
-
-def _horizons(label: str, horizons: DeleteHorizons, now_ms: int) -> Iterator[tuple[str, str]]:
-    if horizons.earliest_ms is None or horizons.latest_ms is None:
-        yield label, "no batch has a delete horizon"
-        return
-    passed = f"; that of {horizons.passed_batches:,} has passed" if horizons.passed_batches else ""
-    many = horizons.batches != 1
-    yield label, f"{plural(horizons.batches, 'batch')} {'have' if many else 'has'} a delete horizon{passed}"
-    times = sorted(horizons.by_time)
-    for time_ms in times[:_MOST_LINES]:
-        yield label, f"{plural(horizons.by_time[time_ms], 'batch')} may go {_moment(time_ms, now_ms)}"
-    if len(times) > _MOST_LINES:
-        yield label, f"and so on, the last {_moment(horizons.latest_ms, now_ms)}"
-
-
-def _map(explanation: Explanation) -> Iterator[tuple[str, str]]:
-    need = explanation.map
-    if need is None:
-        return
-    if need.is_complete and need.rounds == 1:
-        share = need.keys / max(need.capacity, 1)
-        yield (
-            "map",
-            f"{plural(need.keys, 'key')}, {share:.1%} of the {need.capacity:,} that {size_text(need.memory_bytes)}"
-            " hold: one round",
-        )
-        return
-    rounds = f"{need.rounds}" if need.is_complete else f"more than {need.rounds}"
-    yield (
-        "map",
-        f"too small: {size_text(need.memory_bytes)} hold {need.capacity:,} keys, it takes {rounds} rounds, each over"
-        " the whole log",
-    )
-    yield "map", f"one round takes {need.one_round_bytes} bytes ({size_text(need.one_round_bytes)}), or less"
-
-
-def _moment(time_ms: int, now_ms: int) -> str:
-    """`since TIME (2 hours ago)`, `from TIME on (in 2 hours)`."""
-    if time_ms <= now_ms:
-        return f"since {_time_and_age(time_ms, now_ms)}"
-    return f"from {format_time(time_ms)} on (in {duration_text(time_ms - now_ms)})"
-
-
-def _time_and_age(time_ms: int, now_ms: int) -> str:
-    return f"{format_time(time_ms)} ({duration_text(now_ms - time_ms)} ago)"
-
-
-def _write_records(records: Sequence[GoneRecord], output: Output) -> None:
-    rows = [
-        [
-            str(record.offset),
-            str(record.reason),
-            "-" if record.superseded_by is None else str(record.superseded_by),
-            _key_text(record.key),
-        ]
-        for record in records
-    ]
-    columns = fitting(_RECORD_NAMES, right=("offset", "by_offset"), rows=rows)
-    output.columns(header_line(columns))
-    for row in rows:
-        output.line(row_line(columns, row))
-
-
-def _key_text(key: bytes | None) -> str:
-    if key is None:
-        return "-"
-    text = printable(key[: 4 * _MOST_KEY_CHARACTERS].decode("utf-8", "backslashreplace"))
-    is_cut = len(text) > _MOST_KEY_CHARACTERS or len(key) > 4 * _MOST_KEY_CHARACTERS
-    return f'"{text[:_MOST_KEY_CHARACTERS]}"{"..." if is_cut else ""}'

@@ -69,15 +69,16 @@ class CompactionView:
             # Speed and time left are those of the phase: reading keys is faster than rewriting.
             self._drawn_phase = self._phase
             self._bar.reset(self._task, total=max(progress.bytes_total, 1))
-        if not self._is_shown:
-            self._is_shown = True
-            self._bar.start()
         self._bar.update(
             self._task,
             completed=progress.bytes_done,
             description=self._title(progress),
             detail=_detail(progress, start),
         )
+        if not self._is_shown:
+            self._is_shown = True
+            self._bar.start()
+        self._bar.refresh()
 
     def _title(self, progress: CompactionProgress) -> str:
         number = f"{self._number}/{self._partitions} " if self._partitions > 1 else ""
@@ -111,6 +112,7 @@ def _make_bar() -> Any:
         TimeRemainingColumn(),
         TextColumn("{task.fields[detail]}", markup=False),
         console=Console(stderr=True),
+        auto_refresh=False,
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,
