@@ -23,7 +23,7 @@ from duralog.storage.compaction import compact_log
 from duralog.storage.compaction_report import CompactionPhase, CompactionProgress
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.store import Store
-from tests.unit.compacted_directory import LARGE, SMALL_SEGMENT, CompactedDirectory, damage, fill
+from tests.unit.compacted_directory import DAY_MS, LARGE, SMALL_SEGMENT, CompactedDirectory, damage, fill
 from tests.unit.store_directory import contents
 
 
@@ -115,6 +115,23 @@ def test_the_active_segment_with_roll(directory: CompactedDirectory) -> None:
     assert offsets(directory) == [0, 1, 2, 3]
     assert objects("--roll", directory.path)[0]["records_after"] == 1
     assert offsets(directory) == [3]
+
+
+def test_old_tombstones_go_when_nothing_is_new(directory: CompactedDirectory) -> None:
+    with directory.open() as store:
+        log = directory.log(store, "orders", delete_retention_ms=DAY_MS)
+        fill(log, 1)
+        log.append([Record(key=b"k1", value=None)])
+        log.roll()
+        store.compact("orders", 0)
+    assert objects(directory.path)[0]["rounds"] == 0
+    assert offsets(directory) == [5, 7, 8, 9, 10]
+    explained = objects("--explain", "--again", directory.path)[0]
+    assert (explained["checkpoint"], explained["first_dirty_offset"]) == (11, 0)
+    row = objects("--again", directory.path)[0]
+    assert explained["would"]["expired_tombstones"] == row["expired_tombstones"] == 1
+    assert offsets(directory) == [5, 7, 8, 9]
+    assert checkpoint(directory) == ["orders 0 11"]
 
 
 def test_a_map_that_is_too_small_takes_rounds(directory: CompactedDirectory) -> None:

@@ -55,6 +55,10 @@ def compact(
             rich_help_panel=HOW,
         ),
     ] = None,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="As if nothing had been compacted: old tombstones go.", rich_help_panel=HOW),
+    ] = False,
     roll: Annotated[
         bool,
         typer.Option("--roll", help="Begin new segments first: the active one is compacted, too.", rich_help_panel=HOW),
@@ -133,11 +137,26 @@ def compact(
                     if explain:
                         at_ms = now_ms() if at_ms is None else at_ms
                         is_well = explain_all(
-                            store, found, output, view, now_ms=at_ms, memory_bytes=memory_bytes, records=records
+                            store,
+                            found,
+                            output,
+                            view,
+                            now_ms=at_ms,
+                            memory_bytes=memory_bytes,
+                            again=again,
+                            records=records,
                         )
                     else:
                         is_well = compact_all(
-                            store, found, output, view, tasks, roll=roll, threads=threads, memory_bytes=memory_bytes
+                            store,
+                            found,
+                            output,
+                            view,
+                            tasks,
+                            roll=roll,
+                            again=again,
+                            threads=threads,
+                            memory_bytes=memory_bytes,
                         )
                 finally:
                     output.flush()

@@ -38,7 +38,8 @@ def advice(explanation: Explanation, config: TopicConfig) -> Iterator[str]:
     if not dirty.cleanable_bytes and explanation.horizons.passed_batches:
         yield (
             f"the delete horizon of {plural(explanation.horizons.passed_batches, 'batch')} has passed: the next"
-            " compaction drops what it may, but there is none as long as nothing new can be compacted"
+            " compaction drops what it may, but there is none as long as nothing new can be compacted; duralog compact"
+            " --again does it all the same"
         )
     need = explanation.map
     if need is not None and (need.rounds > 1 or not need.is_complete):

@@ -33,6 +33,7 @@ def explain_all(
     *,
     now_ms: int,
     memory_bytes: int | None,
+    again: bool,
     records: int,
 ) -> bool:
     """Returns whether all logs could be read and are sound. Without `memory_bytes`, a cleaner thread's share counts."""
@@ -41,6 +42,7 @@ def explain_all(
         now_ms=now_ms,
         memory_bytes=cleaner.memory_bytes if memory_bytes is None else memory_bytes,
         load_factor=cleaner.load_factor,
+        again=again,
         records=records,
         on_progress=view.show,
     )

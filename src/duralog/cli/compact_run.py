@@ -66,6 +66,7 @@ def compact_all(
     tasks: Scheduler,
     *,
     roll: bool,
+    again: bool,
     threads: int,
     memory_bytes: int | None,
 ) -> bool:
@@ -89,7 +90,9 @@ def compact_all(
                 if roll:
                     log.roll()
                 with _cleaner_is_silent():
-                    report = store.compact(topic, number, workers=threads, memory_bytes=memory_bytes, on_progress=show)
+                    report = store.compact(
+                        topic, number, workers=threads, memory_bytes=memory_bytes, again=again, on_progress=show
+                    )
             except Exception as error:  # Whatever it is, the others are compacted all the same.
                 totals.failed += 1
                 view.hide()

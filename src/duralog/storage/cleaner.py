@@ -174,6 +174,7 @@ class Cleaner:
         *,
         workers: int | None = None,
         memory_bytes: int | None = None,
+        again: bool = False,
         on_progress: ShowCompaction | None = None,
     ) -> CompactionReport:
         """Compact what can be compacted now, however little. Waits for a compaction of the log that is going on."""
@@ -187,7 +188,7 @@ class Cleaner:
             repetitions = 0
             while True:
                 try:
-                    return self._clean_now(cleaning, workers, memory_bytes, on_progress)
+                    return self._clean_now(cleaning, workers, memory_bytes, again, on_progress)
                 except CompactionStopped:
                     # If nobody wanted it, then retention has taken segments: what is left can be compacted.
                     repetitions += 1
@@ -195,10 +196,10 @@ class Cleaner:
                         raise
 
     def _clean_now(
-        self, cleaning: Cleaning, workers: int, memory_bytes: int, on_progress: ShowCompaction | None
+        self, cleaning: Cleaning, workers: int, memory_bytes: int, again: bool, on_progress: ShowCompaction | None
     ) -> CompactionReport:
         try:
-            dirty = self._look(cleaning.partition, cleaning.log)
+            dirty = self._look(cleaning.partition, cleaning.log, again=again)
             if dirty.cleanable_bytes:
                 return self._clean(cleaning, dirty, workers=workers, memory_bytes=memory_bytes, on_progress=on_progress)
         except CompactionStopped:
@@ -330,7 +331,8 @@ class Cleaner:
     def _compacted_logs(self) -> dict[TopicPartition, PartitionLog]:
         return {partition: log for partition, log in self._logs().items() if COMPACT in log.config.cleanup_policy}
 
-    def _look(self, partition: TopicPartition, log: PartitionLog) -> DirtyRange:
+    def _look(self, partition: TopicPartition, log: PartitionLog, *, again: bool = False) -> DirtyRange:
+        """With `again`, as if the log had never been compacted."""
         while True:
             view = log.view
             try:
@@ -339,7 +341,7 @@ class Cleaner:
                     start_offset=view.start_offset,
                     end_offset=view.end_offset,
                     last_stable_offset=view.last_stable_offset,
-                    checkpoint=self._checkpoint.get(partition),
+                    checkpoint=None if again else self._checkpoint.get(partition),
                     config=log.config,
                     now_ms=self._clock(),
                 )

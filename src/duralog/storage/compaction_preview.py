@@ -41,6 +41,8 @@ class ExplainSettings:
     memory_bytes: int
     """Of the map of keys."""
     load_factor: float
+    again: bool = False
+    """As if the log had never been compacted."""
     records: int = 0
     """How many of the records that would go are to be named."""
     on_progress: ShowCompaction = _nothing
@@ -118,7 +120,7 @@ def explain_compaction(log: PartitionLog, checkpoint: int | None, settings: Expl
         start_offset=view.start_offset,
         end_offset=view.end_offset,
         last_stable_offset=view.last_stable_offset,
-        checkpoint=checkpoint,
+        checkpoint=None if settings.again else checkpoint,
         config=log.config,
         now_ms=settings.now_ms,
     )

@@ -295,6 +295,7 @@ class Store:
         *,
         workers: int | None = None,
         memory_bytes: int | None = None,
+        again: bool = False,
         on_progress: ShowCompaction | None = None,
     ) -> CompactionReport:
         """Compact a partition now, however little of it is new, and return when it is done.
@@ -302,12 +303,18 @@ class Store:
         `cleanup.policy` must have `compact` in it. Where there is nothing to do, a note in the report says why. If the
         log is being compacted already, this waits for it first. `workers` is the number of threads that do it,
         `log.cleaner.threads` if nothing is said; `memory_bytes` is for the map of keys, a cleaner thread's share if
-        nothing is said; `on_progress` is told how far it is.
+        nothing is said; `on_progress` is told how far it is. With `again`, what was compacted before counts as new: a
+        log to which nothing is written any more loses its tombstones, too.
         """
         self._check_writable()
         log = self.partition(topic, partition)
         return self.cleaner.compact(
-            TopicPartition(topic, partition), log, workers=workers, memory_bytes=memory_bytes, on_progress=on_progress
+            TopicPartition(topic, partition),
+            log,
+            workers=workers,
+            memory_bytes=memory_bytes,
+            again=again,
+            on_progress=on_progress,
         )
 
     def _load_compacted(self) -> Mapping[TopicPartition, PartitionLog]:
