@@ -9,6 +9,8 @@ What must always be true:
   `states` shows why. Nothing that a compaction raises ends a thread.
 - The checkpoint is raised after the segments of a round are in their places, and lowered before the end of a log is cut
   off. Both happen under the log's lock. A crash in between only has work done twice.
+- Before offsets go missing, the recovery point beyond them is on disk. Above it, recovery takes missing offsets for a
+  loss, if it does not know that the log was compacted: the topic's policy may be another one by then.
 - Whoever deletes a topic, or takes `compact` from its policy, stops its compactions and waits for their end. Closing
   the store does that to all.
 
@@ -60,15 +62,20 @@ class Cleaner:
         clock: Clock,
         scheduler: Scheduler,
         tell: Callable[[str, BaseException], None],
+        write_recovery_points: Callable[[], None],
         compact_log: CompactLog = compact_log,
         wait: WaitFor = wait_for,
     ) -> None:
-        """The scheduler's threads are the cleaner's; `tell` hears of what goes wrong in them."""
+        """The scheduler's threads are the cleaner's; `tell` hears of what goes wrong in them.
+
+        `write_recovery_points` writes the checkpoint of all logs' recovery points.
+        """
         self._settings = CleanerSettings.of(config)
         self._logs = logs
         self._clock = clock
         self._scheduler = scheduler
         self._tell = tell
+        self._write_recovery_points = write_recovery_points
         self._compact_log = compact_log
         self._checkpoint = CleanerCheckpoint(directory)
         self._claims = CleaningClaims(logs, clock, wait)
@@ -237,11 +244,13 @@ class Cleaner:
             if on_progress is not None:
                 on_progress(progress)
 
-        cleaning.end = dirty.first_uncleanable.offset
+        end = cleaning.end = dirty.first_uncleanable.offset
+        cleaning.log.flush(end)
+        self._write_recovery_points()
         report = self._compact_log(
             cleaning.log,
             first_dirty_offset=dirty.first_dirty_offset,
-            end=dirty.first_uncleanable.offset,
+            end=end,
             now_ms=self._clock(),
             memory_bytes=memory_bytes,
             load_factor=self._settings.load_factor,
