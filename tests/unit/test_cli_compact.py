@@ -303,6 +303,7 @@ def test_commands_do_not_compact_unasked(directory: CompactedDirectory) -> None:
 
 def test_wrong_usage(directory: CompactedDirectory, tmp_path: Path) -> None:
     directory.open().close()
+    assert "there is no partition in it" in compact(directory.path).stdout
     compact(tmp_path / "missing", code=1)
     assert not (tmp_path / "missing").exists()
     compact("--map-bytes", "100", directory.path, code=2)
@@ -357,6 +358,20 @@ def _progress(phase: CompactionPhase, number: int, done: int, read: int, kept: i
         records_read=read,
         records_kept=kept,
     )
+
+
+def test_the_view_of_a_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = pty.openpty()
+    with os.fdopen(writer, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        monkeypatch.setattr("duralog.cli.compact_view._PATIENCE_SECONDS", 0)
+        monkeypatch.setenv("COLUMNS", "200")
+        with CompactionView(1, is_rehearsal=True) as view:
+            view.begin("orders-0")
+            view.show(_progress(CompactionPhase.REWRITING, 1, 50, 130, 70))
+    shown = _all_of(reader)
+    assert "orders-0 reading" in shown
+    assert "rewriting" not in shown
 
 
 def test_no_view_without_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,7 +131,8 @@ def compact(
             path, read_only=explain, server_properties=server_properties, quiet=quiet, scheduler=tasks
         ) as store:
             found = _compacted(store, topic, partition, overrides, output)
-            with CompactionView(len(found), wanted=not (no_progress or quiet)) as view:
+            is_shown = not (no_progress or quiet)
+            with CompactionView(len(found), is_rehearsal=explain, wanted=is_shown) as view:
                 output.before_writing = view.hide
                 try:
                     if explain:
@@ -183,7 +184,9 @@ def _compacted(
             f"{topic} is not compacted, its cleanup.policy is {policy}: --config cleanup.policy=compact treats it as if"
             " it were, for this run. Records without a key are removed then: look with --explain first"
         )
-    if not found:
+    if not chosen:
+        output.note(store.path, "there is no partition in it")
+    elif not found:
         output.note(
             store.path,
             f"none of its {len(chosen)} partitions is of a compacted topic; to treat a topic as one, give --topic and"

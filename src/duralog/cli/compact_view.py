@@ -18,8 +18,10 @@ _INTERVAL_SECONDS = 0.1
 class CompactionView:
     """Which partition, phase and round; how far and how fast; how full the map is and how many records stay."""
 
-    def __init__(self, partitions: int, *, wanted: bool = True) -> None:
+    def __init__(self, partitions: int, *, is_rehearsal: bool = False, wanted: bool = True) -> None:
+        """A rehearsal only reads."""
         self._partitions = partitions
+        self._is_rehearsal = is_rehearsal
         self._wanted = wanted and sys.stderr.isatty()
         self._next_look = time.monotonic() + _PATIENCE_SECONDS
         self._number = 0
@@ -83,7 +85,8 @@ class CompactionView:
     def _title(self, progress: CompactionProgress) -> str:
         number = f"{self._number}/{self._partitions} " if self._partitions > 1 else ""
         rounds = f", round {progress.round}" if progress.round > 1 else ""
-        return f"{number}{self._name} {progress.phase}{rounds}"
+        phase = "reading" if self._is_rehearsal else progress.phase
+        return f"{number}{self._name} {phase}{rounds}"
 
 
 def _detail(progress: CompactionProgress, start: CompactionProgress) -> str:
