@@ -10,7 +10,7 @@ from duralog.format.record import Record
 from duralog.storage.background import Scheduler
 from duralog.storage.compaction import CompactionReport
 from duralog.storage.store import Store
-from tests.compaction_life import SETTINGS, Life, Step, fewer, steps
+from tests.compaction_life import RETENTION_MS, SETTINGS, Life, Step, fewer, steps
 from tests.faults.crashing_files import START_MS, CrashingFiles
 from tests.faults.partition import DIRECTORY, Partition
 
@@ -53,6 +53,10 @@ def test_a_store_keeps_what_was_promised(drawn: list[Step], min_lag_ms: int) -> 
     assert report.notes
     assert life.files.contents(life.partition.folder) == before
     life.check_repeated_batches()
+    # Also of a log that nothing is written to any more.
+    life.now_ms += RETENTION_MS
+    life.store.compact("t", 0, again=True)
+    assert not [record for record in life.log.read(0) if record.value is None and record.offset < life.end]
     life.store.close()
 
 
