@@ -72,6 +72,25 @@ def test_a_segment_that_was_synced_before_it_was_rolled_is_found_by_time() -> No
         assert found.offset == 2
 
 
+def test_what_a_process_left_unsynced_when_it_died_is_synced_by_the_next() -> None:
+    """The same entry, but the process dies first: the next one raises the recovery point, and power is lost."""
+    files, partition, log = opened()
+    append(log, 0, 1, 2)
+    log.flush()
+    partition.checkpoint(log)
+    log.roll()
+    killed = files.after_kill()
+    partition = Partition(killed)
+    log = partition.open()
+    append(log, 3)
+    log.flush()
+    partition.checkpoint(log)
+    for seed in SEEDS:
+        found = Partition(killed.after_power_loss(seed)).open().offset_for_timestamp(START_MS + 2)
+        assert found is not None
+        assert found.offset == 2
+
+
 def test_an_end_of_a_segment_that_is_missing_ends_the_log() -> None:
     """Without the marker that aborts the first record, the commit of the second would count for both."""
     files, partition, log = opened()

@@ -139,9 +139,9 @@ class IndexFile(ABC):
             self._fs.write(self.path, entries, sync=False)
             self._is_unsynced = True
 
-    def flush(self) -> None:
-        """Return when the entries would survive a loss of power."""
-        if not self._is_unsynced:
+    def flush(self, *, again: bool = False) -> None:
+        """Return when the entries would survive a loss of power; with `again`, also those of somebody else."""
+        if not self._is_unsynced and not (again and self._fs.exists(self.path)):
             return
         # Cleared first: what is appended meanwhile sets it again.
         self._is_unsynced = False

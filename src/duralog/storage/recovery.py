@@ -215,8 +215,12 @@ class _Loader:
             bases = [segment.base_offset for segment in self._segments]
             first = max(0, bisect_right(bases, self._recovery_point) - 1)
             unclean_from = bases[first]
-            if first and unclean_from == self._recovery_point and not _is_complete(self._segments[first - 1]):
-                self._suspect.add(bases[first - 1])
+            if first and unclean_from == self._recovery_point:
+                if _is_complete(self._segments[first - 1]):
+                    # By a process that may have died before it synced that.
+                    self._segments[first - 1].flush(again=True)
+                else:
+                    self._suspect.add(bases[first - 1])
             # Snapshots from there on may tell of batches that never came to the disk.
             self._producers.snapshots.remove_outside(self._log_start, unclean_from)
         place = 0

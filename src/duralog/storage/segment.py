@@ -196,9 +196,12 @@ class Segment(ReadableSegment):
             self._is_unsynced = True
         self._is_new = self._is_growing = False
 
-    def flush(self) -> None:
-        """Return when all that was written before would survive a loss of power. Any thread may call it."""
-        if self._is_unsynced:
+    def flush(self, *, again: bool = False) -> None:
+        """Return when all that was written before would survive a loss of power. Any thread may call it.
+
+        With `again`, this is true also of what somebody else wrote.
+        """
+        if self._is_unsynced or again:
             # Cleared first: an append meanwhile sets it again.
             self._is_unsynced = False
             try:
@@ -206,9 +209,8 @@ class Segment(ReadableSegment):
             except BaseException:
                 self._is_unsynced = True
                 raise
-        self.offset_index.flush()
-        self.time_index.flush()
-        self.transaction_index.flush()
+        for index in self._indexes:
+            index.flush(again=again)
 
     def close(self) -> None:
         """Bring the files to their final size and let go of them. What readers hold stays open until they let go."""

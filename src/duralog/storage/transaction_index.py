@@ -111,9 +111,9 @@ class TransactionIndex:
             if self._entries is None:
                 self._entries = self._read()
 
-    def flush(self) -> None:
-        """Return when the entries would survive a loss of power."""
-        if not self._is_unsynced:
+    def flush(self, *, again: bool = False) -> None:
+        """Return when the entries would survive a loss of power; with `again`, also those of somebody else."""
+        if not self._is_unsynced and not (again and self._fs.exists(self.path)):
             return
         self._is_unsynced = False
         try:
