@@ -32,6 +32,8 @@ from duralog.kernels.legacy import check_inner_messages, decode_inner_messages, 
 from duralog.kernels.lz4 import LEFT, ROOM_BYTES, unpack_frames
 
 _SCRATCH_BYTES = CHUNK_BYTES // 4
+_LONGEST_RUN = 1024
+"""Of LZ4 frames that go to the reference without the kernel being asked."""
 _CODECS = tuple(Codec)
 
 Rows = NDArray[np.intp]
@@ -163,12 +165,14 @@ class RunDecoder:
         if np.any(self.batches["attributes"][rows] & CODEC_MASK != Codec.LZ4):
             yield from self._unpack_each(rows, begins, ends)
             return
-        number = 0
+        bytes_to = np.cumsum(np.maximum(ends - begins, 0))
+        number, run = 0, 1
         while number < len(rows):
             first = number
-            most_bytes = int(np.sum(np.maximum(ends[first:] - begins[first:], 0))) * MAX_EXPANSION
-            out = np.empty(min(most_bytes, _SCRATCH_BYTES) + ROOM_BYTES + PADDING, np.uint8)
-            edges = np.zeros(len(rows) + 1, np.int64)
+            bytes_left = int(bytes_to[-1]) - (int(bytes_to[first - 1]) if first else 0)
+            out = np.empty(min(bytes_left * MAX_EXPANSION, _SCRATCH_BYTES) + ROOM_BYTES + PADDING, np.uint8)
+            edges = np.empty(len(rows) + 1, np.int64)
+            edges[first] = 0
             number, why = unpack_frames(
                 self.data, begins, ends, first, self.max_decompressed_bytes, out[:-PADDING], edges[1:]
             )
@@ -176,9 +180,11 @@ class RunDecoder:
                 found = edges[first : number + 1]
                 yield Span(out[: found[-1] + PADDING], found[:-1], found[1:], rows[first:number].astype(np.intp))
             if why == LEFT or number == first:
-                one = slice(number, number + 1)
-                yield from self._unpack_each(rows[one], begins[one], ends[one])
-                number += 1
+                # Where one is left others are likely to be: they go together, more of them each time.
+                run = min(2 * run, _LONGEST_RUN) if why == LEFT and number - first <= run else 1
+                left = slice(number, number + run)
+                yield from self._unpack_each(rows[left], begins[left], ends[left])
+                number += run
 
     def _unpack_each(self, rows: NDArray[Any], begins: NDArray[Any], ends: NDArray[Any]) -> Iterator[Span]:
         """The same of any codec, one batch at a time."""
