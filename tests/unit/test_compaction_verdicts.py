@@ -221,6 +221,13 @@ def test_a_damaged_abort_marker_does_not_make_later_data_go() -> None:
     assert found.verdicts(data(0, 7), damaged(abort(2, 7)), data(3, 7), commit(4, 7)) == [DROP, FILTER, FILTER, CONTROL]
 
 
+def test_a_damaged_abort_marker_does_not_make_the_next_aborted_transaction_count() -> None:
+    found = Pass(aborted(7, 0, 2), aborted(7, 3, 4))
+    batches = data(0, 7), damaged(abort(2, 7)), data(3, 7), abort(4, 7), data(5, 7)
+    assert found.verdicts(*batches) == [DROP, FILTER, DROP, CONTROL, FILTER]
+    assert found.kept == [aborted(7, 3, 4)]
+
+
 def test_an_entry_whose_marker_lies_before_the_pass_makes_nothing_go() -> None:
     assert Pass(aborted(7, 0, 2)).verdicts(data(3, 7)) == [FILTER]
 

@@ -165,8 +165,12 @@ class TransactionTracker:
         expected = self._expected
         while expected and expected[0][0] <= offset:
             transaction = heappop(expected)[2]
-            if transaction.last_offset >= offset:
-                self._aborted.setdefault(transaction.producer_id, transaction)
+            producer_id = transaction.producer_id
+            before = self._aborted.get(producer_id)
+            # One that ended before this one began has a damaged marker.
+            if transaction.last_offset >= offset and (before is None or before.last_offset < transaction.first_offset):
+                self._aborted[producer_id] = transaction
+                self._has_data.discard(producer_id)
 
 
 def _control_type(data: NDArray[np.uint8], begin: int, size: int, attributes: int) -> int | None:
