@@ -7,7 +7,7 @@ out records that nobody needs any more, and what it has left out does not come b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -245,6 +245,18 @@ class PartitionModel(RuleBasedStateMachine):
             if self.entries[offset].record is not None and offset not in there | self.gone:
                 assert self.may_be_left_out(offset), f"the record of offset {offset} is missing"
                 self.gone.add(offset)
+        assert self.state_of(there) == self.state_of(range(self.start, self.log.end_offset))
+
+    def state_of(self, offsets: Iterable[int]) -> dict[bytes, bytes]:
+        """What the committed records at these offsets come to."""
+        state: dict[bytes, bytes] = {}
+        for offset in sorted(offsets):
+            record = self.entries[offset].record
+            if record is not None and record.key is not None and self.is_committed(offset):
+                state.pop(record.key, None)
+                if record.value is not None:
+                    state[record.key] = record.value
+        return state
 
     # What can be asked
 

@@ -99,7 +99,7 @@ class Bench:
                 "clock": self.clock,
                 "scheduler": self.scheduler,
                 "tell": lambda task, error: self.told.append(f"{task}: {error}"),
-                "write_recovery_points": lambda: None,
+                "write_checkpoints": lambda: None,
                 "compact_log": self.compact_log,
                 **options,
             },

@@ -283,7 +283,7 @@ def test_what_is_read_and_written_keeps_to_the_limit(directory: Directory, worke
         clock=directory.clock,
         scheduler=Scheduler(directory.clock, threads=0),
         tell=lambda _task, error: pytest.fail(str(error)),
-        write_recovery_points=lambda: None,
+        write_checkpoints=lambda: None,
         wait=sleep,
     )
     report = cleaner.compact(TopicPartition("orders", 0), log, workers=workers)

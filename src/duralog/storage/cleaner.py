@@ -9,8 +9,10 @@ What must always be true:
   `states` shows why. Nothing that a compaction raises ends a thread.
 - The checkpoint is raised after the segments of a round are in their places, and lowered before the end of a log is cut
   off. Both happen under the log's lock. A crash in between only has work done twice.
-- Before offsets go missing, the recovery point beyond them is on disk. Above it, recovery takes missing offsets for a
-  loss, if it does not know that the log was compacted: the topic's policy may be another one by then.
+- Before offsets go missing, the recovery point beyond them and the start of the log are on disk. Above the recovery
+  point, recovery takes missing offsets for a loss, if it does not know that the log was compacted: the topic's policy
+  may be another one by then. What is below the start is not compacted: if a crash brought it back, it would be found
+  without the tombstones that had come after it.
 - Whoever deletes a topic, or takes `compact` from its policy, stops its compactions and waits for their end. Closing
   the store does that to all.
 
@@ -62,20 +64,20 @@ class Cleaner:
         clock: Clock,
         scheduler: Scheduler,
         tell: Callable[[str, BaseException], None],
-        write_recovery_points: Callable[[], None],
+        write_checkpoints: Callable[[], None],
         compact_log: CompactLog = compact_log,
         wait: WaitFor = wait_for,
     ) -> None:
         """The scheduler's threads are the cleaner's; `tell` hears of what goes wrong in them.
 
-        `write_recovery_points` writes the checkpoint of all logs' recovery points.
+        `write_checkpoints` writes the recovery points and starts of all logs.
         """
         self._settings = CleanerSettings.of(config)
         self._logs = logs
         self._clock = clock
         self._scheduler = scheduler
         self._tell = tell
-        self._write_recovery_points = write_recovery_points
+        self._write_checkpoints = write_checkpoints
         self._compact_log = compact_log
         self._checkpoint = CleanerCheckpoint(directory)
         self._claims = CleaningClaims(logs, clock, wait)
@@ -246,7 +248,7 @@ class Cleaner:
 
         end = cleaning.end = dirty.first_uncleanable.offset
         cleaning.log.flush(end)
-        self._write_recovery_points()
+        self._write_checkpoints()
         report = self._compact_log(
             cleaning.log,
             first_dirty_offset=dirty.first_dirty_offset,

@@ -91,7 +91,7 @@ class Store:
                 clock=clock,
                 scheduler=self._cleaner_scheduler,
                 tell=self._scheduler.tell,
-                write_recovery_points=self._upkeep.checkpoint_recovery_points,
+                write_checkpoints=self._upkeep.checkpoint,
             )
             """Compacts in the background, and tells how that goes."""
             if not read_only:
