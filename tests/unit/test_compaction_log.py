@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from duralog.errors import StorageError
+from duralog.format.checksum import crc32c
 from duralog.format.filenames import FileKind, FileState, parse_segment_file
+from duralog.format.layout import BATCH_V2
 from duralog.format.record import Record
 from duralog.kernels.offset_map import SLOT_BYTES
-from duralog.storage import cleaned_segment
+from duralog.storage import cleaned_segment, compaction_mapping, compaction_run
 from duralog.storage.compaction import (
     CompactionProgress,
     CompactionReport,
@@ -290,6 +292,49 @@ def test_a_batch_with_a_wrong_checksum_is_copied_and_supersedes_nothing(tmp_path
     assert before in content
     (first, *_) = log.view.segments.first.batches_from()
     assert first.batches["last_offset"].tolist() == [0, 2, 4]
+
+
+def test_very_much_damage_takes_little_memory_and_costs_no_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction_mapping, "_MOST_BAD_CHECKSUMS", 1)
+    monkeypatch.setattr(compaction_run, "_MOST_DAMAGE_TOLD", 2)
+    owner = make(tmp_path)
+    log = owner.open()
+    write(log, "aaaaaa", "a")
+    log.close()
+    content = (owner.path / f"{0:020}.log").read_bytes()
+    batch_bytes = len(content) // 6
+    for number in range(1, 5):
+        damage(owner, 0, number * batch_bytes + 100, b"!")
+    damaged = (owner.path / f"{0:020}.log").read_bytes()[batch_bytes : 5 * batch_bytes]
+    log = owner.open()
+    report = compact(log)
+    assert log.view.segments.first.file.read(0, 4 * batch_bytes) == damaged
+    assert log.segments[0].size_bytes == 5 * batch_bytes
+    assert len(report.corrupt_batches) == 2
+    assert report.notes == ["more batches are damaged than the 2 that are named"]
+
+
+@pytest.mark.parametrize("memory_bytes", [1 << 20, 4 * SLOT_BYTES])
+def test_a_record_that_claims_an_offset_beyond_its_batch(tmp_path: Path, memory_bytes: int) -> None:
+    owner = make(tmp_path)
+    log = owner.open()
+    write(log, "axbC", "abd", "a")
+    log.close()
+    # The last record says that it is number 63 of its batch.
+    batch = bytearray((owner.path / f"{7:020}.log").read_bytes())
+    assert batch[BATCH_V2.size + 3 : BATCH_V2.size + 6] == b"\0\x02a"
+    batch[BATCH_V2.size + 3] = 2 * 63
+    damage(owner, 7, BATCH_V2.size + 3, bytes([2 * 63]))
+    damage(owner, 7, BATCH_V2.at.crc, crc32c(batch[BATCH_V2.at.attributes :]).to_bytes(4, "big"))
+    log = owner.open()
+    ended: list[int] = []
+    report = compact(log, memory_bytes=memory_bytes, load_factor=0.5, on_round=ended.append)
+    assert ended == sorted(set(ended))
+    assert ended[-1] == report.end_offset == 8
+    (left,) = log.view.segments.first.batches_from()
+    assert left.batches["last_offset"].tolist() == [1, 3, 5, 6, 7]
 
 
 @pytest.mark.parametrize(

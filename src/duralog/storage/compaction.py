@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 
 from duralog.columnar.compacting import CompactedPiece
 from duralog.columnar.pieces import Piece
+from duralog.errors import StorageError
 from duralog.format.filenames import FileState
-from duralog.kernels.offset_map import SLOT_BYTES
+from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, SLOT_BYTES
 from duralog.storage.cleaned_segment import CleanedSegment
 from duralog.storage.compaction_mapping import map_keys
 from duralog.storage.compaction_report import (
@@ -40,12 +41,7 @@ from duralog.storage.compaction_report import (
     Tallies,
 )
 from duralog.storage.compaction_rewriting import Rewriter
-from duralog.storage.compaction_run import (
-    DEFAULT_LOAD_FACTOR,
-    DEFAULT_MAP_BYTES,
-    CompactionRun,
-    CompactionSettings,
-)
+from duralog.storage.compaction_run import DEFAULT_MAP_BYTES, CompactionRun, CompactionSettings
 from duralog.storage.compaction_source import SegmentBroken, SegmentSource
 from duralog.storage.file_system import FileSystem
 from duralog.storage.log_view import LogView
@@ -111,7 +107,10 @@ def compact_log(
         before = log.view
         keys = 0
         while report.end_offset < run.end:
-            report.end_offset = _compact_once(run, files, report.end_offset)
+            reached = _compact_once(run, files, report.end_offset)
+            if reached <= report.end_offset:
+                raise StorageError(f"{log.folder}: compaction does not come beyond offset {reached}")
+            report.end_offset = reached
             keys += run.offset_map.size
             on_round(report.end_offset)
         report.segments_before, report.bytes_before = _extent(before, report.end_offset)

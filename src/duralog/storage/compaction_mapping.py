@@ -23,6 +23,9 @@ from duralog.storage.compaction_source import SegmentBroken, SegmentSource, batc
 from duralog.storage.log_view import LogView
 from duralog.storage.transaction_cleaning import TransactionTracker
 
+_MOST_BAD_CHECKSUMS = 10_000
+"""Of a segment with more, the places are not kept: the second pass looks at its checksums again."""
+
 
 class _Readable(NamedTuple):
     source: SegmentSource
@@ -80,14 +83,15 @@ def _map_sources(run: CompactionRun, view: LogView, sources: Sequence[SegmentSou
             if source is not sources[0]:
                 # There may be no record up to here.
                 offset_map.reach(source.base_offset - 1)
-            bad_checksums[source].update(piece.batches["position"][piece.batches["crc_ok"] == 0].tolist())
+            if len(bad := bad_checksums[source]) <= _MOST_BAD_CHECKSUMS:
+                bad.update(piece.batches["position"][piece.batches["crc_ok"] == 0].tolist())
             if not _put(run, piece, chunks, first_dirty_offset):
                 full_in = source
                 break
     for source, start in zip(sources, starts, strict=True):
         if source is full_in:
             return True
-        if start == 0:
+        if start == 0 and len(bad_checksums[source]) <= _MOST_BAD_CHECKSUMS:
             source.bad_checksums = bad_checksums[source]
     return False
 
@@ -98,13 +102,16 @@ def _put(run: CompactionRun, piece: Piece, chunks: Sequence[KeyedRecords], first
         taken = run.offset_map.put(keyed.digests, keyed.offsets)
         run.report.map_records += taken
         if taken < len(keyed):
-            _reach(run, piece, keyed.row_of(taken) - 1, first_dirty_offset)
+            _reach(run, piece, keyed.row_of(taken), first_dirty_offset, is_whole=False)
             return False
-    _reach(run, piece, len(piece.batches) - 1, first_dirty_offset)
+    _reach(run, piece, len(piece.batches) - 1, first_dirty_offset, is_whole=True)
     return True
 
 
-def _reach(run: CompactionRun, piece: Piece, row: int, first_dirty_offset: int) -> None:
-    """All batches up to this one were taken in, if there is one."""
-    if row >= 0 and (last_offset := int(piece.batches["last_offset"][row])) >= first_dirty_offset:
-        run.offset_map.reach(last_offset)
+def _reach(run: CompactionRun, piece: Piece, row: int, first_dirty_offset: int, *, is_whole: bool) -> None:
+    """All batches before this one were taken in, and this one at least in part."""
+    last_offsets, offset_map = piece.batches["last_offset"], run.offset_map
+    if is_whole or row > 0:
+        offset_map.reach(max(int(last_offsets[row if is_whole else row - 1]), first_dirty_offset - 1))
+    # A record's offset is what it claims to be. One beyond its batch must not make others count as taken in.
+    offset_map.latest_offset = min(offset_map.latest_offset, max(int(last_offsets[row]), first_dirty_offset))

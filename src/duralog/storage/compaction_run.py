@@ -9,7 +9,7 @@ from duralog.columnar.pieces import PIECE_BYTES
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import FileKind
 from duralog.format.index_entries import AbortedTransaction
-from duralog.kernels.offset_map import SLOT_BYTES, OffsetMap
+from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, SLOT_BYTES, OffsetMap
 from duralog.storage.compaction_report import (
     CompactionPhase,
     CompactionProgress,
@@ -23,7 +23,9 @@ from duralog.storage.ordered_work import OrderedWork
 from duralog.storage.partition_log import PartitionLog
 
 DEFAULT_MAP_BYTES = 128 << 20
-DEFAULT_LOAD_FACTOR = 0.9
+
+_MOST_DAMAGE_TOLD = 1000
+"""So many damaged batches are named, no more: there may be millions."""
 
 
 def _nothing(*_: object) -> None:
@@ -119,7 +121,9 @@ class CompactionRun:
 
     def refuse(self, error: CorruptRecord, _row: int) -> None:
         """A batch is damaged, and is copied as it is. Any thread may tell, and both passes do."""
-        self._corrupt[str(error)] = None
+        # One more than is told, to know that there are more.
+        if len(self._corrupt) <= _MOST_DAMAGE_TOLD:
+            self._corrupt[str(error)] = None
 
     def leave(self, broken: SegmentBroken) -> None:
         """The segment stays as it is."""
@@ -166,5 +170,7 @@ class CompactionRun:
             self.settings.on_bytes(size_bytes)
 
     def finish_report(self) -> None:
-        self.report.corrupt_batches = list(self._corrupt)
+        self.report.corrupt_batches = list(self._corrupt)[:_MOST_DAMAGE_TOLD]
+        if len(self._corrupt) > _MOST_DAMAGE_TOLD:
+            self.report.notes.append(f"more batches are damaged than the {_MOST_DAMAGE_TOLD} that are named")
         self.report.left_segments = [self._left[base_offset] for base_offset in sorted(self._left)]
