@@ -166,7 +166,7 @@ def find_superseded(batches, marks, first_mark, end_mark, is_superseded):
     for number in range(len(batches)):
         batch = batches[number]
         count = np.int64(batch.record_count)
-        is_all = batch.magic == 2 and count > 0 and batch.base_offset >= first_mark and batch.last_offset < end_mark
+        is_all = batch.magic == 2 and count > 0 and first_mark <= batch.base_offset <= batch.last_offset < end_mark
         is_all = is_all and batch.last_offset - batch.base_offset == count - 1
         mark = np.uint64(batch.base_offset - first_mark)
         end = mark + np.uint64(count)
@@ -275,7 +275,9 @@ def rebuild_batches(
             is_latest = True
             if is_mapped:
                 if key_length >= 0:
-                    is_latest = offset >= mapped[np.uintp(next_mapped)]
+                    # Of a batch that turns out to be damaged further on, there are no offsets.
+                    if next_mapped < len(mapped):
+                        is_latest = offset >= mapped[np.uintp(next_mapped)]
                     next_mapped += 1
             else:
                 mark = np.uint64(offset - first_mark)
