@@ -241,8 +241,9 @@ class Store:
             for number in topic.partitions:
                 partition = TopicPartition(topic.name, number)
                 if partition not in self._logs and partition not in self._opened.offline:
-                    log = added[partition] = self._opened.loader.create(partition, topic)
+                    # First: a log must not be there beside what the checkpoint says of another one of its name.
                     self.cleaner.forget([partition])
+                    log = added[partition] = self._opened.loader.create(partition, topic)
                     self.cleaner.watch(partition, log)
         finally:
             self._logs = {**self._logs, **added}
