@@ -200,6 +200,41 @@ def test_progress_tells_what_was_checked() -> None:
     assert sum(checked) == len(SOUND[10]) + len(SOUND[20])
 
 
+@pytest.mark.parametrize(
+    ("logs", "recovery_point", "told"),
+    [
+        pytest.param(SOUND, 0, [], id="sound"),
+        pytest.param({**SOUND, 10: with_flipped_bit(SOUND[10], 70)}, 0, [10], id="cut off"),
+        pytest.param({**SOUND, 10: with_flipped_bit(SOUND[10], 70)}, 1000, [10], id="rewritten"),
+        pytest.param({**SOUND, 0: SOUND[0] + bytes(9), 10: SOUND[10] + b"x"}, 1000, [0, 10], id="two"),
+    ],
+)
+def test_who_wants_to_know_is_told_of_a_segment_before_its_log_changes(
+    logs: dict[int, bytes], recovery_point: int, told: list[int]
+) -> None:
+    disk = CrashingFiles()
+    make_partition(disk, logs)
+    found: list[int] = []
+
+    def before_change(base_offset: int) -> None:
+        assert disk.read_all(path(base_offset)) == logs[base_offset]
+        found.append(base_offset)
+
+    for read_only in (True, False):
+        assert found == []
+        load_partition(
+            disk,
+            FOLDER,
+            config=TopicConfig(),
+            clean=False,
+            recovery_point=recovery_point,
+            clock=lambda: NOW_MS,
+            read_only=read_only,
+            before_change=before_change,
+        )
+    assert found == told
+
+
 def test_recovered_segments_are_synced_with_the_next_flush() -> None:
     disk = CrashingFiles()
     disk.make_folder(FOLDER)

@@ -96,6 +96,22 @@ def test_a_dry_run_tells_the_same_and_changes_nothing() -> None:
     assert told == offsets(restored(disk))
 
 
+def test_who_wants_to_know_is_told_of_a_segment_before_its_log_changes() -> None:
+    disk = broken()
+    found: list[int] = []
+
+    def before_change(base_offset: int) -> None:
+        # The others have none: they went as a whole.
+        logs = {base: log for base, log in offsets_on_disk(disk).items() if base >= base_offset}
+        assert logs == ({0: [(0, 1)]} if base_offset == 0 else {})
+        found.append(base_offset)
+
+    for dry_run in (True, False):
+        assert found == []
+        restore(disk, FOLDER, clock=lambda: NOW_MS, before_change=before_change, dry_run=dry_run)
+    assert found == [0, 10, 20]
+
+
 def test_a_second_time_there_is_nothing_to_do() -> None:
     disk = broken()
     restored(disk)

@@ -5,6 +5,10 @@ one of them could be a tombstone that goes in time while the value it deletes st
 compacted segments are in their places, and lowered before the end of a log is cut off. A crash in between only has work
 done twice.
 
+Nor has a compaction seen what lies behind damage, or dropped anything from a segment that it had to leave whole. So
+before recovery, a repair or a restoration changes what a segment's log holds, the offset is lowered to the segment's
+base (`lower_on_disk`): if power is lost in between, the damage is still there, and found again.
+
 Entries of partitions that cannot be loaded stay, and of those that are not compacted at the moment.
 """
 
@@ -35,11 +39,20 @@ class CleanerCheckpoint:
             self._offsets[partition] = offset
             self._has_file = True
 
-    def lower(self, partition: TopicPartition, offset: int) -> None:
-        """Let the log be compacted up to this offset at most."""
+    def lower(self, partition: TopicPartition, offset: int) -> bool:
+        """Let the log count as compacted up to this offset at most. Returns whether it was more."""
         with self._lock:
-            if self._offsets.get(partition, offset) > offset:
+            is_above = self._offsets.get(partition, offset) > offset
+            if is_above:
                 self._offsets[partition] = offset
+            return is_above
+
+    def lower_on_disk(self, partition: TopicPartition, offset: int) -> bool:
+        """The same, and return when it would survive a loss of power. Nothing is written if it was not more."""
+        is_above = self.lower(partition, offset)
+        if is_above:
+            self.write()
+        return is_above
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """So that a new topic of the name does not inherit them."""

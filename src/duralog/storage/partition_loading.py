@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from duralog.config import TopicConfig
@@ -16,6 +17,7 @@ from duralog.format.filenames import (
 )
 from duralog.format.properties import decode_partition_metadata, encode_partition_metadata
 from duralog.storage.background import Clock
+from duralog.storage.cleaner_checkpoint import CleanerCheckpoint
 from duralog.storage.file_system import FileSystem
 from duralog.storage.log_directory import LogDirectory, TopicPartition
 from duralog.storage.log_writer import Later
@@ -23,6 +25,8 @@ from duralog.storage.metadata_folder import METADATA_CONFIG, METADATA_PARTITION
 from duralog.storage.partition_log import PartitionLog
 from duralog.storage.recovery import load_partition
 from duralog.storage.topics import Topic
+
+_logger = logging.getLogger(__name__)
 
 
 class PartitionLoader:
@@ -48,6 +52,8 @@ class PartitionLoader:
         self._later = later
         self._recovery_points = dict(directory.read_checkpoint(RECOVERY_POINT_CHECKPOINT))
         self._log_starts = dict(directory.read_checkpoint(LOG_START_OFFSET_CHECKPOINT))
+        self._cleaner_checkpoint = CleanerCheckpoint(directory)
+        """Written only while a directory is opened: the cleaner reads it after that, and has it for itself then."""
 
     def topic_id(self, partition: TopicPartition) -> str | None:
         """The topic that the folder says it belongs to; None if it does not say."""
@@ -83,6 +89,7 @@ class PartitionLoader:
         # What a checkpoint says is of another partition, which had this name before.
         self._recovery_points.pop(partition, None)
         self._log_starts.pop(partition, None)
+        self._cleaner_checkpoint.forget([partition])
         log = self.load(partition, topic)
         log.become_leader(max(topic.leader_epoch(partition.partition), 0))
         return log
@@ -122,6 +129,7 @@ class PartitionLoader:
             log_start_checkpoint=self._log_starts.get(partition, 0),
             clock=self._clock,
             read_only=self._read_only,
+            before_change=lambda base_offset: self._count_as_new(partition, base_offset),
             progress=progress,
             producer_expiration_ms=self._expiration_ms,
         )
@@ -136,3 +144,8 @@ class PartitionLoader:
             read_only=self._read_only,
             leader_epoch=leader_epoch,
         )
+
+    def _count_as_new(self, partition: TopicPartition, offset: int) -> None:
+        """From this offset on, the log is not to count as compacted."""
+        if self._cleaner_checkpoint.lower_on_disk(partition, offset):
+            _logger.warning("%s: compaction begins at offset %d, where the log is repaired", partition, offset)

@@ -33,6 +33,7 @@ from duralog.storage.quarantine import Clock, Quarantine
 from duralog.storage.segment import Segment
 from duralog.storage.segment_files import segment_options
 from duralog.storage.segment_repair import SegmentRepair
+from duralog.storage.segment_rewrite import BeforeChange, tell_nobody
 from duralog.storage.segments import Segments
 from duralog.storage.shadow import ShadowFileSystem
 
@@ -54,6 +55,7 @@ def load_partition(
     log_start_checkpoint: int = 0,
     clock: Clock,
     read_only: bool = False,
+    before_change: BeforeChange = tell_nobody,
     progress: Progress | None = None,
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
 ) -> LoadedLog:
@@ -75,6 +77,7 @@ def load_partition(
                 log_start=log_start_checkpoint,
                 clock=clock,
                 read_only=read_only,
+                before_change=before_change,
                 progress=progress,
                 producer_expiration_ms=producer_expiration_ms,
             ).load()
@@ -98,6 +101,7 @@ class _Loader:
         log_start: int,
         clock: Clock,
         read_only: bool,
+        before_change: BeforeChange,
         progress: Progress | None,
         producer_expiration_ms: int,
     ) -> None:
@@ -125,6 +129,7 @@ class _Loader:
             folder,
             self._segments,
             open_segment=self._open_rewritten,
+            before_change=before_change,
             quarantine=Quarantine(fs, folder, clock),
             log_start=log_start,
             is_preallocated=config.preallocate,

@@ -33,6 +33,7 @@ from duralog.format.filenames import (
 )
 from duralog.storage.background import wall_clock_ms
 from duralog.storage.chain_check import Options
+from duralog.storage.cleaner_checkpoint import CleanerCheckpoint
 from duralog.storage.file_system import FileSystem, LocalFileSystem, Lock
 from duralog.storage.folder_changes import Action, changes, survey
 from duralog.storage.log_directory import LogDirectory, TopicPartition
@@ -105,6 +106,7 @@ class Repair:
             self._verification = Verification(path, topic=topic, partition=partition)
             self._configs = _Configs(path)
             self._log_starts = dict(self._directory.read_checkpoint(LOG_START_OFFSET_CHECKPOINT))
+            self._cleaner_checkpoint = CleanerCheckpoint(self._directory)
             self._was_clean = self._directory.take_clean_shutdown()
         except BaseException:
             self._release()
@@ -158,6 +160,7 @@ class Repair:
                 folder,
                 clock=self._clock,
                 log_start_offset=self._log_starts.get(partition, 0),
+                before_change=lambda base_offset: self._count_as_new(partition, base_offset),
                 dry_run=not self._restore,
             )
             if self._restore and any(entry.restored_offsets for entry in restored):
@@ -234,6 +237,7 @@ class Repair:
             # One behind the log's end would empty the log.
             log_start_checkpoint=log_start if 0 <= log_start <= end_offset else 0,
             clock=self._clock,
+            before_change=lambda base_offset: self._count_as_new(partition, base_offset),
         )
         log = PartitionLog(
             loaded,
@@ -245,6 +249,13 @@ class Repair:
         )
         log.close()
         return loaded.end_offset
+
+    def _count_as_new(self, partition: TopicPartition, offset: int) -> None:
+        """From this offset on, the log is not to count as compacted."""
+        before = self._cleaner_checkpoint.get(partition)
+        if self._cleaner_checkpoint.lower_on_disk(partition, offset):
+            detail = f"{partition}: {before} becomes {offset}, where the log is repaired"
+            self.actions.append(Action("corrected", self._directory.path_of(CLEANER_OFFSET_CHECKPOINT), detail))
 
     def _quarantined(self, folder: str, known: set[str]) -> Iterator[Action]:
         for entry in Quarantine(self._fs, folder, self._clock).reports():

@@ -4,7 +4,8 @@ A batch goes back if it is valid and its offsets are free: where nothing was wri
 start of the log. Offsets are outside of the checksum, so they must also lie between those of the batches that it stood
 between: one that was taken out for a wrong offset stays out. It goes into the segment that it was taken from, or the
 one that holds such offsets now. Segments are rewritten as a whole (`duralog.storage.segment_rewrite`), so a crash
-leaves the old one or the new one, and restoring again puts back what is still missing.
+leaves the old one or the new one, and restoring again puts back what is still missing. That they were compacted is
+forgotten before: nobody has compacted what comes back.
 
 What is in quarantine stays there; its report tells how many of its batches were put back.
 """
@@ -26,7 +27,7 @@ from duralog.storage.damage import find_batches
 from duralog.storage.file_system import File, FileSystem
 from duralog.storage.leftovers import settle_leftovers
 from duralog.storage.quarantine import NO_OFFSET, Clock, Quarantine, Report
-from duralog.storage.segment_rewrite import ByteRange, NewSegment, rewrite_segment
+from duralog.storage.segment_rewrite import BeforeChange, ByteRange, NewSegment, rewrite_segment, tell_nobody
 from duralog.storage.shadow import ShadowFileSystem
 
 _INT32_MAX = 2**31 - 1
@@ -59,7 +60,13 @@ _BUILT_AGAIN = (FileKind.PRODUCER_SNAPSHOT, FileKind.OFFSET_INDEX)
 
 
 def restore(
-    fs: FileSystem, folder: str, *, clock: Clock, log_start_offset: int = 0, dry_run: bool = False
+    fs: FileSystem,
+    folder: str,
+    *,
+    clock: Clock,
+    log_start_offset: int = 0,
+    before_change: BeforeChange = tell_nobody,
+    dry_run: bool = False,
 ) -> list[Restored]:
     """Put back what can be put back, or only tell what that would be.
 
@@ -88,7 +95,7 @@ def restore(
             # without an offset index is recovered.
             if known.kind in _BUILT_AGAIN and known.offset > accepted[0].first_offset:
                 fs.remove(os.path.join(folder, known.name))
-        log.rewrite()
+        log.rewrite(before_change)
     results = []
     for number, report in enumerate(reports):
         offsets = tuple((batch.first_offset, batch.last_offset) for batch in accepted if batch.entry == number)
@@ -166,8 +173,9 @@ class _Log:
             self._segments[holder.base_offset] = holder
             self._bases.insert(bisect_right(self._bases, holder.base_offset), holder.base_offset)
 
-    def rewrite(self) -> None:
+    def rewrite(self, before_change: BeforeChange) -> None:
         for base_offset in sorted(self._changed):
+            before_change(base_offset)
             old = self._fs.entry(self._path(base_offset))
             rewrite_segment(
                 self._fs,

@@ -13,7 +13,8 @@ Three rules, told at length in `docs/recovery.md`:
   log because it would end before its start.
 
 What must always be true: everything that goes is in quarantine first, and the damage is the last thing to leave the
-log. Until it has left, the next start finds it again. So a crash at any point repeats the work.
+log. Until it has left, the next start finds it again. So a crash at any point repeats the work. That the segment was
+compacted is forgotten before, since that was done without what lies behind the damage.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from duralog.storage.damage import Damage, Examined, examine
 from duralog.storage.file_system import FileSystem
 from duralog.storage.quarantine import NO_OFFSET, Quarantine
 from duralog.storage.segment import RecoveredSegment, Segment
-from duralog.storage.segment_rewrite import ByteRange, NewSegment, rewrite_segment
+from duralog.storage.segment_rewrite import BeforeChange, ByteRange, NewSegment, rewrite_segment
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ class SegmentRepair:
         segments: list[Segment],
         *,
         open_segment: OpenSegment,
+        before_change: BeforeChange,
         quarantine: Quarantine,
         log_start: int,
         is_preallocated: bool,
@@ -69,6 +71,7 @@ class SegmentRepair:
         self._folder = folder
         self._segments = segments
         self._open_segment = open_segment
+        self._before_change = before_change
         self._quarantine = quarantine
         self._log_start = log_start
         self._is_preallocated = is_preallocated
@@ -87,6 +90,7 @@ class SegmentRepair:
         """
         segment = self._segments[place]
         following = self._following(place)
+        self._before_change(segment.base_offset)
         ends_log = ends_log or following is None
         empties = ends_log and recovered.next_offset < self._log_start
         reason = recovered.reason

@@ -9,14 +9,24 @@ when it is opened.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from duralog.format.filenames import FileKind, FileState, SegmentFile
 from duralog.storage.file_system import File, FileSystem
 from duralog.storage.leftovers import INDEX_KINDS, settle_leftovers
 
+BeforeChange = Callable[[int], None]
+"""Told the base offset of a segment before its log gets to hold anything else than it does, batches put back included.
+
+That it was compacted must be forgotten, on disk, when this returns.
+"""
+
 _COPIED_AT_ONCE = 4 << 20
+
+
+def tell_nobody(_base_offset: int) -> None:
+    """The `BeforeChange` of a log that was never compacted."""
 
 
 class ByteRange(NamedTuple):
