@@ -367,6 +367,9 @@ class Life:
         assert (report.first_dirty_offset, report.end_offset) == (self.first_dirty_offset, end)
         self.first_dirty_offset = self.end = end
         self.check(there)
+        left = sum(1 for _ in self.log.read(self.log.start_offset))
+        told = report.superseded_records + report.expired_tombstones + report.aborted_records + report.keyless_records
+        assert len(there) - left == told
         return report
 
     def _compact_up_to(self, end: int, keys: int) -> CompactionReport:
