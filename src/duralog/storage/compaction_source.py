@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from duralog.columnar.pieces import PIECE_BYTES, Piece, read_pieces
 from duralog.errors import CorruptRecord, Fault
 from duralog.kernels.scan import scan_batches
+from duralog.storage.index_builder import half_a_batch
 from duralog.storage.segment import Segment
 
 _INT32_MAX = 2**31 - 1
@@ -60,7 +61,7 @@ class SegmentSource:
             if piece.fault is not None:
                 raise SegmentBroken(self, piece.fault)
             if piece.tail_bytes:
-                raise SegmentBroken(self, _partial(piece, self.size_bytes - piece.tail_bytes))
+                raise SegmentBroken(self, half_a_batch(piece, self.size_bytes - piece.tail_bytes))
 
     def _in_order(self, rows: NDArray[Any], last_offset: int) -> int:
         """How many batches continue the segment."""
@@ -95,15 +96,4 @@ def _out_of_order(piece: Piece, row: int) -> CorruptRecord:
         position=int(batch["position"]),
         expected="offsets that rise from batch to batch and stay below the next segment's",
         found=f"{batch['base_offset']} to {batch['last_offset']}",
-    )
-
-
-def _partial(piece: Piece, position: int) -> CorruptRecord:
-    return CorruptRecord(
-        "the file ends inside a batch",
-        fault=Fault.PARTIAL_BATCH,
-        file=piece.name,
-        position=position,
-        expected="a whole batch",
-        found=f"{piece.tail_bytes} bytes",
     )

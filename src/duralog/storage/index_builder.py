@@ -131,7 +131,7 @@ def build_indexes(
         if valid < len(piece.batches):
             reason, is_overflow = _refusal(piece, valid, builder.last_offset, base_offset)
             break
-        reason = piece.fault or (_half_a_batch(piece, valid_bytes) if piece.tail_bytes else None)
+        reason = piece.fault or (half_a_batch(piece, valid_bytes) if piece.tail_bytes else None)
     offset_entries, time_entries = builder.finish()
     return BuiltIndexes(
         offset_entries=offset_entries,
@@ -185,7 +185,8 @@ def _refusal(piece: Piece, row: int, last_offset: int, base_offset: int) -> tupl
     return error, is_overflow
 
 
-def _half_a_batch(piece: Piece, position: int) -> CorruptRecord:
+def half_a_batch(piece: Piece, position: int) -> CorruptRecord:
+    """Why the bytes from here on, at the end of a file, are no batch. REQUIRES: `piece` is the last one."""
     return CorruptRecord(
         "the file ends inside a batch",
         fault=Fault.PARTIAL_BATCH,
