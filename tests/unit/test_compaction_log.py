@@ -14,7 +14,7 @@ from duralog.format.checksum import crc32c
 from duralog.format.filenames import FileKind, FileState, parse_segment_file
 from duralog.format.layout import BATCH_V2
 from duralog.format.record import Record
-from duralog.kernels.offset_map import SLOT_BYTES
+from duralog.kernels.offset_map import SLOT_BYTES, OffsetMap
 from duralog.storage import cleaned_segment, compaction_mapping, compaction_run
 from duralog.storage.compaction import (
     CompactionProgress,
@@ -23,6 +23,7 @@ from duralog.storage.compaction import (
     compact_log,
     preview_compaction,
 )
+from duralog.storage.compaction_run import map_bytes_for
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.partition_log import PartitionLog
 from tests.unit.log_in_folder import NOW_MS, LogInFolder
@@ -176,6 +177,12 @@ def test_workers_change_nothing(tmp_path: Path, workers: int) -> None:
     assert contents[0] == contents[1]
 
 
+@pytest.mark.parametrize("load_factor", [0.05, 0.3, 0.5, 0.7, 0.9, 1.0])
+def test_a_map_that_is_made_for_some_keys_is_not_full_with_them(load_factor: float) -> None:
+    for keys in (*range(50), 10**6 - 1, 10**6):
+        assert OffsetMap(map_bytes_for(keys, load_factor), load_factor).capacity > keys
+
+
 def test_more_keys_than_the_map_takes_make_several_rounds(tmp_path: Path) -> None:
     log = make(tmp_path).open()
     letters = "abcdefgh"
@@ -312,8 +319,8 @@ def test_very_much_damage_takes_little_memory_and_costs_no_batch(
     report = compact(log)
     assert log.view.segments.first.file.read(0, 4 * batch_bytes) == damaged
     assert log.segments[0].size_bytes == 5 * batch_bytes
-    assert len(report.corrupt_batches) == 2
-    assert report.notes == ["more batches are damaged than the 2 that are named"]
+    assert len(report.corrupt_batches) == 3
+    assert report.corrupt_batches[-1] == "more batches are damaged than the 2 that are named"
 
 
 @pytest.mark.parametrize("memory_bytes", [1 << 20, 4 * SLOT_BYTES])

@@ -29,7 +29,7 @@ from duralog.columnar.compacting import CompactedPiece
 from duralog.columnar.pieces import Piece
 from duralog.errors import StorageError
 from duralog.format.filenames import FileState
-from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, SLOT_BYTES
+from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR
 from duralog.storage.cleaned_segment import CleanedSegment
 from duralog.storage.compaction_mapping import map_keys
 from duralog.storage.compaction_report import (
@@ -41,7 +41,7 @@ from duralog.storage.compaction_report import (
     Tallies,
 )
 from duralog.storage.compaction_rewriting import Rewriter
-from duralog.storage.compaction_run import DEFAULT_MAP_BYTES, CompactionRun, CompactionSettings
+from duralog.storage.compaction_run import DEFAULT_MAP_BYTES, CompactionRun, CompactionSettings, map_bytes_for
 from duralog.storage.compaction_source import SegmentBroken, SegmentSource
 from duralog.storage.file_system import FileSystem
 from duralog.storage.log_view import LogView
@@ -177,7 +177,7 @@ def _extent(view: LogView, end_offset: int) -> tuple[int, int]:
 
 
 def _too_small(rounds: int, keys: int, settings: CompactionSettings) -> str:
-    needed = (int(keys / settings.load_factor) + 2) * SLOT_BYTES
+    needed = map_bytes_for(keys, settings.load_factor)
     return (
         f"the keys did not fit into the map of {settings.memory_bytes} bytes, so it took {rounds} rounds, each over the"
         f" whole log: log.cleaner.dedupe.buffer.size of {needed} for each cleaner thread makes it one"

@@ -22,6 +22,7 @@ from duralog.kernels.offset_map import SLOT_BYTES
 from duralog.storage.cleanable import DirtyRange, dirty_range
 from duralog.storage.compaction import CompactionPreview, PreviewedPiece, preview_compaction
 from duralog.storage.compaction_report import CompactionReport, ShowCompaction
+from duralog.storage.compaction_run import map_bytes_for
 from duralog.storage.compaction_source import SegmentBroken
 from duralog.storage.delete_horizons import DeleteHorizons
 from duralog.storage.gone_records import GoneRecord, gone_records
@@ -204,7 +205,7 @@ def _map_need(
         keys=most_keys,
         rounds=rounds,
         is_complete=reached >= end,
-        one_round_bytes=(int(most_keys / settings.load_factor) + 2) * SLOT_BYTES,
+        one_round_bytes=map_bytes_for(most_keys, settings.load_factor),
     )
 
 

@@ -32,6 +32,11 @@ def _nothing(*_: object) -> None:
     pass
 
 
+def map_bytes_for(keys: int, load_factor: float) -> int:
+    """The memory of a map that takes so many keys and is not full then: a full one takes no record of any key."""
+    return (int((keys + 1) / load_factor) + 2) * SLOT_BYTES
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionSettings:
     now_ms: int
@@ -85,7 +90,7 @@ class CompactionRun:
     def _make_map(self, offsets: int) -> OffsetMap:
         """No larger than it could become: a small one stays in the CPU's cache."""
         settings = self.settings
-        needed = (int(max(offsets, 1) / settings.load_factor) + 2) * SLOT_BYTES
+        needed = map_bytes_for(max(offsets, 0), settings.load_factor)
         # A map that takes nothing is refused by its settings, not by what there is to do.
         return OffsetMap(min(settings.memory_bytes, needed), settings.load_factor)
 
@@ -170,7 +175,8 @@ class CompactionRun:
             self.settings.on_bytes(size_bytes)
 
     def finish_report(self) -> None:
-        self.report.corrupt_batches = list(self._corrupt)[:_MOST_DAMAGE_TOLD]
-        if len(self._corrupt) > _MOST_DAMAGE_TOLD:
-            self.report.notes.append(f"more batches are damaged than the {_MOST_DAMAGE_TOLD} that are named")
+        told = list(self._corrupt)
+        if len(told) > _MOST_DAMAGE_TOLD:
+            told[_MOST_DAMAGE_TOLD:] = [f"more batches are damaged than the {_MOST_DAMAGE_TOLD} that are named"]
+        self.report.corrupt_batches = told
         self.report.left_segments = [self._left[base_offset] for base_offset in sorted(self._left)]
