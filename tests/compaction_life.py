@@ -1,8 +1,8 @@
 """The life of a compacted partition, step by step, and what must be true of it after every compaction.
 
-Hypothesis draws the steps. A `Life` does them to a real log on a disk in memory, and remembers every record that was
-ever written, so that after each compaction it can say of each offset whether its record must be there, must be gone, or
-may be either. Nothing of that knows how compaction works: it is what users were promised.
+A `Life` does steps (`tests.compaction_steps`) to a real log on a disk in memory. It remembers every record ever
+written, so that after each compaction it can say of each offset whether its record must be there or must be gone.
+Nothing of that knows how compaction works: it is what users were promised.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from itertools import islice
 from typing import NamedTuple, Self
 from unittest import mock
 
-from hypothesis import settings
-from hypothesis import strategies as st
-
 from duralog.config import TopicConfig
 from duralog.format.record import Record
 from duralog.storage import compaction_run
 from duralog.storage.compaction import CompactionReport, compact_log
 from duralog.storage.partition_log import PartitionLog
+from tests.compaction_steps import TRANSACTIONAL, Compact, End, Follow, Restart, Roll, Step, Tick, Write
 from tests.faults.crashing_files import START_MS, CrashingFiles
 from tests.faults.partition import Partition
 from tests.plain_compaction import first_uncleanable_offset, segments_on_disk
@@ -28,8 +26,6 @@ from tests.plain_compaction import first_uncleanable_offset, segments_on_disk
 ENTRY_BYTES = 24
 RETENTION_MS = 1000
 """How long delete markers stay."""
-IDEMPOTENT = (1, 2)
-TRANSACTIONAL = (7, 8)
 
 SETTINGS = {
     "cleanup.policy": "compact",
@@ -39,85 +35,6 @@ SETTINGS = {
     "max.message.bytes": 1300,
     "delete.retention.ms": RETENTION_MS,
 }
-
-
-class Write(NamedTuple):
-    """A batch."""
-
-    records: Sequence[tuple[int, int, int]]
-    """Key, size of the value with 0 for a delete marker, time from now."""
-    codec: str | None = None
-    producer_id: int = -1
-
-
-class End(NamedTuple):
-    """Of a transaction, open or without records here. With `bumps_epoch`, the producer goes on in a new epoch."""
-
-    producer_id: int
-    commit: bool
-    bumps_epoch: bool = False
-
-
-class Roll(NamedTuple):
-    pass
-
-
-class Tick(NamedTuple):
-    ms: int
-
-
-class Follow(NamedTuple):
-    """Let the reader that follows the log take so many records."""
-
-    records: int
-
-
-class Restart(NamedTuple):
-    is_kill: bool
-
-
-class Compact(NamedTuple):
-    keys: int
-    """How many the map has room for."""
-
-
-Step = Write | End | Roll | Tick | Follow | Restart | Compact
-
-
-def fewer(part: int) -> settings:
-    """One of so many of the usual number of examples."""
-    return settings(max_examples=max(1, settings().max_examples // part))
-
-
-_values = st.sampled_from([0, 0, 1, 2, 10, 40])
-_times = st.sampled_from([0, 0, 0, -300, 5, 40])
-_codecs = st.sampled_from([None, None, "gzip", "snappy", "lz4", "zstd"])
-_producers = st.sampled_from([-1, -1, *IDEMPOTENT, *TRANSACTIONAL, *TRANSACTIONAL])
-
-
-def writes(keys: int) -> st.SearchStrategy[Write]:
-    records = st.lists(st.tuples(st.integers(0, keys - 1), _values, _times), min_size=1, max_size=6)
-    return st.builds(Write, records, _codecs, _producers)
-
-
-def steps(keys: int = 8, *, most: int = 80) -> st.SearchStrategy[list[Step]]:
-    """Of any number as likely as of any other: lists that hypothesis draws by itself are short."""
-    write = writes(keys)
-    chosen = st.one_of(
-        write,
-        write,
-        write,
-        write,
-        write,
-        st.builds(End, st.sampled_from(TRANSACTIONAL), st.booleans(), st.sampled_from([False, False, True])),
-        st.builds(End, st.sampled_from(TRANSACTIONAL), st.booleans()),
-        st.just(Roll()),
-        st.builds(Tick, st.sampled_from([1, 100, 450, 1000])),
-        st.builds(Follow, st.integers(1, 30)),
-        st.builds(Restart, st.booleans()),
-        st.builds(Compact, st.sampled_from([1, 2, 5, 1000, 1000, 1000])),
-    )
-    return st.integers(1, most).flatmap(lambda count: st.lists(chosen, min_size=count, max_size=count))
 
 
 class Transaction:

@@ -10,7 +10,8 @@ from duralog.format.record import Record
 from duralog.storage.background import Scheduler
 from duralog.storage.compaction import CompactionReport
 from duralog.storage.store import Store
-from tests.compaction_life import RETENTION_MS, SETTINGS, Life, Step, fewer, steps
+from tests.compaction_life import RETENTION_MS, SETTINGS, Life
+from tests.compaction_steps import Step, fewer, steps
 from tests.faults.crashing_files import START_MS, CrashingFiles
 from tests.faults.partition import DIRECTORY, Partition
 

@@ -20,7 +20,8 @@ from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.compaction import CompactionReport, compact_log
 from duralog.storage.partition_log import PartitionLog
 from oracle.random_histories import Stage, random_history
-from tests.compaction_life import ENTRY_BYTES, Compact, Life, Step, fewer, steps
+from tests.compaction_life import ENTRY_BYTES, Life
+from tests.compaction_steps import Compact, Step, fewer, steps
 from tests.faults.crashing_files import START_MS, CrashingFiles
 from tests.faults.partition import Partition
 from tests.plain_compaction import (

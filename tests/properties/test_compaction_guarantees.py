@@ -18,22 +18,8 @@ from duralog.format.producer_snapshot import ProducerEntry
 from duralog.format.record import Record
 from duralog.storage.partition_log import PartitionLog
 from duralog.storage.verification import Verification
-from tests.compaction_life import (
-    RETENTION_MS,
-    Compact,
-    End,
-    Life,
-    Restart,
-    Roll,
-    Step,
-    Tick,
-    Write,
-    compact_up_to,
-    content,
-    facts,
-    fewer,
-    steps,
-)
+from tests.compaction_life import RETENTION_MS, Life, compact_up_to, content, facts
+from tests.compaction_steps import Compact, End, Restart, Roll, Step, Tick, Write, fewer, steps
 from tests.faults.crashing_files import CrashingFiles
 from tests.faults.partition import Partition
 from tests.plain_compaction import PlainSegment, segments_on_disk
