@@ -371,3 +371,21 @@ def test_a_new_log_is_not_there_beside_the_checkpoint_of_another_one() -> None:
             store.partition("t", 0).append([Record(key=b"%d" % number, value=b"1")])
             found = LogDirectory(log.files.after_kill(), log.path).read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
             assert found == {}
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+@pytest.mark.parametrize("damage", [break_version, break_length, break_offset])
+def test_a_tombstone_stays_while_a_value_of_its_key_may_lie_in_a_segment_that_nobody_can_read(
+    damage: Damage, place: int
+) -> None:
+    log = Log(CrashingFiles())
+    broken: list[tuple[bytes, bytes | None]] = [(b"b", b"1"), (b"c", b"1"), (b"d", b"1"), (b"f", b"1")]
+    broken[place] = (KEY, b"value")
+    log.write([(b"a", b"1"), (b"a", b"2")], broken, [(KEY, None), (b"e", b"1")])
+    log.damage(damage)
+    assert log.compact()
+    log.grow_old()
+    with log.open() as store:
+        # What stands before the break can be read, and what is behind it after a repair.
+        records = [record for record in store.partition("t", 0).read(END) if record.key == KEY]
+        assert [record.value for record in records] == [None]

@@ -65,6 +65,7 @@ class PlainRules:
     latest_offset: int
     new_horizon_ms: int
     keep_legacy_tombstones: bool
+    keep_tombstones: bool
 
 
 @dataclass
@@ -148,9 +149,10 @@ def stays(record: PlainRecord, batch: Batch, rules: PlainRules, result: PlainRes
         result.superseded += 1
         return False
     if batch.magic < 2:
-        keeps_tombstones = rules.keep_legacy_tombstones
+        keeps_tombstones = rules.keep_legacy_tombstones or rules.keep_tombstones
     else:
-        keeps_tombstones = batch.delete_horizon_ms is None or batch.delete_horizon_ms > ROUND_MS
+        expired_ms = -(2**63) if rules.keep_tombstones else ROUND_MS
+        keeps_tombstones = batch.delete_horizon_ms is None or batch.delete_horizon_ms > expired_ms
     if record.value is None and not keeps_tombstones:
         result.expired_tombstones += 1
         return False
@@ -274,6 +276,7 @@ def assert_twins(
         round_ms=ROUND_MS,
         delete_retention_ms=retention_ms,
         keep_legacy_tombstones=plain.keep_legacy_tombstones,
+        keep_tombstones=plain.keep_tombstones,
     )
     assert plain.new_horizon_ms == rules.new_horizon_ms
     found = compact_piece(
@@ -484,7 +487,9 @@ def test_any_map(is_damaged: bool, randomised: int) -> None:
         offset_map.latest_offset = -1
         offset_map.reach(chance.choice(offsets) + chance.choice((-2, 0, 0, 9, 9)))
         retention_ms, new_horizon_ms = random_retention_ms(chance)
-        plain = PlainRules(mapped, offset_map.latest_offset, new_horizon_ms, chance.random() < 0.5)
+        plain = PlainRules(
+            mapped, offset_map.latest_offset, new_horizon_ms, chance.random() < 0.5, chance.random() < 0.2
+        )
         verdicts = random_verdicts(piece, chance)
         result = assert_twins(piece, log, verdicts, offset_map, plain, retention_ms)
         met.update(fault for fault, *_ in result.refusals.values())
@@ -535,6 +540,8 @@ def test_marks_of_the_first_pass(is_damaged: bool, randomised: int) -> None:
         if offset_map.superseded is None or not has_sound_offsets(log):
             continue
         retention_ms, new_horizon_ms = random_retention_ms(chance)
-        plain = PlainRules(mapped, offset_map.latest_offset, new_horizon_ms, chance.random() < 0.5)
+        plain = PlainRules(
+            mapped, offset_map.latest_offset, new_horizon_ms, chance.random() < 0.5, chance.random() < 0.2
+        )
         marked += assert_twins(piece, log, random_verdicts(piece, chance), offset_map, plain, retention_ms).superseded
     assert marked > 100

@@ -130,7 +130,7 @@ class BatchRebuilder(RunDecoder):
                 *(span.data, span.begins, span.ends, batches, self.verdicts[span.rows]),
                 *(_NO_OFFSETS if mapped is None else mapped, mapped is not None),
                 *(marks.bits, marks.first_offset, marks.end_offset, rules.offset_map.latest_offset),
-                *(rules.round_ms, rules.new_horizon_ms, rules.keep_legacy_tombstones),
+                *(rules.expired_ms, rules.new_horizon_ms, rules.keep_legacy_tombstones or rules.keep_tombstones),
                 *(number, next_mapped, filled, fates, self.outcome.tallies, out),
             )
             if fault != Fault.NONE:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from duralog.format.varint import as_int64
 from duralog.kernels.offset_map import OffsetMap
 
+_NEVER_MS = -(2**63)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurvivalRules:
@@ -22,6 +24,13 @@ class SurvivalRules:
     delete_retention_ms: int
     keep_legacy_tombstones: bool
     """Formats v0 and v1 have no delete horizon: whether the file is too young to lose its tombstones."""
+    keep_tombstones: bool = False
+    """Whatever their time: there may be values of their keys that nobody could look at."""
+
+    @property
+    def expired_ms(self) -> int:
+        """Tombstones with a delete horizon up to this time go."""
+        return _NEVER_MS if self.keep_tombstones else self.round_ms
 
     @property
     def new_horizon_ms(self) -> int:

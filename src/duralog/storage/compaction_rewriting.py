@@ -111,6 +111,8 @@ class Rewriter:
                 round_ms=run.settings.now_ms,
                 delete_retention_ms=self._config.delete_retention_ms,
                 keep_legacy_tombstones=source.modified_ms > self._legacy_horizon_ms,
+                # A value in a segment that stays as it is would come back.
+                keep_tombstones=run.has_left_below(source),
             )
             bad_checksums = source.bad_checksums
             for piece in source.pieces(piece_bytes=run.settings.piece_bytes, check_crc=bad_checksums is None):
