@@ -138,6 +138,9 @@ class CompactionRun:
     def is_left(self, source: SegmentSource) -> bool:
         return source.base_offset in self._left
 
+    def has_left_below(self, source: SegmentSource) -> bool:
+        return any(base_offset < source.base_offset for base_offset in self._left)
+
     # How far it is
 
     def begin_phase(self, phase: CompactionPhase, bytes_total: int) -> None:
