@@ -244,6 +244,16 @@ def test_truncation_takes_whole_batches_from_the_end(tmp_path: Path, offset: int
     assert not [name for name in folder.names if name.endswith(".deleted")]
 
 
+def test_a_reader_that_is_where_the_log_is_cut_comes_to_its_end(tmp_path: Path) -> None:
+    log = LogInFolder(tmp_path).open()
+    for number in range(3):
+        log.append(numbered(number, number + 1))
+    reader = log.read(0)
+    assert next(iter(reader)).value == b"0"
+    log.truncate_to(1)
+    assert list(reader) == []
+
+
 def test_truncation_forgets_producers_and_epochs_of_the_end(tmp_path: Path) -> None:
     log = LogInFolder(tmp_path).open()
     sender: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0}

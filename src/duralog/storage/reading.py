@@ -195,7 +195,9 @@ def _pieces(view: LogView, start_offset: int, end_offset: int, max_batch_bytes: 
                 # A batch above the limit does not fit a piece then, and is met as the first of one.
                 piece_bytes = min(piece_bytes, max(max_batch_bytes, 1))
                 _check_batch_size(segment.file, position, end, max_batch_bytes)
-            piece = next(read_pieces(segment.file, start=position, end=end, piece_bytes=piece_bytes))
+            piece = next(read_pieces(segment.file, start=position, end=end, piece_bytes=piece_bytes), None)
+            if piece is None:
+                return  # The end of the log was cut off here meanwhile.
             yield replace(piece, fault=end_fault(piece)) if piece.tail_bytes else piece
             if piece.tail_bytes or piece.batches["last_offset"][-1] >= end_offset - 1:
                 return
