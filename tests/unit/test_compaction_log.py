@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from duralog.errors import StorageError
+from duralog.errors import CorruptRecord, Fault, StorageError
 from duralog.format.checksum import crc32c
 from duralog.format.filenames import FileKind, FileState, parse_segment_file
 from duralog.format.layout import BATCH_V2
@@ -422,8 +422,8 @@ def test_whatever_check_stop_raises_ends_it_and_leaves_no_files(tmp_path: Path) 
         if asked == limit:
             raise CompactionStopped("asked to")
 
-    # At the beginning of each pass, for each piece, and before the swap.
-    for limit in range(1, 8):
+    # At the beginning, at that of each pass, for each piece, and before the swap.
+    for limit in range(1, 9):
         asked = 0
         with pytest.raises(CompactionStopped):
             compact(log, check_stop=stop)
@@ -431,7 +431,7 @@ def test_whatever_check_stop_raises_ends_it_and_leaves_no_files(tmp_path: Path) 
         assert owner.contents() == before
     limit = asked = 0
     compact(log, check_stop=stop)
-    assert asked == 7
+    assert asked == 8
     assert keys(log) == "abc"
 
 
@@ -487,6 +487,29 @@ def test_a_segment_that_was_cut_meanwhile_stops_it(tmp_path: Path) -> None:
     # One that was cut and written to again to the same size is the active one.
     write(log, "a", "bc")
     assert keys(log) == "abcaabc"
+
+
+def test_what_goes_wrong_after_it_was_stopped_is_no_failure(tmp_path: Path) -> None:
+    owner = make(tmp_path)
+    log = owner.open()
+    write(log, "abc", "abc")
+    is_stopped = False
+
+    def check() -> None:
+        if is_stopped:
+            raise CompactionStopped("the log is cut off")
+
+    def cut_off(progress: CompactionProgress) -> None:
+        nonlocal is_stopped
+        if progress.bytes_done:
+            is_stopped = True
+            raise CorruptRecord("the file became shorter while it was read", fault=Fault.FIELD_LENGTH)
+
+    with pytest.raises(CompactionStopped):
+        compact(log, check_stop=check, on_progress=cut_off)
+    # And one that was stopped before there is anything to be done.
+    with pytest.raises(CompactionStopped):
+        compact(log, first_dirty_offset=6, check_stop=check)
 
 
 def test_a_log_that_was_closed_meanwhile_stops_it(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from duralog.columnar.compacting import CompactedPiece
 from duralog.columnar.pieces import Piece
-from duralog.errors import StorageError
+from duralog.errors import DuralogError, StorageError
 from duralog.format.filenames import FileState
 from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR
 from duralog.storage.cleaned_segment import CleanedSegment
@@ -101,25 +101,38 @@ def compact_log(
     )
     with log.being_compacted() as files, OrderedWork(workers) as work:
         run = CompactionRun(log, settings, work, first_dirty_offset=first_dirty_offset, end=end)
-        report = run.report
-        # Gaps in offsets are a loss above the recovery point, and compaction below it.
-        log.flush(run.end)
-        before = log.view
-        keys = 0
-        while report.end_offset < run.end:
-            reached = _compact_once(run, files, report.end_offset)
-            if reached <= report.end_offset:
-                raise StorageError(f"{log.folder}: compaction does not come beyond offset {reached}")
-            report.end_offset = reached
-            keys += run.offset_map.size
-            on_round(report.end_offset)
-        report.segments_before, report.bytes_before = _extent(before, report.end_offset)
-        report.segments_after, report.bytes_after = _extent(log.view, report.end_offset)
-        if report.rounds > 1:
-            report.notes.append(_too_small(report.rounds, keys, settings))
-        run.finish_report()
-        report.seconds = time.perf_counter() - began
-        return report
+        try:
+            _compact_to_the_end(run, files, on_round)
+        except CompactionStopped:
+            raise
+        except DuralogError:
+            if not log.in_doubt:
+                check_stop()  # What goes wrong because the log is cut off meanwhile is no failure.
+            raise
+        run.report.seconds = time.perf_counter() - began
+        return run.report
+
+
+def _compact_to_the_end(run: CompactionRun, files: FileSystem, on_round: Callable[[int], None]) -> None:
+    """As many rounds as it takes, and the report of them."""
+    log, report, settings = run.log, run.report, run.settings
+    settings.check_stop()
+    # Gaps in offsets are a loss above the recovery point, and compaction below it.
+    log.flush(run.end)
+    before = log.view
+    keys = 0
+    while report.end_offset < run.end:
+        reached = _compact_once(run, files, report.end_offset)
+        if reached <= report.end_offset:
+            raise StorageError(f"{log.folder}: compaction does not come beyond offset {reached}")
+        report.end_offset = reached
+        keys += run.offset_map.size
+        on_round(report.end_offset)
+    report.segments_before, report.bytes_before = _extent(before, report.end_offset)
+    report.segments_after, report.bytes_after = _extent(log.view, report.end_offset)
+    if report.rounds > 1:
+        report.notes.append(_too_small(report.rounds, keys, settings))
+    run.finish_report()
 
 
 def _compact_once(run: CompactionRun, files: FileSystem, first_dirty_offset: int) -> int:
