@@ -788,6 +788,31 @@ def test_a_cut_stops_a_compaction_and_what_it_says_of_the_lost_part_does_not_cou
     assert bench.checkpoint() == ["orders 0 10"]
 
 
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_a_cut_that_began_before_a_compaction_is_waited_for(bench: Bench, is_asked: bool) -> None:
+    log = bench.topic("orders", [10, 10, 10, 1])
+    cleaner = bench.cleaner()
+    lose_end, told, may_go = log.before_cut, threading.Event(), threading.Event()
+
+    def slowly(offset: int) -> None:
+        lose_end(offset)
+        told.set()
+        assert may_go.wait(SOON)
+
+    log.before_cut = slowly
+    cutting = Thread(lambda: log.truncate_to(12))
+    assert told.wait(SOON)
+    cleaning = Thread(lambda: cleaner.compact(TopicPartition("orders", 0), log) if is_asked else cleaner.clean_next())
+    while cleaning.is_alive() and state(cleaner, "orders").activity is not Activity.CLEANING:
+        cleaning.join(0.001)
+    may_go.set()
+    assert cutting.ended_with() is None
+    assert not isinstance(cleaning.ended_with(), BaseException)
+    assert log.end_offset == 10
+    assert [call.end for call in bench.calls] == [10]
+    assert bench.checkpoint() == ["orders 0 10"]
+
+
 def test_a_cut_of_the_active_segment_does_not_stop_a_compaction(bench: Bench) -> None:
     log = bench.topic("orders", [10, 10, 5])
 

@@ -155,6 +155,7 @@ class Cleaner:
                 # Again, now that nobody changes the policy without stopping this, and no other thread is at the log.
                 if cleaning is None or COMPACT not in log.config.cleanup_policy or self._history.is_waiting(partition):
                     return False
+                cleaning.begin()
                 dirty = self._look(partition, log)
                 if not dirty.is_eligible:
                     return False
@@ -208,6 +209,7 @@ class Cleaner:
         self, cleaning: Cleaning, workers: int, memory_bytes: int, again: bool, on_progress: ShowCompaction | None
     ) -> CompactionReport:
         try:
+            cleaning.begin()
             dirty = self._look(cleaning.partition, cleaning.log, again=again)
             if dirty.cleanable_bytes:
                 return self._clean(cleaning, dirty, workers=workers, memory_bytes=memory_bytes, on_progress=on_progress)

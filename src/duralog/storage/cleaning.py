@@ -63,6 +63,12 @@ class Cleaning:
         self._wait = wait
         self._stopped = threading.Event()
 
+    def begin(self) -> None:
+        """To be called before the log is looked at: who cuts off its end is done with that by now, or stops this."""
+        self.end = None
+        with self.log.writers_waiting():
+            pass
+
     def stop(self, reason: str) -> None:
         """End it where it can end, which is soon. What it has put in place stays."""
         self.stop_reason = self.stop_reason or reason
