@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -90,35 +89,6 @@ def test_half_a_batch_at_the_end(kept: int, piece_bytes: int) -> None:
     assert last.fault is None
     assert last.tail_bytes == kept
     assert read_all(data, piece_bytes=piece_bytes) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("piece_bytes", [1, 17, 61, 100, 1000, 1 << 20])
-@pytest.mark.parametrize("data", [LOG, LOG[:-5], LOG + b"\xff" * 40], ids=["whole", "half a batch", "damage"])
-def test_reading_ahead_gives_the_same_pieces_with_the_same_reads(data: bytes, piece_bytes: int) -> None:
-    def told(source: CountingSource, ahead: ThreadPoolExecutor | None) -> list[tuple[object, ...]]:
-        return [
-            (piece.position, piece.data.tobytes(), piece.batches.tolist(), str(piece.fault), piece.tail_bytes)
-            for piece in read_pieces(source, piece_bytes=piece_bytes, ahead=ahead)
-        ]
-
-    plainly, early = CountingSource(data), CountingSource(data)
-    with ThreadPoolExecutor(1) as ahead:
-        assert told(early, ahead) == told(plainly, None)
-    assert early.reads == plainly.reads
-
-
-def test_what_goes_wrong_ahead_is_raised_in_its_place() -> None:
-    class Failing(MemorySource):
-        def read(self, position: int, size: int) -> memoryview:
-            if position:
-                raise OSError("the disk is gone")
-            return super().read(position, size)
-
-    with ThreadPoolExecutor(1) as ahead:
-        pieces = read_pieces(Failing(batch(0) + batch(3)), piece_bytes=len(batch(0)), ahead=ahead)
-        assert offsets(list(next(pieces).decode())) == [0, 1, 2]
-        with pytest.raises(OSError, match="the disk is gone"):
-            next(pieces)
 
 
 @pytest.mark.parametrize("piece_bytes", [20, 1 << 20])

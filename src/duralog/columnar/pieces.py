@@ -11,7 +11,6 @@ reading (`fault`), since nothing tells where the next batch would start.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -138,22 +137,18 @@ def read_pieces(
     end: int | None = None,
     check_crc: bool = True,
     piece_bytes: int = PIECE_BYTES,
-    ahead: Executor | None = None,
 ) -> Iterator[Piece]:
     """The batches from `start`, where one must begin, to `end` or to the source's end.
 
-    If the bytes do not end with a whole batch, the last piece says so, and may hold no batches at all. With `ahead`,
-    the bytes of the next piece are read there while the caller looks at this one.
+    If the bytes do not end with a whole batch, the last piece says so, and may hold no batches at all.
     """
     _keep_freed_memory()
     end = source.size if end is None else min(end, source.size)
     position = start
     size = piece_bytes
-    under_way: Future[Any] | None = None
     while position < end:
         size = min(size, end - position)
-        data = np.frombuffer(source.read(position, size) if under_way is None else under_way.result(), np.uint8)
-        under_way = None
+        data = np.frombuffer(source.read(position, size), np.uint8)
         batches, scanned, fault = _scan(data, position, check_crc)
         if fault == Fault.PARTIAL_BATCH and position + size < end:
             if len(batches):
@@ -163,20 +158,17 @@ def read_pieces(
                 continue
         is_last = fault != Fault.NONE
         is_corrupt = is_last and fault != Fault.PARTIAL_BATCH
-        following = position + scanned
-        if ahead is not None and not is_last and following < end:
-            under_way = ahead.submit(source.read, following, min(piece_bytes, end - following))
         yield Piece(
             name=source.name,
             position=position,
             data=data,
             batches=batches,
             fault=scan_fault(data, scanned, fault).in_file(source.name, position) if is_corrupt else None,
-            tail_bytes=end - following if is_last else 0,
+            tail_bytes=end - position - scanned if is_last else 0,
         )
         if is_last:
             return
-        position = following
+        position += scanned
         size = piece_bytes
 
 

@@ -61,9 +61,7 @@ def _map_sources(run: CompactionRun, view: LogView, sources: Sequence[SegmentSou
         for source, start in zip(sources, starts, strict=True):
             tracker.expect(run.aborted_transactions(view, source))
             try:
-                for piece in source.pieces(
-                    start, piece_bytes=run.settings.piece_bytes, check_crc=False, ahead=run.work.reader
-                ):
+                for piece in source.pieces(start, piece_bytes=run.settings.piece_bytes, check_crc=False):
                     run.has_read(batch_bytes(piece))
                     run.report.map_bytes += batch_bytes(piece)
                     tracked = tracker.take(piece, has_checksums=False)

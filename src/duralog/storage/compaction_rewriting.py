@@ -115,9 +115,7 @@ class Rewriter:
                 keep_tombstones=run.has_left_below(source),
             )
             bad_checksums = source.bad_checksums
-            for piece in source.pieces(
-                piece_bytes=run.settings.piece_bytes, check_crc=bad_checksums is None, ahead=run.work.reader
-            ):
+            for piece in source.pieces(piece_bytes=run.settings.piece_bytes, check_crc=bad_checksums is None):
                 run.has_read(batch_bytes(piece))
                 tallies.read_bytes += batch_bytes(piece)
                 if bad_checksums:

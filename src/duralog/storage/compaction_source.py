@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -45,23 +44,11 @@ class SegmentSource:
         self.bad_checksums: set[int] | None = None
         """The positions of batches with a wrong checksum; None if the checksums were not looked at."""
 
-    def pieces(
-        self,
-        start: int = 0,
-        *,
-        piece_bytes: int = PIECE_BYTES,
-        check_crc: bool = True,
-        ahead: Executor | None = None,
-    ) -> Iterator[Piece]:
+    def pieces(self, start: int = 0, *, piece_bytes: int = PIECE_BYTES, check_crc: bool = True) -> Iterator[Piece]:
         """The batches from a position where one starts; `SegmentBroken` after the last that can be read."""
         last_offset = self.base_offset - 1
         for piece in read_pieces(
-            self.segment.file,
-            start=start,
-            end=self.size_bytes,
-            check_crc=check_crc,
-            piece_bytes=piece_bytes,
-            ahead=ahead,
+            self.segment.file, start=start, end=self.size_bytes, check_crc=check_crc, piece_bytes=piece_bytes
         ):
             in_order = self._in_order(piece.batches, last_offset)
             if in_order < len(piece.batches):

@@ -20,12 +20,7 @@ class OrderedWork:
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
-        self._pool: ThreadPoolExecutor | None = None
-        self.reader: ThreadPoolExecutor | None = None
-        """One more thread, which may read what is to be worked on next; none if there are no others."""
-        if workers > 1:
-            self._pool = ThreadPoolExecutor(workers, thread_name_prefix="duralog-compaction")
-            self.reader = ThreadPoolExecutor(1, thread_name_prefix="duralog-compaction-reader")
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="duralog-compaction") if workers > 1 else None
 
     def __enter__(self) -> OrderedWork:
         return self
@@ -33,9 +28,8 @@ class OrderedWork:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for threads in (self._pool, self.reader):
-            if threads is not None:
-                threads.shutdown(cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
 
     def map(self, work: Callable[[T], R], things: Iterable[T]) -> Generator[tuple[T, R], None, None]:
         """Each thing with its result, in order. Things are taken in this thread, ahead of the results.
