@@ -1,7 +1,7 @@
 """The log directories that compaction is measured on, made from the benchmarks' segments.
 
-The topic has one partition. Its log is the segment once or several times, one behind the other: the same records with
-higher offsets. There is nothing beside the `.log` files, so whoever opens the directory recovers it first.
+A log is the segment once or several times, one behind the other: the same records with higher offsets. There is nothing
+beside the `.log` files, so whoever opens the directory recovers it first.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from duralog.format.layout import BATCH_V2, ENTRY_PREFIX
 TOPIC = "orders"
 
 
-def log_directory(segment: data.Segment, target: Path, *, copies: int = 1) -> Path:
-    folder = target / f"{TOPIC}-0"
+def partition(directory: Path, number: int) -> Path:
+    return directory / f"{TOPIC}-{number}"
+
+
+def make_partition(folder: Path, segment: data.Segment, *, copies: int = 1) -> None:
     folder.mkdir(parents=True)
     written = bytearray(segment.path.read_bytes())
     for copy in range(copies):
@@ -24,7 +27,6 @@ def log_directory(segment: data.Segment, target: Path, *, copies: int = 1) -> Pa
             _raise_offsets(written, segment.records)
         (folder / f"{copy * segment.records:020d}.log").write_bytes(written)
     os.sync()
-    return target
 
 
 def _raise_offsets(log: bytearray, by: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench import data
@@ -23,10 +23,6 @@ class Setting:
 
     def segment(self, codec: str) -> data.Segment:
         return data.segment(codec, self.records)
-
-    def smaller(self, records: int) -> Setting:
-        """With segments of so many records at most."""
-        return replace(self, records=min(self.records, records))
 
     def kafka_class_path(self) -> str:
         return class_path()

@@ -6,42 +6,50 @@ import json
 import sys
 from collections.abc import Callable
 
-from bench.compaction_data import TOPIC, log_directory
+from bench.compaction_data import make_partition, partition
 from bench.job import MEGABYTES, PEAK_MEGABYTES, Contender, Job, Run, Setting, Target
 
 _MAP_BYTES = 128 << 20
-_SMALL_RECORDS = 200_000
-_JVM_WARM_UP = 2
 
 
-def _duralog(codec: str, workers: int, copies: int = 1) -> Callable[[Setting], Run]:
+def _duralog(codec: str, workers: int) -> Callable[[Setting], Run]:
     def prepare(setting: Setting) -> Run:
-        small = log_directory(setting.smaller(_SMALL_RECORDS).segment(codec), setting.scratch / "small")
-        directory = log_directory(setting.segment(codec), setting.scratch / "log", copies=copies)
-        command = [sys.executable, "-m", "bench.workers.compact", str(directory), str(small), str(workers)]
-        return Run(command=command, warm_up=1)
+        _make_two(setting, codec)
+        return Run(command=[*_WORKER, str(workers), str(setting.scratch / "log")], warm_up=1)
 
     return prepare
 
 
 def _kafka(codec: str) -> Callable[[Setting], Run]:
     def prepare(setting: Setting) -> Run:
-        small = setting.smaller(_SMALL_RECORDS).segment(codec)
-        folders = [log_directory(small, setting.scratch / f"small-{number}") for number in range(_JVM_WARM_UP)]
-        folders.append(log_directory(setting.segment(codec), setting.scratch / "log"))
+        _make_two(setting, codec)
+        partitions = [str(partition(setting.scratch / "log", number)) for number in range(2)]
         configs = json.dumps({"segment.bytes": 1 << 30})
         java = ["java", "-Xmx1g", "-cp", setting.kafka_class_path(), "TimedCompaction"]
-        partitions = [str(folder / f"{TOPIC}-0") for folder in folders]
-        return Run(command=[*java, str(_MAP_BYTES), configs, *partitions], warm_up=_JVM_WARM_UP)
+        return Run(command=[*java, str(_MAP_BYTES), configs, *partitions], warm_up=1)
 
     return prepare
 
 
+def _make_two(setting: Setting, codec: str) -> None:
+    for number in range(2):
+        make_partition(partition(setting.scratch / "log", number), setting.segment(codec))
+
+
+def _memory(copies: int) -> Callable[[Setting], Run]:
+    def prepare(setting: Setting) -> Run:
+        make_partition(partition(setting.scratch / "log", 0), setting.segment("none"), copies=copies)
+        return Run(command=[*_WORKER, "1", str(setting.scratch / "log")])
+
+    return prepare
+
+
+_WORKER = (sys.executable, "-m", "bench.workers.compact")
 _ABOUT = (
     "One partition with the segment, {what}, of which a record in nine has the last value of its key. Both passes, "
     "the sync of the new segment and the swap, on a fresh copy in the page cache; the recovery before it is not "
-    "counted. duralog: `store.compact`. Kafka: its `Cleaner` in a JVM that has cleaned two smaller logs before, one "
-    "thread, as its broker cleans one log. Both have a map of 128 MiB."
+    "counted. duralog: `store.compact`. Kafka: its `Cleaner`, one thread, as its broker cleans one log. Both have a "
+    "map of 128 MiB, and have compacted another copy of the log in the same process before."
 )
 
 
@@ -77,9 +85,7 @@ JOBS = (
             "while a log of the segment once, twice and four times is compacted on one thread, uncompressed. The map "
             "may take 128 MiB."
         ),
-        contenders=tuple(
-            Contender(f"duralog, {copies} GB", _duralog("none", 1, copies=copies)) for copies in (1, 2, 4)
-        ),
+        contenders=tuple(Contender(f"duralog, {copies} GB", _memory(copies)) for copies in (1, 2, 4)),
         rounds=1,
     ),
 )

@@ -12,6 +12,7 @@ first put.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +71,8 @@ class OffsetMap:
                 f"an offset map of {memory_bytes} bytes, filled to {load_factor}, has no room: expected more than 1 "
                 f"slot of {SLOT_BYTES} bytes, found {slots * load_factor:.2f}"
             )
+        self.memory_bytes = memory_bytes
+        self.load_factor = load_factor
         self.slots = slots
         self.capacity = min(int(slots * load_factor), slots)
         self.table = np.zeros(slots * _SLOT_WORDS, np.uint64)
@@ -136,6 +139,9 @@ class OffsetMap:
         find_offsets(self.table, self.slots, digests.reshape(-1), offsets, np.empty(_KEPT, np.int64))
         return offsets
 
+
+MakeMap = Callable[[int, float], OffsetMap]
+"""From memory and load factor."""
 
 _NOTHING = Superseded(0, 0, np.zeros(0, np.uint8))
 

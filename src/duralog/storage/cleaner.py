@@ -40,6 +40,7 @@ from duralog.storage.cleaning_claims import CleaningClaims
 from duralog.storage.compaction import compact_log
 from duralog.storage.compaction_report import CompactionProgress, CompactionReport, CompactionStopped, ShowCompaction
 from duralog.storage.compaction_summary import summary
+from duralog.storage.kept_maps import KeptMaps
 from duralog.storage.log_directory import LogDirectory, TopicPartition
 from duralog.storage.partition_log import PartitionLog
 from duralog.storage.retention import COMPACT, DELETE
@@ -83,6 +84,7 @@ class Cleaner:
         self._claims = CleaningClaims(logs, clock, wait)
         self._history = CleanerHistory(clock=clock, steady_clock=scheduler.clock, latest=self._settings.threads)
         self._throttle = Throttle(self._settings.bytes_per_second, scheduler.clock)
+        self._maps = KeptMaps()
         self._is_started = False
         self._last_run: int | None = None
 
@@ -103,6 +105,7 @@ class Cleaner:
         """Stop all compactions, and return when none is running any more."""
         self._claims.stop_all("the store is closed")
         self._scheduler.stop()
+        self._maps.drop()
 
     def wake(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Look for logs to compact now, and not only after the pause. These have changed: failures do not count."""
@@ -251,20 +254,23 @@ class Cleaner:
         end = cleaning.end = dirty.first_uncleanable.offset
         cleaning.log.flush(end)
         self._write_checkpoints()
-        report = self._compact_log(
-            cleaning.log,
-            first_dirty_offset=dirty.first_dirty_offset,
-            end=end,
-            now_ms=self._clock(),
-            memory_bytes=memory_bytes,
-            load_factor=self._settings.load_factor,
-            buffer_bytes=self._settings.buffer_bytes,
-            workers=workers,
-            on_bytes=pass_bytes,
-            check_stop=cleaning.check_stop,
-            on_round=lambda end_offset: self._advance(cleaning, end_offset),
-            on_progress=show,
-        )
+        with self._maps.lent() as make_map:
+            report = self._compact_log(
+                cleaning.log,
+                first_dirty_offset=dirty.first_dirty_offset,
+                end=end,
+                now_ms=self._clock(),
+                memory_bytes=memory_bytes,
+                load_factor=self._settings.load_factor,
+                buffer_bytes=self._settings.buffer_bytes,
+                workers=workers,
+                on_bytes=pass_bytes,
+                check_stop=cleaning.check_stop,
+                on_round=lambda end_offset: self._advance(cleaning, end_offset),
+                on_progress=show,
+                make_map=make_map,
+            )
+        self._scheduler.after(self._settings.backoff_ms, "giving memory back", self._maps.drop)
         self._advance(cleaning, report.end_offset)
         if report.end_offset <= dirty.first_dirty_offset:
             # Or it would be tried again and again without a pause.

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from duralog.kernels.offset_map import MakeMap
 from duralog.storage.compaction_report import CompactionProgress, CompactionReport, CompactionStopped, ShowCompaction
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.partition_log import PartitionLog
@@ -43,6 +44,7 @@ class CompactLog(Protocol):
         check_stop: Callable[[], None],
         on_round: Callable[[int], None],
         on_progress: ShowCompaction,
+        make_map: MakeMap,
     ) -> CompactionReport: ...
 
 

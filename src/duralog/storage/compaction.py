@@ -29,7 +29,7 @@ from duralog.columnar.compacting import CompactedPiece
 from duralog.columnar.pieces import Piece
 from duralog.errors import DuralogError, StorageError
 from duralog.format.filenames import FileState
-from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR
+from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, MakeMap, OffsetMap
 from duralog.storage.cleaned_segment import CleanedSegment
 from duralog.storage.compaction_mapping import map_keys
 from duralog.storage.compaction_report import (
@@ -79,6 +79,7 @@ def compact_log(
     check_stop: Callable[[], None] = _nothing,
     on_round: Callable[[int], None] = _nothing,
     on_progress: ShowCompaction = _nothing,
+    make_map: MakeMap = OffsetMap,
 ) -> CompactionReport:
     """Compact the log up to the segment that holds `end`, in as many rounds as it takes.
 
@@ -98,6 +99,7 @@ def compact_log(
         on_bytes=on_bytes,
         check_stop=check_stop,
         on_progress=on_progress,
+        make_map=make_map,
     )
     with log.being_compacted() as files, OrderedWork(workers) as work:
         run = CompactionRun(log, settings, work, first_dirty_offset=first_dirty_offset, end=end)

@@ -9,7 +9,7 @@ from duralog.columnar.pieces import PIECE_BYTES
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import FileKind
 from duralog.format.index_entries import AbortedTransaction
-from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, SLOT_BYTES, OffsetMap
+from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, SLOT_BYTES, MakeMap, OffsetMap
 from duralog.storage.compaction_report import (
     CompactionPhase,
     CompactionProgress,
@@ -52,6 +52,7 @@ class CompactionSettings:
     check_stop: Callable[[], None] = _nothing
     """Raises what is to end the compaction."""
     on_progress: ShowCompaction = _nothing
+    make_map: MakeMap = OffsetMap
 
     @property
     def piece_bytes(self) -> int:
@@ -92,7 +93,7 @@ class CompactionRun:
         settings = self.settings
         needed = map_bytes_for(max(offsets, 0), settings.load_factor)
         # A map that takes nothing is refused by its settings, not by what there is to do.
-        return OffsetMap(min(settings.memory_bytes, needed), settings.load_factor)
+        return settings.make_map(min(settings.memory_bytes, needed), settings.load_factor)
 
     @property
     def map_fill(self) -> float:

@@ -1,0 +1,51 @@
+"""The memory of a large offset map, kept from one compaction to the next.
+
+Some machines, virtual ones above all, are slow to give memory that was given back to them: filling a new map then takes
+half as long again as filling one that is at hand. Small maps are not kept, and no more than one large one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from duralog.kernels.offset_map import MakeMap, OffsetMap
+
+_LARGE_BYTES = 16 << 20
+
+
+class KeptMaps:
+    """Any thread may call anything."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._spare: OffsetMap | None = None
+
+    @contextmanager
+    def lent(self) -> Iterator[MakeMap]:
+        """Makes maps as `OffsetMap` does, of the one that is kept if it is as large. They are for use inside only."""
+        lent: list[OffsetMap] = []
+
+        def make(memory_bytes: int, load_factor: float) -> OffsetMap:
+            with self._lock:
+                spare, self._spare = self._spare, None
+            if spare is None or (spare.memory_bytes, spare.load_factor) != (memory_bytes, load_factor):
+                del spare
+                spare = OffsetMap(memory_bytes, load_factor)
+            spare.clear()
+            lent.append(spare)
+            return spare
+
+        try:
+            yield make
+        finally:
+            with self._lock:
+                for used in lent:
+                    if used.memory_bytes >= _LARGE_BYTES:
+                        self._spare = used
+
+    def drop(self) -> None:
+        """Give the memory back."""
+        with self._lock:
+            self._spare = None
