@@ -21,19 +21,17 @@ def partition(directory: Path, number: int) -> Path:
 
 def make_partition(folder: Path, segment: data.Segment, *, copies: int = 1) -> None:
     folder.mkdir(parents=True)
-    written = bytearray(segment.path.read_bytes())
     for copy in range(copies):
-        if copy:
-            _raise_offsets(written, segment.records)
-        (folder / f"{copy * segment.records:020d}.log").write_bytes(written)
+        first = copy * segment.records
+        _copy(segment.path, folder / f"{first:020d}.log", raise_offsets_by=first)
     os.sync()
 
 
-def _raise_offsets(log: bytearray, by: int) -> None:
-    """Move all batches: a base offset lies outside of its batch's checksum."""
+def _copy(source: Path, target: Path, *, raise_offsets_by: int) -> None:
+    """A batch at a time, since the memory of this process counts for its children. The checksums stay right."""
     assert BATCH_V2.at.base_offset == 0
-    position = 0
-    while position < len(log):
-        base_offset, length = ENTRY_PREFIX.unpack(log, position)
-        ENTRY_PREFIX.struct.pack_into(log, position, base_offset + by, length)
-        position += ENTRY_PREFIX.size + length
+    with source.open("rb") as batches, target.open("wb") as copy:
+        while prefix := batches.read(ENTRY_PREFIX.size):
+            base_offset, length = ENTRY_PREFIX.unpack(prefix)
+            copy.write(ENTRY_PREFIX.pack(base_offset + raise_offsets_by, length))
+            copy.write(batches.read(length))
