@@ -7,6 +7,7 @@ beside the `.log` files, so whoever opens the directory recovers it first.
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from bench import data
@@ -21,13 +22,14 @@ def partition(directory: Path, number: int) -> Path:
 
 def make_partition(folder: Path, segment: data.Segment, *, copies: int = 1) -> None:
     folder.mkdir(parents=True)
-    for copy in range(copies):
+    shutil.copyfile(segment.path, folder / f"{0:020d}.log")
+    for copy in range(1, copies):
         first = copy * segment.records
-        _copy(segment.path, folder / f"{first:020d}.log", raise_offsets_by=first)
+        _copy_behind(segment.path, folder / f"{first:020d}.log", raise_offsets_by=first)
     os.sync()
 
 
-def _copy(source: Path, target: Path, *, raise_offsets_by: int) -> None:
+def _copy_behind(source: Path, target: Path, *, raise_offsets_by: int) -> None:
     """A batch at a time, since the memory of this process counts for its children. The checksums stay right."""
     assert BATCH_V2.at.base_offset == 0
     with source.open("rb") as batches, target.open("wb") as copy:
