@@ -41,7 +41,7 @@ from duralog.storage.compaction_report import (
     Tallies,
 )
 from duralog.storage.compaction_rewriting import Rewriter
-from duralog.storage.compaction_run import DEFAULT_MAP_BYTES, CompactionRun, CompactionSettings, map_bytes_for
+from duralog.storage.compaction_run import DEFAULT_MAP_BYTES, CompactionRun, CompactionSettings, ignore, map_bytes_for
 from duralog.storage.compaction_source import SegmentBroken, SegmentSource
 from duralog.storage.file_system import FileSystem
 from duralog.storage.log_view import LogView
@@ -61,10 +61,6 @@ __all__ = [
 ]
 
 
-def _nothing(*_: object) -> None:
-    pass
-
-
 def compact_log(
     log: PartitionLog,
     *,
@@ -75,10 +71,10 @@ def compact_log(
     load_factor: float = DEFAULT_LOAD_FACTOR,
     buffer_bytes: int = 0,
     workers: int = 1,
-    on_bytes: Callable[[int], None] = _nothing,
-    check_stop: Callable[[], None] = _nothing,
-    on_round: Callable[[int], None] = _nothing,
-    on_progress: ShowCompaction = _nothing,
+    on_bytes: Callable[[int], None] = ignore,
+    check_stop: Callable[[], None] = ignore,
+    on_round: Callable[[int], None] = ignore,
+    on_progress: ShowCompaction = ignore,
     make_map: MakeMap = OffsetMap,
 ) -> CompactionReport:
     """Compact the log up to the segment that holds `end`, in as many rounds as it takes.
@@ -271,8 +267,8 @@ def preview_compaction(
     memory_bytes: int = DEFAULT_MAP_BYTES,
     load_factor: float = DEFAULT_LOAD_FACTOR,
     buffer_bytes: int = 0,
-    check_stop: Callable[[], None] = _nothing,
-    on_progress: ShowCompaction = _nothing,
+    check_stop: Callable[[], None] = ignore,
+    on_progress: ShowCompaction = ignore,
 ) -> CompactionPreview:
     """What `compact_log` would do in its first round, which is all if the keys fit into the map."""
     settings = CompactionSettings(

@@ -22,7 +22,7 @@ from duralog.kernels.offset_map import SLOT_BYTES
 from duralog.storage.cleanable import DirtyRange, dirty_range
 from duralog.storage.compaction import CompactionPreview, PreviewedPiece, preview_compaction
 from duralog.storage.compaction_report import CompactionReport, ShowCompaction
-from duralog.storage.compaction_run import map_bytes_for
+from duralog.storage.compaction_run import ignore, map_bytes_for
 from duralog.storage.compaction_source import SegmentBroken
 from duralog.storage.delete_horizons import DeleteHorizons
 from duralog.storage.gone_records import GoneRecord, gone_records
@@ -30,10 +30,6 @@ from duralog.storage.partition_log import PartitionLog
 
 _MOST_ROUNDS = 10
 """So many rounds are counted, no more: each means to read the log once."""
-
-
-def _nothing(*_: object) -> None:
-    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +42,7 @@ class ExplainSettings:
     """As if the log had never been compacted."""
     records: int = 0
     """How many of the records that would go are to be named."""
-    on_progress: ShowCompaction = _nothing
+    on_progress: ShowCompaction = ignore
 
 
 @dataclass(slots=True, kw_only=True)
@@ -194,7 +190,7 @@ def _map_need(
     end = first.report.end
     reached, keys, rounds = first.end_offset, first.offset_map.size, 1
     while reached < end and rounds < _MOST_ROUNDS:
-        further = preview_from(reached, _nothing)
+        further = preview_from(reached, ignore)
         if further.end_offset <= reached:
             break
         reached, keys, rounds = further.end_offset, keys + further.offset_map.size, rounds + 1

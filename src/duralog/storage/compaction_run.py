@@ -28,8 +28,8 @@ _MOST_DAMAGE_TOLD = 1000
 """So many damaged batches are named, no more: there may be millions."""
 
 
-def _nothing(*_: object) -> None:
-    pass
+def ignore(*_: object) -> None:
+    """For who does not want to be told."""
 
 
 def map_bytes_for(keys: int, load_factor: float) -> int:
@@ -47,11 +47,11 @@ class CompactionSettings:
     buffer_bytes: int = 0
     """How much of the log is read at a time, if it is more than a piece."""
     workers: int = 1
-    on_bytes: Callable[[int], None] = _nothing
+    on_bytes: Callable[[int], None] = ignore
     """Told how many bytes were read or written."""
-    check_stop: Callable[[], None] = _nothing
+    check_stop: Callable[[], None] = ignore
     """Raises what is to end the compaction."""
-    on_progress: ShowCompaction = _nothing
+    on_progress: ShowCompaction = ignore
     make_map: MakeMap = OffsetMap
 
     @property
