@@ -1,1 +1,5 @@
 """Lets Spark find `format("duralog")` by itself: it looks for a `DefaultSource` in every package named `pyspark_*`."""
+
+from duralog.spark.source import DuralogDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,49 @@
+"""One Spark session for all tests of this folder.
+
+Without Java or PySpark they are skipped, with the reason. With `CI=true` nothing may be skipped: they fail.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _what_is_missing() -> str | None:
+    if importlib.util.find_spec("pyspark") is None:
+        return 'PySpark is not installed: pip install "duralog[spark]"'
+    java_home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=None if java_home is None else os.path.join(java_home, "bin"))
+    return "there is no java on the path, nor in JAVA_HOME" if java is None else None
+
+
+def _skip_or_fail() -> None:
+    reason = _what_is_missing()
+    if reason is None:
+        return
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"Spark must run in CI: {reason}")
+    pytest.skip(f"Spark cannot be run here: {reason}", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule() -> None:
+    """Before a module of this folder is imported: most need PySpark to be."""
+    _skip_or_fail()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    _skip_or_fail()
+    from duralog.spark.session import local_session
+
+    session = local_session("local[2]", "duralog-tests", {"spark.driver.memory": "1g"})
+    yield session
+    session.stop()
