@@ -33,7 +33,8 @@ class Run:
     """One process to measure. With `amount`, the whole process is timed, from its start to its end.
 
     Without, it times itself and prints one JSON object a line for each pass over the data: `seconds`, `cpu_seconds`,
-    `amount`. The first `warm_up` passes are left out and the median of the others is taken.
+    `amount`, and `peak_bytes` if it is not this process alone. The first `warm_up` passes are left out and the median
+    of the others is taken.
     """
 
     command: Sequence[str]
@@ -52,16 +53,19 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a result is given in: the amount in a second, the seconds themselves, or the peak of memory."""
+    """What a result is given in: the amount in a second, the seconds, the peak of memory, or the amount itself."""
 
     name: str
     scale: float = 1.0
     is_rate: bool = True
     is_memory: bool = False
+    is_amount: bool = False
 
     def value(self, amount: float, seconds: float, peak_bytes: float) -> float:
         if self.is_memory:
             return peak_bytes / self.scale
+        if self.is_amount:
+            return amount / self.scale
         return (amount / seconds if self.is_rate else seconds) / self.scale
 
     def speed_ratio(self, value: float, other: float) -> float:
@@ -74,6 +78,7 @@ MEGABYTES = Unit("MB/s", 1e6)
 MILLION_RECORDS = Unit("M records/s", 1e6)
 SECONDS = Unit("s", is_rate=False)
 MICROSECONDS = Unit("us", 1e-6, is_rate=False)
+PERCENT_OF_BYTES = Unit("% of the bytes", 0.01, is_rate=False, is_amount=True)
 PEAK_MEGABYTES = Unit("MB of memory at most", 1e6, is_rate=False, is_memory=True)
 
 

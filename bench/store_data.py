@@ -1,4 +1,4 @@
-"""The log directories that the benchmarks of the store run on: made once by duralog, into `bench/data`."""
+"""The log directories that the benchmarks of the store and of Spark run on: made once by duralog, into `bench/data`."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import sys
 from pathlib import Path
 
 from bench import data
-from bench.workers import make_store
 from duralog.format.filenames import CLEAN_SHUTDOWN
 
 TOPIC = "orders"
 PARTITIONS_OF_SEGMENTS = 2
 SEGMENTS_EACH = 10
+PARTITIONS_OF_WEEK = 4
 
 
 def of_segments(segment: data.Segment) -> Path:
     """A directory closed well, with the same segment in each of two partitions."""
-    return _made("segments", segment.path.parent.name, str(segment.path), str(PARTITIONS_OF_SEGMENTS))
+    return _made("make_store", "segments", segment.path.parent.name, str(segment.path), str(PARTITIONS_OF_SEGMENTS))
 
 
 def of_many_partitions(partitions: int) -> Path:
     """A directory closed well, of so many partitions with ten small segments each. Whoever opens it closes it well."""
-    directory = _made("many", f"{partitions}", str(partitions), str(SEGMENTS_EACH))
+    directory = _made("make_store", "many", f"{partitions}", str(partitions), str(SEGMENTS_EACH))
     if not (directory / CLEAN_SHUTDOWN).exists():
         # A run was interrupted.
         shutil.rmtree(directory)
@@ -33,17 +33,28 @@ def of_many_partitions(partitions: int) -> Path:
     return directory
 
 
-def _made(kind: str, name: str, *arguments: str) -> Path:
-    version = hashlib.sha256(Path(make_store.__file__).read_bytes()).hexdigest()[:8]
+def of_week(records: int) -> Path:
+    """A directory closed well, with events of a week in four partitions: about 200 bytes each."""
+    return _made("make_events", "week", f"{records}", str(records), str(PARTITIONS_OF_WEEK))
+
+
+def of_keyed(records: int, partitions: int) -> Path:
+    """A directory closed well, with a compacted topic of which nothing was compacted yet."""
+    return _made("make_events", "keyed", f"{records}", str(records), str(partitions))
+
+
+def _made(worker: str, kind: str, name: str, *arguments: str) -> Path:
+    # Named, not imported: it needs libraries that would count for the memory of every measured process.
+    source = Path(__file__).parent / "workers" / f"{worker}.py"
+    version = hashlib.sha256(source.read_bytes()).hexdigest()[:8]
     folder = data.FOLDER / f"store-{kind}-{name}-{version}"
     if folder.exists():
         return folder
     print(f"making a log directory: {folder.name}", file=sys.stderr)
     unfinished = folder.with_suffix(f".unfinished-{os.getpid()}")
     try:
-        subprocess.run(
-            [sys.executable, "-m", make_store.__name__, kind, str(unfinished), TOPIC, *arguments], check=True
-        )
+        command = [sys.executable, "-m", f"bench.workers.{worker}", kind, str(unfinished), TOPIC, *arguments]
+        subprocess.run(command, check=True)
         unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -23,6 +23,7 @@ OLDEST_JAVA = 17
 
 _HERE = Path(__file__).parent
 _POM = _HERE / "pom.xml"
+_CONNECTOR_POM = _HERE / "spark_connector" / "pom.xml"
 _SOURCES = _HERE / "java"
 _DEBIAN_PACKAGES = {"java": "openjdk-17-jdk-headless", "javac": "openjdk-17-jdk-headless", "mvn": "maven"}
 
@@ -46,6 +47,12 @@ def class_path() -> str:
     _require("java")
     _check_java_version()
     return f"{classes}{os.pathsep}{jars}{os.sep}*"
+
+
+def spark_connector_jars() -> list[Path]:
+    """Spark's own Kafka connector and what it needs beside Spark."""
+    folder = _made_once("spark-connector", [_CONNECTOR_POM], lambda folder: _fetch(_CONNECTOR_POM, folder))
+    return sorted(folder.glob("*.jar"))
 
 
 def java_version() -> str:
@@ -83,13 +90,17 @@ def _digest(inputs: Iterable[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _fetch_jars(folder: Path) -> None:
+def _fetch(pom: Path, folder: Path) -> None:
     _require("java")
     _require("mvn")
     _run(
-        ["mvn", "-q", "-B", "-f", str(_POM), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"],
-        "Maven could not fetch the jars of Apache Kafka",
+        ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"],
+        f"Maven could not fetch what {pom.parent.name}/{pom.name} names",
     )
+
+
+def _fetch_jars(folder: Path) -> None:
+    _fetch(_POM, folder)
     if not list(folder.glob(f"kafka-clients-{KAFKA_VERSION}.jar")):
         raise KafkaMissingError(f"Maven ended well but brought no kafka-clients-{KAFKA_VERSION}.jar")
 

@@ -22,7 +22,9 @@ from oracle.raw_produce import Produced, produce_batch
 
 CLUSTER_ID = "duralog-test-cluster-A"
 _FIRST_SNAPSHOT = f"__cluster_metadata-0/{MetadataSnapshotFile(0, 0).name}"
-_JAVA = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xmx512m")
+QUICK_TO_START = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xmx512m")
+AS_KAFKA_STARTS = ("java", "-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+"""The first is for tests. The second has the memory and the collector of Kafka's own start script, for benchmarks."""
 _START_SECONDS = 60
 _STOP_SECONDS = 30
 
@@ -30,7 +32,14 @@ _STOP_SECONDS = 30
 class KafkaServer:
     """A running broker. Use it as a context manager: the end of the block stops it."""
 
-    def __init__(self, kafka: KafkaProcess, directory: Path, *, configs: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        kafka: KafkaProcess,
+        directory: Path,
+        *,
+        configs: Mapping[str, object] | None = None,
+        java: Sequence[str] = QUICK_TO_START,
+    ) -> None:
         """Start a broker. It answers once `topics` or another question returns."""
         self._kafka = kafka
         self._work = tempfile.TemporaryDirectory(prefix="duralog-kafka-")
@@ -42,7 +51,7 @@ class KafkaServer:
         write_properties(properties, settings)
         self._log = Path(self._work.name) / "server.log"
         with self._log.open("wb") as log:
-            command = [*_JAVA, "-cp", kafka.class_path, "kafka.Kafka", str(properties)]
+            command = [*java, "-cp", kafka.class_path, "kafka.Kafka", str(properties)]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._work.name
             )

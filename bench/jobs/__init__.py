@@ -13,6 +13,7 @@ from bench.jobs import (
     map_fill,
     recovery,
     scan,
+    spark,
     startup,
     store_open,
     store_read,
@@ -33,6 +34,7 @@ JOBS: dict[str, Job] = {
         *map_fill.JOBS,
         *compaction.JOBS,
         store_open.JOB,
+        *spark.JOBS,
         startup.JOB,
     )
 }

@@ -27,9 +27,10 @@ def timed(
         tell(seconds, cpu_seconds, amount)
 
 
-def tell(seconds: float, cpu_seconds: float, amount: float) -> None:
-    """The line of one pass."""
-    print(json.dumps({"seconds": seconds, "cpu_seconds": cpu_seconds, "amount": amount}), flush=True)
+def tell(seconds: float, cpu_seconds: float, amount: float, *, peak_bytes: int | None = None) -> None:
+    """The line of one pass. `peak_bytes` is for who has more processes than this one."""
+    line = {"seconds": seconds, "cpu_seconds": cpu_seconds, "amount": amount}
+    print(json.dumps(line if peak_bytes is None else {**line, "peak_bytes": peak_bytes}), flush=True)
 
 
 WARM_UP = 1

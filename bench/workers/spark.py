@@ -1,0 +1,149 @@
+"""Work on Spark, timed: WORK READER MASTER DIRECTORY SCRATCH PASSES.
+
+READER is `duralog`, which reads the directory's files, or `kafka`: Spark's own connector, with a broker on the
+directory. The session and the broker are warm when a pass begins: one pass more is made, and told first.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow.dataset
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from bench.store_data import TOPIC
+from bench.workers.process_tree import Stopwatch
+from duralog.spark import jobs
+from duralog.spark.session import local_session
+from oracle.kafka_jars import class_path, spark_connector_jars
+from oracle.kafka_process import KafkaProcess
+from oracle.kafka_server import AS_KAFKA_STARTS, KafkaServer
+
+_CONFIG = {"spark.driver.memory": "3g"}
+_BROKER = {"num.partitions": 4, "log.retention.ms": -1}
+_ROWS = 5_000_000
+"""Written by `write`: keys of 10 bytes, values of 90."""
+
+
+class Bench(NamedTuple):
+    spark: SparkSession
+    directory: Path
+    scratch: Path
+    options: dict[str, str]
+    """Of the reader and the writer, `format` among them."""
+
+    def read(self, **options: str) -> DataFrame:
+        chosen = {"subscribe": TOPIC, **self.options, **options}
+        return self.spark.read.format(chosen.pop("format")).options(**chosen).load()
+
+    def new_folder(self, name: str) -> str:
+        """Where nothing is: what a pass before has left there goes first."""
+        shutil.rmtree(self.scratch / name, ignore_errors=True)
+        return str(self.scratch / name)
+
+
+def aggregate(bench: Bench) -> int:
+    frame = bench.read()
+    row = frame.agg(f.count("*"), f.sum(f.length("value")), f.max("timestamp")).first()
+    return _checked(row)
+
+
+def aggregate_offsets(bench: Bench) -> int:
+    """Of two columns only: the connector has no way to ask for less than all, and prunes after decoding."""
+    frame = bench.read(**({"columns": "offset,timestamp"} if bench.options["format"] == "duralog" else {}))
+    row = frame.agg(f.count("*"), f.sum("offset"), f.max("timestamp")).first()
+    return _checked(row)
+
+
+def parquet(bench: Bench) -> int:
+    target = bench.new_folder("parquet")
+    bench.read().write.option("compression", "zstd").parquet(target)
+    return _rows_of(target)
+
+
+def export(bench: Bench) -> int:
+    target = bench.new_folder("export")
+    jobs.export(bench.spark, str(bench.directory), target, topics=[TOPIC])
+    return _rows_of(target)
+
+
+def write(bench: Bench) -> int:
+    numbers = bench.spark.range(_ROWS, numPartitions=4)
+    rows = numbers.select(
+        f.lpad(f.col("id").cast("string"), 10, "0").cast("binary").alias("key"),
+        f.rpad(f.sha2(f.col("id").cast("string"), 256), 90, "0").cast("binary").alias("value"),
+    )
+    chosen = {"topic": "written", **bench.options}
+    if chosen["format"] == "duralog":
+        chosen |= {"path": bench.new_folder("written"), "partitions": "4"}
+    rows.write.format(chosen.pop("format")).options(**chosen).mode("append").save()
+    return _ROWS
+
+
+def compact(bench: Bench) -> int:
+    """The amount is the bytes that were there before."""
+    directory = bench.new_folder("compacted")
+    shutil.copytree(bench.directory, directory)
+    size = sum(path.stat().st_size for path in Path(directory).glob(f"{TOPIC}-*/*.log"))
+    with Stopwatch() as watch:
+        jobs.compact(bench.spark, directory, topics=[TOPIC])
+        watch.amount = size
+    return 0
+
+
+WORKS: dict[str, Callable[[Bench], int]] = {
+    work.__name__: work for work in (aggregate, aggregate_offsets, parquet, export, write, compact)
+}
+_TIMES_ITSELF = (compact,)
+_WARMED_BY_READING = (parquet, export)
+
+
+def _rows_of(target: str) -> int:
+    """By what the files say at their ends, so that it takes no time to speak of."""
+    return int(pyarrow.dataset.dataset(target, format="parquet").count_rows())
+
+
+def _checked(row: object) -> int:
+    if not isinstance(row, tuple) or not row[0]:
+        raise SystemExit("nothing was read")
+    return int(row[0])
+
+
+@contextmanager
+def _bench(reader: str, master: str, directory: Path, scratch: Path) -> Iterator[Bench]:
+    with ExitStack() as stack:
+        if reader == "kafka":
+            kafka = stack.enter_context(KafkaProcess(class_path()))
+            server = stack.enter_context(KafkaServer(kafka, directory, configs=_BROKER, java=AS_KAFKA_STARTS))
+            server.topics()
+            config = {**_CONFIG, "spark.jars": ",".join(map(str, spark_connector_jars()))}
+            options = {"format": "kafka", "kafka.bootstrap.servers": server.bootstrap}
+        else:
+            config = _CONFIG
+            options = {"format": "duralog", "path": str(directory)}
+        spark = local_session(master, "bench", config)
+        stack.callback(spark.stop)
+        yield Bench(spark, directory, scratch, options)
+
+
+def main(name: str, reader: str, master: str, directory: str, scratch: str, passes: int) -> None:
+    work = WORKS[name]
+    with _bench(reader, master, Path(directory), Path(scratch)) as bench:
+        for number in range(1 + passes):
+            if work in _TIMES_ITSELF:
+                work(bench)
+                continue
+            is_warm_up = number == 0 and work in _WARMED_BY_READING
+            with Stopwatch() as watch:
+                watch.amount = aggregate(bench) if is_warm_up else work(bench)
+
+
+if __name__ == "__main__":
+    name, reader, master, directory, scratch, passes = sys.argv[1:]
+    main(name, reader, master, directory, scratch, int(passes))
