@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duralog.cli.failures import FAILURE, told_plainly
-from duralog.cli.option_values import parse_bytes
 from duralog.cli.options import (
     HOW,
     AsJson,
@@ -26,6 +25,7 @@ from duralog.cli.options import (
     parsed_time,
     standard_output,
 )
+from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

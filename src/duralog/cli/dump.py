@@ -9,8 +9,9 @@ import typer
 
 from duralog.cli.dump_request import DumpRequest, Mode, Quota
 from duralog.cli.failures import FAILURE, told_plainly
-from duralog.cli.option_values import ALL_OFFSETS, parse_bytes, parse_hex, parse_key, parse_offsets
+from duralog.cli.option_values import ALL_OFFSETS, parse_hex, parse_key, parse_offsets
 from duralog.cli.options import parsed, parsed_time
+from duralog.config.byte_sizes import parse_bytes
 
 _SHOW = "What to show"
 _SELECT = "Which batches and records"

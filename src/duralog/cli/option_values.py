@@ -1,16 +1,13 @@
-"""How the values of options are written: ranges of offsets, keys, sizes.
+"""How the values of options are written: ranges of offsets, keys.
 
 Each parser raises `ValueError` with a sentence for the user.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 _INT64_MAX = 2**63 - 1
-_SIZE = re.compile(r"(\d+)\s*(|[kmgt](?:i?b)?|b)", re.IGNORECASE)
-_SIZE_SHIFT = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +63,3 @@ def parse_key(text: str) -> bytes:
     if text[:2] in ("0x", "0X"):
         return parse_hex(text)
     return text.encode("utf-8", "surrogateescape")
-
-
-def parse_bytes(text: str) -> int:
-    """A size: `1048576`, `64k`, `512MiB`, `2g`. The units are powers of 1024."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"{text!r} is not a size: give bytes, or a number with k, m, g or t")
-    size = int(match[1]) << _SIZE_SHIFT[match[2][:1].lower()]
-    if not 0 < size <= _INT64_MAX:
-        raise ValueError(f"{text!r}: a size is at least 1 and less than 2^63")
-    return size

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duralog.cli.failures import FAILURE, printable, told_plainly
-from duralog.cli.option_values import parse_bytes
 from duralog.cli.options import (
     HOW,
     AsJson,
@@ -20,6 +19,7 @@ from duralog.cli.options import (
     standard_output,
 )
 from duralog.cli.tables import header_line, plural, row_line, size_text
+from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +80,7 @@ def verify(
 
         output = standard_output(as_json=as_json, quiet=quiet)
         verification = Verification(
-            directory, topic=topic, partition=partition, threads=threads, interval_bytes=interval, decode=deep
+            directory, topics=None if topic is None else [topic], partition=partition, threads=threads, interval_bytes=interval, decode=deep
         )
         try:
             with Progress(verification.size_bytes, wanted=not (no_progress or quiet)) as progress:
