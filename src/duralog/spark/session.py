@@ -49,6 +49,12 @@ def local_session(
     return spark
 
 
+def active_session() -> SparkSession | None:
+    """The session that runs in this process, if there is one."""
+    spark = SparkSession.getActiveSession()
+    return None if spark is None or spark.sparkContext._jsc.sc().isStopped() else spark
+
+
 def _of_one_machine(master: str) -> dict[str, str]:
     """For a local master: only this machine connects, and a shuffle has as many parts as there are cores."""
     match = _LOCAL_MASTER.fullmatch(master)
