@@ -15,6 +15,7 @@ from duralog import __version__
 from duralog.cli.compact import compact
 from duralog.cli.dump import dump
 from duralog.cli.failures import INTERRUPTED
+from duralog.cli.job import job_app
 from duralog.cli.lookup import lookup
 from duralog.cli.repair import repair
 from duralog.cli.retain import retain
@@ -53,6 +54,7 @@ app.command()(lookup)
 app.command()(retain)
 app.command()(compact)
 app.add_typer(topic_app)
+app.add_typer(job_app)
 
 
 def main() -> None:

@@ -1,0 +1,125 @@
+"""What all `duralog job` commands share: the group that they register with, their options, the session, progress.
+
+A job's command is a module `duralog.cli.job_<name>` that registers a function with `@job_app.command()`. Nothing of
+PySpark is loaded before the command runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duralog.cli.options import WHICH
+from duralog.cli.progress import Progress
+from duralog.errors import DuralogError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from duralog.spark.tasks import TaskProgress
+
+SPARK = "Spark"
+
+job_app = typer.Typer(
+    name="job",
+    help="Work on whole log directories with Spark: on all cores of this machine, or on a cluster.",
+    no_args_is_help=True,
+)
+
+Location = Annotated[
+    str,
+    typer.Argument(metavar="PATH", help="A log directory, as all machines of the cluster see it.", show_default=False),
+]
+TopicChoices = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", metavar="NAME", help="Only this topic. May be given again.", rich_help_panel=WHICH),
+]
+Master = Annotated[
+    str,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Where to run: local[N], spark://host:port, k8s://..., yarn.",
+        rich_help_panel=SPARK,
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark. May be given again.", rich_help_panel=SPARK),
+]
+DEFAULT_MASTER = "local[*]"
+
+_INSTALL = "this command needs PySpark: pip install 'duralog[spark]'"
+
+
+@contextmanager
+def spark_session(name: str, *, master: str = DEFAULT_MASTER, conf: list[str] | None = None) -> Iterator[SparkSession]:
+    """A session for one job, stopped at its end. One that is running in this process already is used, and goes on."""
+    settings = spark_settings(conf)
+    try:
+        from duralog.spark.session import active_session, local_session
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        raise DuralogError(_INSTALL) from None
+    running = active_session()
+    if running is not None:
+        yield running
+        return
+    spark = local_session(master=master, app_name=f"duralog {name}", config=settings)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def spark_settings(given: list[str] | None) -> dict[str, str]:
+    """The values of `--conf NAME=VALUE`, by name."""
+    settings: dict[str, str] = {}
+    for setting in given or ():
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(f"--conf: {setting!r} is not of the form NAME=VALUE")
+        settings[name.strip()] = value
+    return settings
+
+
+class JobProgress:
+    """A bar for the tasks of a job, one phase after the other: on a terminal only."""
+
+    def __init__(self, *, wanted: bool) -> None:
+        self._wanted = wanted
+        self._bar: Progress | None = None
+        self._phase = ""
+        self._done = 0
+
+    def __enter__(self) -> JobProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.hide()
+
+    def hide(self) -> None:
+        if self._bar is not None:
+            self._bar.hide()
+
+    def show(self, progress: TaskProgress) -> None:
+        """Weights are taken to be bytes."""
+        if self._bar is None or progress.name != self._phase:
+            self.hide()
+            self._bar = Progress(progress.weight, wanted=self._wanted)
+            self._phase, self._done = progress.name, 0
+        self._bar.begin(f"{progress.name}: {progress.tasks_done} of {progress.tasks} tasks")
+        self._bar.advance(progress.weight_done - self._done)
+        self._done = progress.weight_done
+
+
+def local_directory(path: str) -> str:
+    """The absolute path of a directory on this machine, as tasks need it: they run in other folders."""
+    if not os.path.isdir(path):
+        raise DuralogError(f"{path}: there is no such directory")
+    return os.path.abspath(path)
