@@ -157,6 +157,16 @@ class CorruptRecord(DuralogError):
             found=self.found,
         )
 
+    def to_dict(self) -> dict[str, object]:
+        """For JSON: what is not known is left out."""
+        fields: dict[str, object] = {"error": self.reason, "fault": self.fault.name, "file": self.file}
+        if self.position is not None:
+            fields["position"] = self.position
+        if self.expected is not None:
+            fields["expected"] = str(self.expected)
+            fields["found"] = str(self.found)
+        return fields
+
     def __str__(self) -> str:
         where = "" if self.file is None else f"{self.file}: "
         if self.position is not None:

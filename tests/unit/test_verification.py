@@ -95,12 +95,12 @@ def test_the_range_of_offsets(store: Path) -> None:
 
 
 def test_one_partition_of_a_directory(store: Path) -> None:
-    names = [report.name for report in Verification(str(store), topic="codecs").run()]
+    names = [report.name for report in Verification(str(store), topics=["codecs"]).run()]
     assert names == [f"codecs-{number}" for number in range(5)]
-    names = [report.name for report in Verification(str(store), topic="codecs", partition=3).run()]
+    names = [report.name for report in Verification(str(store), topics=["codecs"], partition=3).run()]
     assert names == ["codecs-3"]
     with pytest.raises(UnknownTopic, match="no partition 7 of codecs"):
-        Verification(str(store), topic="codecs", partition=7)
+        Verification(str(store), topics=["codecs"], partition=7)
 
 
 def test_a_partition_folder(store: Path) -> None:

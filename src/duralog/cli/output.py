@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 from duralog.cli.failures import CannotWrite, describe, printable
 from duralog.errors import CorruptRecord
+from duralog.storage.findings import Note
 
 _FLUSH_BYTES = 1 << 18
 _BOLD, _RED, _DIM, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
@@ -65,13 +66,7 @@ class Output:
     def finding(self, error: CorruptRecord) -> None:
         self.findings += 1
         if self.as_json:
-            fields: dict[str, Any] = {"error": error.reason, "fault": error.fault.name, "file": error.file}
-            if error.position is not None:
-                fields["position"] = error.position
-            if error.expected is not None:
-                fields["expected"] = str(error.expected)
-                fields["found"] = str(error.found)
-            self.object(fields)
+            self.object(error.to_dict())
         else:
             self._write_wrong(str(error))
 
@@ -87,7 +82,7 @@ class Output:
 
     def note(self, file: str, message: str, /, **fields: Any) -> None:
         if self.as_json:
-            self.object({"note": message, "file": file, **fields})
+            self.object(Note(file, message, fields).to_dict())
         elif not self.quiet:
             text = f"# {printable(file)}: {printable(message)}"
             self.line(f"{_DIM}{text}{_PLAIN}" if self._colour else text)

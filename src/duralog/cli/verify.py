@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -22,13 +22,13 @@ from duralog.cli.tables import header_line, plural, row_line, size_text
 from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from duralog.cli.output import Output
     from duralog.errors import CorruptRecord
     from duralog.storage.findings import Note
     from duralog.storage.partition_check import PartitionReport
-    from duralog.storage.verification import Verification
+    from duralog.storage.verification import Totals, Verification
 
 COLUMNS = {
     "partition": -32,
@@ -80,7 +80,12 @@ def verify(
 
         output = standard_output(as_json=as_json, quiet=quiet)
         verification = Verification(
-            directory, topics=None if topic is None else [topic], partition=partition, threads=threads, interval_bytes=interval, decode=deep
+            directory,
+            topics=None if topic is None else [topic],
+            partition=partition,
+            threads=threads,
+            interval_bytes=interval,
+            decode=deep,
         )
         try:
             with Progress(verification.size_bytes, wanted=not (no_progress or quiet)) as progress:
@@ -101,25 +106,43 @@ def _run(verification: Verification, output: Output, progress: Any) -> None:
         progress.advance(done - read)
         read = done
 
+    write_verification(output, verification, verification.run(show))
+
+
+class Verified(Protocol):
+    """What there is to tell of a directory beside its partitions."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def totals(self) -> Totals: ...
+    @property
+    def errors(self) -> Sequence[CorruptRecord]: ...
+    @property
+    def notes(self) -> Sequence[Note]: ...
+
+
+def write_verification(output: Output, verified: Verified, partitions: Iterable[PartitionReport]) -> None:
+    """A line or an object for each partition as it comes, then the findings. `verified` is looked at after them all."""
     output.columns(header_line(COLUMNS))
     reports: list[PartitionReport] = []
-    for report in verification.run(show):
+    for report in partitions:
         if output.as_json:
-            output.object(_partition_object(report))
+            output.object(report.to_dict())
             _write_findings(output, report.errors, report.notes)
         elif not output.quiet:
             output.line(_partition_line(report))
         reports.append(report)
     if output.as_json:
-        _write_findings(output, verification.errors, verification.notes)
-        output.object(_summary_object(verification))
+        _write_findings(output, verified.errors, verified.notes)
+        output.object({"kind": "summary", "path": verified.path, **verified.totals.to_dict()})
         return
     errors = [error for report in reports for error in report.errors]
     notes = [note for report in reports for note in report.notes]
-    if not output.quiet and (errors or notes or verification.errors or verification.notes):
+    if not output.quiet and (errors or notes or verified.errors or verified.notes):
         output.line("")
-    _write_findings(output, [*errors, *verification.errors], _without_repetition([*notes, *verification.notes]))
-    output.heading(_summary_line(verification))
+    _write_findings(output, [*errors, *verified.errors], _without_repetition([*notes, *verified.notes]))
+    output.heading(_summary_line(verified))
 
 
 def _partition_line(report: PartitionReport) -> str:
@@ -135,25 +158,6 @@ def _partition_line(report: PartitionReport) -> str:
         f"{report.error_count:,}" if report.error_count else "-",
     ]
     return row_line(COLUMNS, cells)
-
-
-def _partition_object(report: PartitionReport) -> dict[str, Any]:
-    return {
-        "kind": "partition",
-        "folder": report.folder,
-        "topic": None if report.partition is None else report.partition.topic,
-        "partition": None if report.partition is None else report.partition.partition,
-        "topic_id": report.topic_id,
-        "segments": report.counts.segments,
-        "batches": report.counts.batches,
-        "records": report.counts.records,
-        "compressed_messages": report.counts.wrappers,
-        "bytes": report.counts.size_bytes,
-        "first_offset": report.base_offset,
-        "end_offset": report.end_offset,
-        "findings": report.error_count,
-        "notes": len(report.notes),
-    }
 
 
 def _write_findings(output: Output, errors: Sequence[CorruptRecord], notes: Sequence[Note]) -> None:
@@ -178,28 +182,12 @@ def _without_repetition(notes: Sequence[Note]) -> list[Note]:
     return shown_notes
 
 
-def _summary_object(verification: Verification) -> dict[str, Any]:
-    totals = verification.totals
-    return {
-        "kind": "summary",
-        "path": verification.path,
-        "partitions": totals.partitions,
-        "segments": totals.counts.segments,
-        "batches": totals.counts.batches,
-        "records": totals.counts.records,
-        "compressed_messages": totals.counts.wrappers,
-        "bytes": totals.counts.size_bytes,
-        "seconds": round(totals.seconds, 3),
-        "findings": totals.errors,
-    }
-
-
-def _summary_line(verification: Verification) -> str:
-    totals = verification.totals
+def _summary_line(verified: Verified) -> str:
+    totals = verified.totals
     counts = totals.counts
     rate = counts.size_bytes / totals.seconds if totals.seconds else 0
     verdict = plural(totals.errors, "finding") if totals.errors else "no findings"
-    advice = f"; duralog repair --dry-run {verification.path} tells what can be done" if totals.errors else ""
+    advice = f"; duralog repair --dry-run {verified.path} tells what can be done" if totals.errors else ""
     return (
         f"{plural(totals.partitions, 'partition')}, {plural(counts.batches, 'batch')}, {size_text(counts.size_bytes)}"
         f" in {totals.seconds:.2f} s ({size_text(int(rate))}/s): {verdict}{printable(advice)}"

@@ -55,6 +55,15 @@ class Counts:
         self.records += int(counts[counts > 0].sum(dtype=np.int64))
         self.wrappers += int(np.count_nonzero((batches["magic"] < 2) & (batches["record_count"] < 0)))
 
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "segments": self.segments,
+            "batches": self.batches,
+            "records": self.records,
+            "compressed_messages": self.wrappers,
+            "bytes": self.size_bytes,
+        }
+
     def add(self, other: Counts) -> None:
         self.segments += other.segments
         self.batches += other.batches

@@ -32,6 +32,9 @@ class Note(NamedTuple):
     text: str
     fields: Mapping[str, int] = MappingProxyType({})
 
+    def to_dict(self) -> dict[str, object]:
+        return {"note": self.text, "file": self.file, **self.fields}
+
 
 class FewPerFile:
     """Passes on the first findings of each file and counts the rest."""

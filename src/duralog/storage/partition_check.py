@@ -53,6 +53,21 @@ class PartitionReport:
     def name(self) -> str:
         return os.path.basename(os.path.normpath(self.folder))
 
+    def to_dict(self) -> dict[str, object]:
+        """The totals. Findings and notes are objects of their own."""
+        return {
+            "kind": "partition",
+            "folder": self.folder,
+            "topic": None if self.partition is None else self.partition.topic,
+            "partition": None if self.partition is None else self.partition.partition,
+            "topic_id": self.topic_id,
+            **self.counts.to_dict(),
+            "first_offset": self.base_offset,
+            "end_offset": self.end_offset,
+            "findings": self.error_count,
+            "notes": len(self.notes),
+        }
+
 
 class PartitionCheck:
     """Lists the folder at once; `chains` are to be checked, in any order, and then `finish`ed in theirs."""

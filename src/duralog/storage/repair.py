@@ -103,7 +103,7 @@ class Repair:
         self._directory = LogDirectory(self._fs, path)
         self._lock = self._take_lock(path)
         try:
-            self._verification = Verification(path, topic=topic, partition=partition)
+            self._verification = Verification(path, topics=None if topic is None else [topic], partition=partition)
             self._configs = _Configs(path)
             self._log_starts = dict(self._directory.read_checkpoint(LOG_START_OFFSET_CHECKPOINT))
             self._cleaner_checkpoint = CleanerCheckpoint(self._directory)

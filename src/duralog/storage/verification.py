@@ -4,7 +4,8 @@
 
 Findings are values (`CorruptRecord`: file, position, expected, found); notes are what is good to know and not wrong.
 Logs are read by several threads, in chains of segments that need nothing of each other: the kernels that go over the
-bytes let go of Python's lock.
+bytes let go of Python's lock. Who has other workers than threads gives them the `work` and `conclude`s from what they
+bring back: work and results can be pickled, and the report is the same.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field
@@ -20,9 +21,9 @@ from dataclasses import dataclass, field
 from duralog.errors import CorruptRecord, DuralogError, UnknownTopic
 from duralog.format.filenames import REMOTE_INDEX_CACHE_FOLDER, FolderState, parse_partition_folder
 from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
-from duralog.storage.chain_check import Checked, Counts, Options
+from duralog.storage.chain_check import Advance, Chain, Checked, Counts, Options
 from duralog.storage.directory_check import DirectoryCheck
-from duralog.storage.files import Content, look_into
+from duralog.storage.files import Content, look_into, size_of
 from duralog.storage.findings import Note, unreadable
 from duralog.storage.partition_check import PartitionCheck, PartitionReport
 
@@ -40,6 +41,31 @@ class Totals:
     errors: int = 0
     seconds: float = 0.0
 
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "partitions": self.partitions,
+            **self.counts.to_dict(),
+            "seconds": round(self.seconds, 3),
+            "findings": self.errors,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainWork:
+    """A chain of segments to be checked, by whomever."""
+
+    name: str
+    """Of the partition's folder."""
+    chain: Chain
+    options: Options
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(size_of(log.path) for log in self.chain.logs)
+
+    def check(self, advance: Advance) -> Checked:
+        return self.chain.check(self.options, advance)
+
 
 class _Stopped(Exception):
     """Nobody waits for the result any more."""
@@ -52,13 +78,13 @@ class Verification:
         self,
         path: str,
         *,
-        topic: str | None = None,
+        topics: Collection[str] | None = None,
         partition: int | None = None,
         threads: int = DEFAULT_THREADS,
         interval_bytes: int | None = None,
         decode: bool = False,
     ) -> None:
-        """Lists the folders and reads what is small. `topic` and `partition` choose among a directory's partitions.
+        """Lists the folders and reads what is small. `topics` and `partition` choose among a directory's partitions.
 
         With `interval_bytes`, indexes must be just what the rule gives for it. With `decode`, every record is unpacked.
         """
@@ -70,7 +96,7 @@ class Verification:
         self._interval_bytes = interval_bytes
         self._decode = decode
         self._directory: DirectoryCheck | None = None
-        self._is_whole = topic is None and partition is None
+        self._is_whole = topics is None and partition is None
         self._bytes_done = 0
         self._counting = threading.Lock()
         self._is_stopping = threading.Event()
@@ -81,12 +107,8 @@ class Verification:
             folders = [path]
         else:
             self._directory = DirectoryCheck(path, files)
-        self._checks = list(self._partitions(folders, topic, partition))
-        if not self._checks and not self._is_whole:
-            wanted = "any topic" if topic is None else topic
-            raise UnknownTopic(
-                f"{path}: there is no partition {'' if partition is None else f'{partition} '}of {wanted}"
-            )
+        self._checks = list(self._partitions(folders, topics, partition))
+        self._refuse_missing(topics, partition)
         if not self._checks and self._is_whole and all(file.content is Content.OTHER for file in files):
             raise DuralogError(
                 f"{path}: no files of a log in here: give a log directory or a partition folder such as orders-0"
@@ -100,40 +122,50 @@ class Verification:
     def run(self, show: Show | None = None) -> Iterator[PartitionReport]:
         """Check partition after partition, once. Afterwards `totals`, `errors` and `notes` are complete."""
         started = time.monotonic()
-        reports: list[PartitionReport] = []
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="duralog-verify")
         try:
-            waiting = [
-                (check, [pool.submit(chain.check, self._options(check), self._advance) for chain in check.chains])
-                for check in self._checks
-            ]
-            for check, futures in waiting:
-                report = check.finish([self._wait(future, check, show) for future in futures])
-                reports.append(report)
-                self.totals.partitions += 1
-                self.totals.counts.add(report.counts)
-                self.totals.errors += report.error_count
-                yield report
+            waiting = [(work.name, pool.submit(work.check, self._advance)) for work in self.work()]
+            yield from self.conclude(self._wait(future, name, show) for name, future in waiting)
         finally:
             self._is_stopping.set()
             pool.shutdown(cancel_futures=True)
+        self.totals.seconds = time.monotonic() - started
+
+    def work(self) -> list[ChainWork]:
+        """All that is to be read, partition after partition."""
+        return [
+            ChainWork(name=os.path.basename(check.folder), chain=chain, options=self._options(check))
+            for check in self._checks
+            for chain in check.chains
+        ]
+
+    def conclude(self, checked: Iterable[Checked]) -> Iterator[PartitionReport]:
+        """What becomes of the `work`, whose results come in its order. Asks for them as it needs them."""
+        results = iter(checked)
+        reports: list[PartitionReport] = []
+        for check in self._checks:
+            report = check.finish([next(results) for _ in check.chains])
+            reports.append(report)
+            self.totals.partitions += 1
+            self.totals.counts.add(report.counts)
+            self.totals.errors += report.error_count
+            yield report
         if self._directory is not None:
             if self._is_whole:
                 self._directory.finish(reports)
             self.errors, self.notes = self._directory.findings.errors, self._directory.findings.notes
             self.totals.errors += self._directory.findings.count
-        self.totals.seconds = time.monotonic() - started
 
-    def _wait(self, future: Future[Checked], check: PartitionCheck, show: Show | None) -> Checked:
+    def _wait(self, future: Future[Checked], name: str, show: Show | None) -> Checked:
         while True:
             try:
                 checked = future.result(_LOOK_SECONDS)
             except NotYet:
                 if show is not None:
-                    show(self._bytes_done, os.path.basename(check.folder))
+                    show(self._bytes_done, name)
                 continue
             if show is not None:
-                show(self._bytes_done, os.path.basename(check.folder))
+                show(self._bytes_done, name)
             return checked
 
     def _advance(self, read_bytes: int) -> None:
@@ -151,7 +183,19 @@ class Verification:
             interval_bytes = self._directory.index_interval_bytes(check.partition.topic)
         return Options(interval_bytes=interval_bytes, decode=self._decode)
 
-    def _partitions(self, folders: Sequence[str], topic: str | None, number: int | None) -> Iterator[PartitionCheck]:
+    def _refuse_missing(self, topics: Collection[str] | None, number: int | None) -> None:
+        """What was asked for by name must be there."""
+        found = {check.partition.topic for check in self._checks if check.partition is not None}
+        missing = sorted(set(topics) - found) if topics is not None else []
+        if number is not None and topics is None and not self._checks:
+            missing = ["any topic"]
+        if missing:
+            which = "" if number is None else f"{number} "
+            raise UnknownTopic(f"{self.path}: there is no partition {which}of {', '.join(missing)}")
+
+    def _partitions(
+        self, folders: Sequence[str], topics: Collection[str] | None, number: int | None
+    ) -> Iterator[PartitionCheck]:
         for folder in folders:
             name = os.path.basename(os.path.abspath(folder))
             partition = parse_partition_folder(name)
@@ -163,7 +207,7 @@ class Verification:
                 if self._directory is not None:
                     self._directory.findings.note(folder, "of a deleted topic, about to be removed: not checked")
                 continue
-            is_chosen = topic is None or (partition is not None and partition.topic == topic)
+            is_chosen = topics is None or (partition is not None and partition.topic in topics)
             is_chosen &= number is None or (partition is not None and partition.partition == number)
             if is_chosen:
                 try:
