@@ -159,7 +159,7 @@ def test_a_clean_log_without_snapshots_gets_empty_ones() -> None:
             disk.remove(f"{FOLDER}/{entry.name}")
     loaded = load(disk, clean=True)
     assert loaded.producer_snapshots.offsets == (10, 20, 30)
-    assert len(loaded.producer_state) == 0
+    assert len(loaded.read_producers()) == 0
 
 
 # After a crash
@@ -477,9 +477,9 @@ def test_producers_and_aborted_transactions_are_read_from_the_log(recovery_point
         [AbortedTransaction(producer_id=0, first_offset=0, last_offset=2, last_stable_offset=1)],
         [AbortedTransaction(producer_id=10, first_offset=10, last_offset=12, last_stable_offset=1)],
     ]
-    assert loaded.producer_state.first_unstable_offset == 1
-    assert sorted(entry.producer_id for entry in loaded.producer_state.entries()) == [0, 1, 10, 11]
-    assert loaded.producer_state.end_offset == loaded.end_offset == 20
+    assert loaded.read_producers().first_unstable_offset == 1
+    assert sorted(entry.producer_id for entry in loaded.read_producers().entries()) == [0, 1, 10, 11]
+    assert loaded.read_producers().end_offset == loaded.end_offset == 20
     assert loaded.producer_snapshots.offsets == (10, 20)
 
 
@@ -497,9 +497,9 @@ def test_a_damaged_snapshot_is_replaced() -> None:
     disk.write(path(20, SNAPSHOT), b"garbage", sync=True)
     before = disk.contents(FOLDER)
     loaded = load(disk, clean=True, read_only=True)
-    assert len(loaded.producer_state) == 4
+    assert len(loaded.read_producers()) == 4
     assert disk.contents(FOLDER) == before
-    assert len(load(disk, clean=True).producer_state) == 4
+    assert len(load(disk, clean=True).read_producers()) == 4
     assert disk.contents(FOLDER) != before
 
 
@@ -514,7 +514,7 @@ def test_a_marker_that_nobody_can_read_is_passed_over() -> None:
         is_control=True,
     )
     loaded = load(disk_with({0: batches((0, 2)) + marker}))
-    assert loaded.end_offset == loaded.producer_state.end_offset == 5
+    assert loaded.end_offset == loaded.read_producers().end_offset == 5
 
 
 def test_epochs_are_read_from_the_log_and_cut_to_it() -> None:
@@ -588,7 +588,7 @@ def test_reading_only_knows_the_transactions_of_a_log_that_has_no_side_files() -
     # A copy of the logs alone. Who reads committed data must see neither what was aborted nor what is open.
     loaded = read_only(disk_with({0: transactions(0), 10: transactions(10)}), clean=True)
     assert [len(segment.transaction_index.entries) for segment in loaded.segments] == [1, 1]
-    assert loaded.producer_state.last_stable_offset(loaded.end_offset) == 1
+    assert loaded.read_producers().last_stable_offset(loaded.end_offset) == 1
 
 
 def test_reading_only_knows_what_is_open_in_a_log_that_was_never_rolled() -> None:
@@ -596,7 +596,7 @@ def test_reading_only_knows_what_is_open_in_a_log_that_was_never_rolled() -> Non
     disk = closed_disk({0: transactions(0)})
     disk.remove(path(10, SNAPSHOT))
     loaded = read_only(disk, clean=True)
-    assert loaded.producer_state.last_stable_offset(loaded.end_offset) == 1
+    assert loaded.read_producers().last_stable_offset(loaded.end_offset) == 1
 
 
 def test_reading_only_an_empty_folder_or_past_the_end() -> None:

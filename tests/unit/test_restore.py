@@ -139,12 +139,12 @@ def test_snapshots_that_do_not_know_of_the_batches_go() -> None:
     assert ProducerSnapshots(disk, FOLDER).offsets == (10,)
     make_partition(disk, {10: batch(10)})
     loaded = load(disk)
-    assert [entry.producer_id for entry in loaded.producer_state.entries()] == [5]
+    assert [entry.producer_id for entry in loaded.read_producers().entries()] == [5]
     close(loaded)
     assert ProducerSnapshots(disk, FOLDER).offsets == (10, 12)
     assert offsets(restored(disk)) == [(12, 13)]
     assert ProducerSnapshots(disk, FOLDER).offsets == ()
-    assert [entry.producer_id for entry in load(disk, clean=True).producer_state.entries()] == [5, 7]
+    assert [entry.producer_id for entry in load(disk, clean=True).read_producers().entries()] == [5, 7]
 
 
 def test_a_partition_without_quarantine_has_nothing_to_put_back() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from duralog.storage.leader_epochs import LeaderEpochs
@@ -20,7 +21,7 @@ class LoadedLog:
     end_offset: int
     recovery_point: int
     """Everything below this offset is on disk for good."""
-    producer_state: ProducerState
-    """Up to `end_offset`."""
+    read_producers: Callable[[], ProducerState]
+    """What is known of them, up to `end_offset`. Of a log that is only read, this takes reading some of it."""
     producer_snapshots: ProducerSnapshots
     leader_epochs: LeaderEpochs

@@ -6,13 +6,14 @@ stays readable when the log goes on, rolls, or loses segments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from duralog.errors import OffsetOutOfRange
 from duralog.format.filenames import FileKind
 from duralog.format.index_entries import AbortedTransaction
 from duralog.storage.isolation import Isolation
+from duralog.storage.producer_state import ProducerState
 from duralog.storage.segment import Segment
 from duralog.storage.segments import Segments
 
@@ -77,3 +78,24 @@ class LogView(NamedTuple):
             )
             for segment in self.segments
         )
+
+
+class _UnsettledView(LogView):
+    """Of a log that is only read: its last stable offset is found when somebody asks.
+
+    That takes reading all batches since the newest snapshot of the producers, which may be the whole active segment.
+    """
+
+    read_producers: Callable[[], ProducerState]
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.read_producers().last_stable_offset(self.end_offset, self.start_offset)
+
+
+def unsettled_view(
+    segments: Segments, start_offset: int, end_offset: int, read_producers: Callable[[], ProducerState]
+) -> LogView:
+    view = _UnsettledView(segments, start_offset, end_offset, segments.active.size_bytes, end_offset)
+    view.read_producers = read_producers
+    return view

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from threading import Lock, RLock
 from typing import NamedTuple
 
@@ -28,8 +28,9 @@ from duralog.format.filenames import FileKind, SegmentFile
 from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.file_system import FileSystem
 from duralog.storage.loaded_log import LoadedLog
-from duralog.storage.log_view import LogView
+from duralog.storage.log_view import LogView, unsettled_view
 from duralog.storage.producer_batch import reader_of
+from duralog.storage.producer_state import ProducerState
 from duralog.storage.record_append import Stamp
 from duralog.storage.rolling import (
     NO_FREE_RANGE,
@@ -89,7 +90,7 @@ class LogWriter:
         self.folder = loaded.folder
         self.file_system = file_system
         self.read_only = read_only
-        self.producers = loaded.producer_state
+        self._read_producers = loaded.read_producers
         self.snapshots = loaded.producer_snapshots
         self.epochs = loaded.leader_epochs
         self.leader_epoch = max(loaded.leader_epochs.latest_epoch, leader_epoch)
@@ -102,6 +103,7 @@ class LogWriter:
         self._random_below = random_below
         self._jitter_ms = choose_jitter_ms(config, random_below)
         self._free_range = NO_FREE_RANGE
+        self.view: LogView
         self.flushing = Lock()
         """Held while the recovery point moves. Whoever needs both takes the other lock first."""
         self._rolled: list[Segment] = []
@@ -115,8 +117,15 @@ class LogWriter:
         self.config = config
         self._free_range = NO_FREE_RANGE
 
+    @cached_property
+    def producers(self) -> ProducerState:
+        return self._read_producers()
+
     def publish(self, segments: Segments, start_offset: int, end_offset: int) -> None:
         """Let readers see this from now on."""
+        if self.read_only:
+            self.view = unsettled_view(segments, start_offset, end_offset, self._read_producers)
+            return
         stable = self.producers.last_stable_offset(end_offset, start_offset)
         self.view = _as_view((segments, start_offset, end_offset, segments.active.size_bytes, stable))
 

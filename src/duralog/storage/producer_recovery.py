@@ -67,6 +67,8 @@ class ProducerRecovery:
             if segment.base_offset >= end_offset:
                 break
             self._replay_segment(segment, begin, end_offset)
+            if place + 1 < len(segments):
+                segment.let_go()
         self.state.update((), end_offset)
 
     def _replay_segment(self, segment: Segment, begin: int, end_offset: int) -> None:

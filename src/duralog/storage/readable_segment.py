@@ -89,6 +89,11 @@ class ReadableSegment:
         """The log file. Whoever holds it can read on, whatever happens to the segment."""
         return self._files.log
 
+    def let_go(self) -> None:
+        """Close the log of a segment that is only read, until somebody wants it again: there may be very many."""
+        if self.read_only:
+            self._files.let_go()
+
     def read(
         self,
         offset: int,

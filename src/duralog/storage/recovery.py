@@ -9,7 +9,7 @@ What must always be true:
 - Every batch that is served afterwards is valid and in order, as `duralog.storage.damage` has it.
 - Read-only, the same is done in memory (`duralog.storage.shadow`), except that damage is left for whoever reads it: a
   reader must not wait until a whole foreign log is checked. Segments without an index are gone over all the same, since
-  nothing else tells which transactions were aborted; and so is a log without any snapshot, for those that are open.
+  nothing else tells which transactions were aborted. Which ones are open is found out when somebody asks for it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from functools import cache
+from threading import Lock
 
 from duralog.columnar.pieces import Piece
 from duralog.config import TopicConfig
@@ -28,7 +30,7 @@ from duralog.storage.leader_epochs import LeaderEpochs, with_observed
 from duralog.storage.leftovers import settle_leftovers
 from duralog.storage.loaded_log import LoadedLog
 from duralog.storage.producer_recovery import ProducerRecovery
-from duralog.storage.producer_state import DEFAULT_EXPIRATION_MS
+from duralog.storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerState
 from duralog.storage.quarantine import Clock, Quarantine
 from duralog.storage.segment import Segment
 from duralog.storage.segment_files import segment_options
@@ -150,15 +152,29 @@ class _Loader:
         self._epochs.truncate_from_start(self._log_start)
         # A directory that is only read may be in use: then the first snapshot comes with the first roll.
         is_as_closed = self._clean and not self._suspect and not self._read_only
-        self._producers.finish(self._segments, start_offset, end_offset, is_as_closed=is_as_closed)
+        segments = Segments(self._segments)
+
+        reading = Lock()
+
+        @cache
+        def read() -> ProducerState:
+            self._producers.finish(segments, start_offset, end_offset, is_as_closed=is_as_closed)
+            return self._producers.state
+
+        def read_producers() -> ProducerState:
+            with reading:
+                return read()
+
+        if not self._read_only:
+            read_producers()
         recovery_point = end_offset if self._clean else min(self._recovery_point, end_offset)
         return LoadedLog(
             folder=self._folder,
-            segments=Segments(self._segments),
+            segments=segments,
             log_start_offset=start_offset,
             end_offset=end_offset,
             recovery_point=recovery_point,
-            producer_state=self._producers.state,
+            read_producers=read_producers,
             producer_snapshots=self._producers.snapshots,
             leader_epochs=self._epochs,
         )

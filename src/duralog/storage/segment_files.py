@@ -98,6 +98,10 @@ class SegmentFiles:
             for kind in KINDS:
                 self.fs.remove(self.path(kind))
 
+    def let_go(self) -> None:
+        """Close the log when its readers let go of it, too; it is opened again at its next use."""
+        self._log = None
+
     def close(self) -> None:
         """Let go of the log, which is closed when its last reader lets go too."""
         with self._opening:
