@@ -204,32 +204,40 @@ class LocalLock:
 
     Such a lock belongs to the process: a second one of the same process would be granted, and closing any descriptor of
     the file would drop them all. So the process remembers which files it has locked, and does not open them again.
+
+    The file is empty, unless a job has lent the directory to its tasks (`duralog.storage.lent_lock`).
     """
 
-    _held: ClassVar[set[tuple[int, int]]] = set()
-    _guard = threading.Lock()
+    held: ClassVar[set[tuple[int, int]]] = set()
+    """The lock files that this process has open."""
+    guard = threading.Lock()
+    """For whoever looks at `held`, or changes it."""
 
     def __init__(self, path: str) -> None:
-        with self._guard, refusals("lock", path):
-            if os.path.exists(path) and _identity(os.stat(path)) in self._held:
+        self.path = path
+        with self.guard, refusals("lock", path):
+            if os.path.exists(path) and identity_of(os.stat(path)) in self.held:
                 raise StoreLocked(f"{path}: this process has it open already")
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+            self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
             try:
-                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # A job that was here before may have died: its tasks are not to find their way in any more.
+                os.ftruncate(self.descriptor, 0)
             except OSError as error:
-                os.close(self._descriptor)
+                os.close(self.descriptor)
                 if error.errno in (errno.EACCES, errno.EAGAIN):
                     raise StoreLocked(f"{path}: another process has it locked") from error
                 raise
-            self._identity = _identity(os.fstat(self._descriptor))
-            self._held.add(self._identity)
+            self.identity = identity_of(os.fstat(self.descriptor))
+            self.held.add(self.identity)
 
     def release(self) -> None:
-        with self._guard:
-            if self._identity in self._held:
-                self._held.remove(self._identity)
-                os.close(self._descriptor)
+        with self.guard:
+            if self.identity in self.held:
+                self.held.remove(self.identity)
+                os.close(self.descriptor)
 
 
-def _identity(status: os.stat_result) -> tuple[int, int]:
+def identity_of(status: os.stat_result) -> tuple[int, int]:
+    """What tells a file from all others, whatever its name."""
     return status.st_dev, status.st_ino

@@ -177,9 +177,12 @@ class LogDirectory:
             offsets = dict(collect())
             if self._checkpoints.get(name) == offsets:
                 return
-            entries = [PartitionOffset(*partition, offset) for partition, offset in sorted(offsets.items())]
-            self._files.replace(self.path_of(name), encode_offset_checkpoint(entries))
+            self._replace_checkpoint(name, offsets)
             self._checkpoints[name] = offsets
+
+    def _replace_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        entries = [PartitionOffset(*partition, offset) for partition, offset in sorted(offsets.items())]
+        self._files.replace(self.path_of(name), encode_offset_checkpoint(entries))
 
 
 def _as_java_writes(now_ms: int) -> str:

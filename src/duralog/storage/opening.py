@@ -2,7 +2,8 @@
 
 For writing: lock the directory; take the clean-shutdown marker away; read the metadata log; bring folders and metadata
 together; load all partitions in parallel, which recovers those that need it. A partition that cannot be loaded is
-offline, and the others are served. For reading: none of that, only look.
+offline, and the others are served. For lending: the same, but partitions are left for others to load. For reading: none
+of that, only look.
 
 Folders and metadata may differ. What is done about it, for writing:
 
@@ -107,12 +108,26 @@ class Opening:
     def for_writing(self, show: ShowProgress | None) -> OpenedDirectory:
         lock = self._directory.lock()
         try:
-            return self._for_writing(lock, show)
+            opened = self._for_writing(lock)
+            self._load_all(opened, show)
         except BaseException:
             lock.release()
             raise
+        _tell_offline(opened)
+        return opened
 
-    def _for_writing(self, lock: Lock, show: ShowProgress | None) -> OpenedDirectory:
+    def for_lending(self) -> OpenedDirectory:
+        """As for writing, but no partition is loaded, nor made: `duralog.storage.borrowed_partition` does that."""
+        lock = self._directory.lock()
+        try:
+            opened = self._for_writing(lock)
+        except BaseException:
+            lock.release()
+            raise
+        _tell_offline(opened)
+        return opened
+
+    def _for_writing(self, lock: Lock) -> OpenedDirectory:
         meta = self._directory.read_meta()
         is_new = meta is None
         if meta is None:
@@ -140,9 +155,6 @@ class Opening:
         opened = self._opened(meta, metadata, metadata_folder, topics, loader, was_clean=clean, lock=lock)
         may_adopt = (is_new or metadata_folder.exists) and leader_id in (None, node_id)
         self._bring_together(opened, may_adopt=may_adopt)
-        self._load_all(opened, show)
-        for partition, error in opened.offline.items():
-            _logger.error("%s is offline: %s", partition, error)
         return opened
 
     def _bring_together(self, opened: OpenedDirectory, *, may_adopt: bool) -> None:
@@ -256,6 +268,11 @@ class Opening:
             logs={},
             offline={},
         )
+
+
+def _tell_offline(opened: OpenedDirectory) -> None:
+    for partition, error in opened.offline.items():
+        _logger.error("%s is offline: %s", partition, error)
 
 
 def _node_id(meta: MetaProperties) -> int:
