@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -27,6 +28,9 @@ _DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
 }
 _LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")
+_LOCAL_CLUSTER_MASTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
+_LOOPBACK = "127.0.0.1"
+_QUIET_START = Path(__file__).with_name("log4j2.properties")
 
 
 def local_session(
@@ -40,11 +44,17 @@ def local_session(
     # The JVM inherits the environment, and starts Python for planning by these: they must be there before it is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
-    settings = {"spark.log.level": log_level, **_DEFAULTS, **_of_one_machine(master), **(config or {})}
+    settings = {**_DEFAULTS, "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_QUIET_START.as_uri()}"}
+    cores = _cores_of_this_machine(master)
+    if cores is not None:
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+        settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = _LOOPBACK
+        settings["spark.sql.shuffle.partitions"] = str(max(cores, 2))
     builder = SparkSession.Builder().master(master).appName(app_name)
-    for name, value in settings.items():
+    for name, value in {**settings, **(config or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel(log_level)
     spark.dataSource.register(DuralogDataSource)
     return spark
 
@@ -55,14 +65,10 @@ def active_session() -> SparkSession | None:
     return None if spark is None or spark.sparkContext._jsc.sc().isStopped() else spark
 
 
-def _of_one_machine(master: str) -> dict[str, str]:
-    """For a local master: only this machine connects, and a shuffle has as many parts as there are cores."""
-    match = _LOCAL_MASTER.fullmatch(master)
-    if match is None:
-        return {}
-    cores = os.cpu_count() or 1 if match[1] == "*" else int(match[1] or 1)
-    return {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": str(max(cores, 2)),
-    }
+def _cores_of_this_machine(master: str) -> int | None:
+    """How many cores Spark uses, if it runs on this machine alone: then nobody else needs to connect."""
+    if match := _LOCAL_MASTER.fullmatch(master):
+        return os.cpu_count() or 1 if match[1] == "*" else int(match[1] or 1)
+    if match := _LOCAL_CLUSTER_MASTER.fullmatch(master):
+        return int(match[1]) * int(match[2])
+    return None

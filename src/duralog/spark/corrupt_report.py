@@ -1,0 +1,74 @@
+"""What happens to damaged batches with `mode=PERMISSIVE`: they are left out, and told of, one by one.
+
+A damaged batch has no rows that could be trusted, not even a number of them; what is known is the file, the bytes, the
+offsets that may be missing, and why. There are two places for that, as users of Spark know them from its own sources:
+
+- The column `_corrupt`, which a read has unless something else is said: each damaged batch is one row, with its topic,
+  its partition and its first offset, and nulls in the other columns. `where("_corrupt is null")` are the records.
+- The option `badRecordsPath`, a folder: the rows are the records alone, and each task that met damage leaves a file of
+  JSON lines there, so that `spark.read.json(folder)` is the report. A file has its name from what the task read: a task
+  that is repeated writes it again, and nothing is counted twice. It is complete before it has its name.
+
+One of the two must be there: a read that leaves something out and tells nobody is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from duralog.columnar import schema as record_schema
+from duralog.spark.lake.targets import Target
+from duralog.spark.slice_reading import CorruptBytes
+from duralog.spark.slices import Slice
+from duralog.spark.spark_schema import CORRUPT, Columns
+
+
+class CorruptReport:
+    """Of one task. `add` is what the reader of slices calls at damage."""
+
+    def __init__(self, folder: str | None, storage_options: Mapping[str, str]) -> None:
+        self._target = None if folder is None else Target(folder, dict(storage_options))
+        self._untold: list[CorruptBytes] = []
+        self._lines: list[str] = []
+
+    def add(self, damage: CorruptBytes) -> None:
+        if self._target is None:
+            self._untold.append(damage)
+        else:
+            where = {"topic": damage.topic, "partition": damage.partition}
+            self._lines.append(json.dumps({**where, **_told(damage)}))
+
+    def take_rows(self, columns: Columns) -> Iterator[pa.RecordBatch]:
+        """The damage since the last call, for the column."""
+        if self._untold:
+            yield columns.rows(
+                {
+                    record_schema.TOPIC: damage.topic,
+                    record_schema.PARTITION: damage.partition,
+                    record_schema.OFFSET: damage.first_offset,
+                    CORRUPT: _told(damage),
+                }
+                for damage in self._untold
+            )
+            self._untold.clear()
+
+    def write(self, slices: Sequence[Slice]) -> None:
+        """The file of a task that read these slices, if it met damage."""
+        if self._target is not None and self._lines:
+            first = slices[0]
+            name = f"{first.topic}-{first.partition}-{first.start_offset}-{slices[-1].end_offset}.json"
+            self._target.replace(name, "".join(f"{line}\n" for line in self._lines).encode())
+
+
+def _told(damage: CorruptBytes) -> dict[str, object]:
+    return {
+        "file": damage.path,
+        "position": damage.position,
+        "endPosition": damage.end_position,
+        "firstOffset": damage.first_offset,
+        "lastOffset": damage.last_offset,
+        "reason": damage.reason,
+    }

@@ -1,0 +1,27 @@
+"""Errors of the pipeline as a user of Spark sees them: a sentence.
+
+A Python worker sends the JVM whatever it raised, with the whole Python traceback, and Spark puts that into its own
+exception, under a Java stack. A `DuralogError` tells all there is to know in its message. So around code that Spark
+calls in a worker, `plain_errors` has the worker leave the traceback out, by the switch that PySpark has for that. The
+worker ends with the error, so the switch is on for this one error only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from duralog.errors import DuralogError
+
+_SWITCH = "SPARK_HIDE_TRACEBACK"
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """In a Spark worker: a `DuralogError` raised in here reaches the user without Python's traceback."""
+    try:
+        yield
+    except DuralogError:
+        os.environ[_SWITCH] = "1"
+        raise

@@ -1,0 +1,176 @@
+"""Filters of a query that tell which partitions, offsets and times it is about.
+
+Spark hands them over as a list that must hold all together. What is said of `topic`, `partition` and `offset` is
+applied exactly, by not reading anything else, so Spark need not look again; its plan shows these as `PushedFilters`.
+What is said of `timestamp` only lets segments and byte ranges be left out, and is handed back, as is everything else.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+
+from duralog.spark.planning import OffsetRange
+from duralog.storage.log_directory import TopicPartition
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+_INT64_MAX = 2**63 - 1
+
+_TESTS: dict[type[Filter], Callable[[Any, Any], bool]] = {
+    EqualTo: lambda found, value: found == value,
+    EqualNullSafe: lambda found, value: found == value,
+    GreaterThan: lambda found, value: found > value,
+    GreaterThanOrEqual: lambda found, value: found >= value,
+    LessThan: lambda found, value: found < value,
+    LessThanOrEqual: lambda found, value: found <= value,
+    In: lambda found, values: found in values,
+    StringStartsWith: lambda found, value: found.startswith(value),
+    StringEndsWith: lambda found, value: found.endswith(value),
+    StringContains: lambda found, value: value in found,
+}
+
+
+@dataclass(slots=True)
+class PushedFilters:
+    """What is known of the rows that a query wants. Holds nothing but data, since it travels with the reader."""
+
+    of_partitions: list[Filter] = field(default_factory=list)
+    """On `topic` and `partition`: they hold for a partition as a whole, or not."""
+    first_offset: int = 0
+    last_offset: int = _INT64_MAX - 1
+    not_before_ms: int | None = None
+    before_ms: int | None = None
+    """No wanted row has this time or a later one."""
+
+    def push(self, filters: Sequence[Filter]) -> list[Filter]:
+        """Take in what is of use. Returns those that Spark must still apply."""
+        return [filter_ for filter_ in filters if not self._take(filter_)]
+
+    def wants(self, partition: TopicPartition) -> bool:
+        return all(_holds(filter_, partition) for filter_ in self.of_partitions)
+
+    def narrow(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, OffsetRange]:
+        """The part of the ranges that the filters let through."""
+        narrowed = {}
+        for partition, (start_offset, end_offset) in ranges.items():
+            if self.wants(partition):
+                start = max(start_offset, self.first_offset)
+                narrowed[partition] = OffsetRange(start, max(start, min(end_offset, self.last_offset + 1)))
+        return narrowed
+
+    def _take(self, filter_: Filter) -> bool:
+        """Whether it is applied in full."""
+        column = _column(filter_)
+        if column in ("topic", "partition"):
+            if not _is_decidable(filter_):
+                return False
+            self.of_partitions.append(filter_)
+            return True
+        if column == "offset":
+            return self._take_offset(filter_)
+        if column == "timestamp":
+            self._take_time(filter_)
+        return False
+
+    def _take_offset(self, filter_: Filter) -> bool:
+        if isinstance(filter_, IsNotNull):
+            return True
+        if isinstance(filter_, In):
+            offsets = [value for value in filter_.value if value is not None]
+            if offsets and all(map(_is_whole, offsets)):
+                self._between(min(offsets), max(offsets))
+            return False
+        value = getattr(filter_, "value", None)
+        if not _is_whole(value):
+            return False
+        if isinstance(filter_, EqualTo | EqualNullSafe):
+            self._between(value, value)
+        elif isinstance(filter_, GreaterThan | GreaterThanOrEqual):
+            self._between(value + isinstance(filter_, GreaterThan), _INT64_MAX - 1)
+        elif isinstance(filter_, LessThan | LessThanOrEqual):
+            self._between(0, value - isinstance(filter_, LessThan))
+        else:
+            return False
+        return True
+
+    def _between(self, first: int, last: int) -> None:
+        self.first_offset = max(self.first_offset, first)
+        self.last_offset = min(self.last_offset, last)
+
+    def _take_time(self, filter_: Filter) -> None:
+        if isinstance(filter_, In):
+            times = [_floor_ms(value) for value in filter_.value if value is not None]
+            known = [time for time in times if time is not None]
+            if known and len(known) == len(times):
+                self._within(min(known), max(known) + 1)
+            return
+        time_ms = _floor_ms(getattr(filter_, "value", None))
+        if time_ms is None:
+            return
+        if isinstance(filter_, EqualTo | EqualNullSafe):
+            self._within(time_ms, time_ms + 1)
+        elif isinstance(filter_, GreaterThan | GreaterThanOrEqual):
+            self._within(time_ms, None)
+        elif isinstance(filter_, LessThan | LessThanOrEqual):
+            self._within(None, time_ms + 1)
+
+    def _within(self, first_ms: int | None, end_ms: int | None) -> None:
+        if first_ms is not None:
+            self.not_before_ms = first_ms if self.not_before_ms is None else max(self.not_before_ms, first_ms)
+        if end_ms is not None:
+            self.before_ms = end_ms if self.before_ms is None else min(self.before_ms, end_ms)
+
+
+def _column(filter_: Filter) -> str | None:
+    path = getattr(filter_.child if isinstance(filter_, Not) else filter_, "attribute", ())
+    return path[0].lower() if len(path) == 1 else None
+
+
+def _is_decidable(filter_: Filter) -> bool:
+    """Whether it can be told for a partition's name or number. With a null in it, SQL has answers of its own."""
+    inner = filter_.child if isinstance(filter_, Not) else filter_
+    if isinstance(inner, IsNull | IsNotNull):
+        return True
+    values = inner.value if isinstance(inner, In) else [getattr(inner, "value", None)]
+    expected = str if _column(filter_) == "topic" else int
+    return type(inner) in _TESTS and all(type(value) is expected for value in values)
+
+
+def _holds(filter_: Filter, partition: TopicPartition) -> bool:
+    if isinstance(filter_, Not):
+        return not _holds(filter_.child, partition)
+    if isinstance(filter_, IsNull | IsNotNull):
+        return isinstance(filter_, IsNotNull)
+    found = partition.topic if _column(filter_) == "topic" else partition.partition
+    return _TESTS[type(filter_)](found, getattr(filter_, "value"))  # noqa: B009
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int
+
+
+def _floor_ms(value: object) -> int | None:
+    """A time of the query, in whole milliseconds, as records have them."""
+    if not isinstance(value, datetime.datetime) or value.tzinfo is None:
+        return None
+    return (value - _EPOCH) // _MILLISECOND
