@@ -111,7 +111,8 @@ class ReadOptions:
         return self.mode == PERMISSIVE
 
     @classmethod
-    def of(cls, options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    def of(cls, options: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
+        """From Spark's options; `streaming` is None as long as it is not known, and what hangs on it is let through."""
         given = _Given(options, streaming)
         mode = given.value("mode", lambda name, text: one_of(name, text, (FAILFAST, PERMISSIVE)), FAILFAST)
         bad_records_path = given.get("badRecordsPath")
@@ -140,7 +141,7 @@ class ReadOptions:
 class _Given:
     """What the user set, by the names of this module."""
 
-    def __init__(self, options: Mapping[str, str], streaming: bool) -> None:
+    def __init__(self, options: Mapping[str, str], streaming: bool | None) -> None:
         self.streaming = streaming
         self._values = {name.lower(): value for name, value in options.items()}
         if streaming:
@@ -227,7 +228,7 @@ def _start(given: _Given) -> Bound:
     by_time = _times(given, "startingTimestamp", "startingOffsetsByTimestamp", strategy)
     if by_time is not None:
         return by_time
-    if given.streaming:
+    if given.streaming is not False:
         return _offsets(given, "startingOffsets", default=LATEST)
     return _offsets(given, "startingOffsets", default=EARLIEST, refused_word="latest")
 

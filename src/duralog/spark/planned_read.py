@@ -1,0 +1,105 @@
+"""From the options of a read to what Spark's tasks read; no PySpark here.
+
+The batch source and `duralog.spark.explain` go this way, so that what is explained is what is done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from duralog.errors import UnknownTopic
+from duralog.spark.locations import open_store
+from duralog.spark.option_text import InvalidOption
+from duralog.spark.planning import DataLoss, Offsets, OffsetRange, Plan, plan, resolve, select_partitions
+from duralog.spark.read_options import Bound, ReadOptions
+from duralog.storage.log_directory import TopicPartition
+from duralog.storage.store import Store
+
+if TYPE_CHECKING:
+    from duralog.spark.pushed_filters import PushedFilters
+
+_logger = logging.getLogger(__name__)
+
+
+def explain(path: str, options: Mapping[str, str] | None = None, **more: str) -> Plan:
+    """What `spark.read.format("duralog").options(...).load(path)` would read, and what it leaves out.
+
+    Options whose names are no Python names (`kafka.isolation.level`) go into `options`. `str()` of the answer is for
+    people.
+    """
+    return plan_read(ReadOptions.of({**(options or {}), **more, "path": path}, streaming=False))
+
+
+def plan_read(options: ReadOptions, filters: PushedFilters | None = None) -> Plan:
+    """The slices of a batch read, by its options and by what the query says of its rows."""
+    with open_store(options.path, options.storage_options) as store:
+        on_data_loss = data_loss_handler(options)
+        ranges = resolve_bounds(store, chosen_partitions(store, options), options, on_data_loss)
+        if filters is not None:
+            ranges = filters.narrow(ranges)
+        planned = plan(
+            store,
+            ranges,
+            isolation=options.isolation,
+            storage_options=options.storage_options,
+            max_slice_bytes=options.max_split_bytes,
+            min_slices=options.min_partitions,
+            not_before_ms=None if filters is None else filters.not_before_ms,
+            before_ms=None if filters is None else filters.before_ms,
+            on_data_loss=on_data_loss,
+        )
+    _logger.info("%s: %s", options.path, planned)
+    return planned
+
+
+def chosen_partitions(store: Store, options: ReadOptions) -> list[TopicPartition]:
+    """The partitions that the options name, those of every topic if they name none."""
+    selection = options.selection
+    if selection.assigned is not None:
+        return select_partitions(store, assigned=selection.assigned)
+    if selection.topics is not None:
+        return select_partitions(store, topics=selection.topics)
+    found = select_partitions(store, pattern=selection.pattern or ".*")
+    if selection.pattern is None and not found:
+        raise UnknownTopic(
+            f"{options.path}: there are no topics: no folder here is named like a partition, TOPIC-NUMBER"
+        )
+    return found
+
+
+def resolve_bounds(
+    store: Store,
+    partitions: list[TopicPartition],
+    options: ReadOptions,
+    on_data_loss: Callable[[DataLoss], None] | None,
+) -> dict[TopicPartition, OffsetRange]:
+    """Where the options say that reading starts and ends, in offsets."""
+    for name, bound in (("starting", options.start), ("ending", options.end)):
+        _check_named(name, bound, partitions)
+    return resolve(
+        store, partitions, options.start, options.end, isolation=options.isolation, on_data_loss=on_data_loss
+    )
+
+
+def _check_named(which: str, bound: Bound, partitions: list[TopicPartition]) -> None:
+    """As the connector: who gives offsets for single partitions gives them for those that are read, and no others."""
+    strange = sorted(set(bound.of) - set(partitions))
+    if strange:
+        what = "offsets" if isinstance(bound, Offsets) else "timestamps"
+        raise InvalidOption(f"there are {which} {what} for {strange[0]}, which is not read: {_listed(partitions)} are")
+
+
+def _listed(partitions: list[TopicPartition], most: int = 10) -> str:
+    shown = ", ".join(map(str, partitions[:most]))
+    return shown if len(partitions) <= most else f"{shown} and {len(partitions) - most} more"
+
+
+def data_loss_handler(options: ReadOptions) -> Callable[[DataLoss], None] | None:
+    """None where loss is an error."""
+    return None if options.fail_on_data_loss else _tell_loss
+
+
+def _tell_loss(loss: DataLoss) -> None:
+    _logger.warning("%s", loss)

@@ -1,0 +1,60 @@
+"""What a Spark task does: reads its slices and yields Arrow batches with the columns that were asked for.
+
+It runs in a Python worker on an executor, which may go on to other tasks.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from duralog.spark.corrupt_report import CorruptReport
+from duralog.spark.plain_errors import plain_errors
+from duralog.spark.planned_read import data_loss_handler
+from duralog.spark.read_options import ReadOptions
+from duralog.spark.slice_reading import read_slices
+from duralog.spark.slices import Slice
+from duralog.spark.spark_schema import Columns
+
+
+@dataclass(frozen=True, slots=True)
+class SliceTask(InputPartition):
+    slices: tuple[Slice, ...]
+
+
+def read_task(partition: InputPartition, columns: Columns, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of a task. Spark makes up a partition where nothing is to be read."""
+    if not isinstance(partition, SliceTask):
+        return
+    _keep_imports_from_the_collector()
+    with plain_errors():
+        report = CorruptReport(options.bad_records_path, options.storage_options) if options.is_permissive else None
+        batches = read_slices(
+            partition.slices,
+            columns=columns.of_records,
+            on_corrupt=None if report is None else report.add,
+            on_data_loss=data_loss_handler(options),
+        )
+        try:
+            with closing(batches):
+                for records in batches:
+                    if report is not None:
+                        yield from report.take_rows(columns)
+                    yield columns.batch(records)
+            if report is not None:
+                yield from report.take_rows(columns)
+        finally:
+            # Also where Spark has enough rows before the end, as with a limit.
+            if report is not None:
+                report.write(partition.slices)
+
+
+def _keep_imports_from_the_collector() -> None:
+    """A worker collects garbage after every task, and would look at all that numba and pyarrow have loaded."""
+    if gc.get_freeze_count() == 0:
+        gc.freeze()
