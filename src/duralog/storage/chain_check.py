@@ -18,7 +18,8 @@ from duralog.errors import CorruptRecord, Fault
 from duralog.format.checkpoints import EpochStart
 from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
 from duralog.format.producer_snapshot import ProducerEntry
-from duralog.storage.files import FileSource, FoundFile
+from duralog.storage.checked_files import LOCAL_FILES, CheckedFiles
+from duralog.storage.files import FoundFile
 from duralog.storage.findings import Findings, unreadable
 from duralog.storage.log_check import OffsetOrder, end_of, report_tail, report_wrong_checksums
 from duralog.storage.producer_replay import ProducerReplay
@@ -106,7 +107,7 @@ class Chain:
     """To compare with the producers that the log leads to, at whichever offset they were taken."""
     epochs: Sequence[EpochStart]
 
-    def check(self, options: Options, advance: Advance) -> Checked:
+    def check(self, options: Options, advance: Advance, files: CheckedFiles = LOCAL_FILES) -> Checked:
         findings = Findings()
         counts = Counts()
         base = _base(self.logs[0])
@@ -118,7 +119,7 @@ class Chain:
             counts.segments += 1
             try:
                 end_offset = max(
-                    end_offset, self._check_segment(log, next_base, replay, options, counts, findings, advance)
+                    end_offset, self._check_segment(log, next_base, replay, options, counts, findings, advance, files)
                 )
                 continue
             except FileNotFoundError:
@@ -142,6 +143,7 @@ class Chain:
         counts: Counts,
         findings: Findings,
         advance: Advance,
+        files: CheckedFiles,
     ) -> int:
         """Returns the offset after the segment's last one."""
         base = _base(log)
@@ -159,10 +161,11 @@ class Chain:
             findings.note,
             interval_bytes=options.interval_bytes,
             is_exact=options.exact_indexes,
+            read_small=files.read_small,
         )
         order = OffsetOrder(log.path, report, base_offset=base, next_base=next_base)
         log_end = 0
-        with FileSource(log.path) as source:
+        with files.open(log.path) as source:
             counts.size_bytes += source.size
             piece = None
             for piece in read_pieces(source):

@@ -28,8 +28,9 @@ from duralog.format.filenames import (
 )
 from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
 from duralog.format.properties import MetaProperties, decode_meta_properties
+from duralog.storage.checked_files import LOCAL_FILES, CheckedFiles
 from duralog.storage.cluster_metadata import ClusterMetadata
-from duralog.storage.files import Content, FileSource, FoundFile, look_into, read_small
+from duralog.storage.files import Content, FoundFile
 from duralog.storage.findings import Findings, unreadable
 from duralog.storage.log_directory import DEFAULT_NODE_ID, TopicPartition
 from duralog.storage.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID, Snapshot, newest_snapshot
@@ -38,8 +39,9 @@ from duralog.storage.topics import Placement
 
 
 class DirectoryCheck:
-    def __init__(self, path: str, files: Sequence[FoundFile]) -> None:
+    def __init__(self, path: str, files: Sequence[FoundFile], source: CheckedFiles = LOCAL_FILES) -> None:
         self._path = path
+        self._source = source
         self.findings = Findings()
         self._meta = self._read_meta()
         self._checkpoints = {name: self._read_checkpoint(name) for name in OFFSET_CHECKPOINTS}
@@ -130,7 +132,7 @@ class DirectoryCheck:
     def _read_meta(self) -> MetaProperties | None:
         path = os.path.join(self._path, META_PROPERTIES)
         try:
-            data = read_small(path)
+            data = self._source.read_small(path)
             if data is not None:
                 return decode_meta_properties(data)
             self.findings.note(path, "is missing: no Kafka and no duralog has owned this directory")
@@ -143,7 +145,7 @@ class DirectoryCheck:
     def _read_checkpoint(self, name: str) -> Mapping[TopicPartition, int]:
         path = os.path.join(self._path, name)
         try:
-            entries = decode_offset_checkpoint(read_small(path) or b"")
+            entries = decode_offset_checkpoint(self._source.read_small(path) or b"")
             return {TopicPartition(entry.topic, entry.partition): entry.offset for entry in entries}
         except CorruptRecord as error:
             self.findings.report(error.in_file(path))
@@ -154,8 +156,8 @@ class DirectoryCheck:
     def _read_metadata(self) -> ClusterMetadata | None:
         folder = os.path.join(self._path, PartitionFolder(METADATA_TOPIC, 0).name)
         try:
-            files, _ = look_into(folder)
-            return ClusterMetadata.load(_newest_snapshot(files), _metadata_batches(files))
+            files, _ = self._source.look_into(folder)
+            return ClusterMetadata.load(_newest_snapshot(files, self._source), _metadata_batches(files, self._source))
         except FileNotFoundError:
             return None
         except CorruptRecord as error:
@@ -174,20 +176,20 @@ class DirectoryCheck:
                 self.findings.note(file.path, "half written and never renamed into place; Kafka overwrites it")
 
 
-def _newest_snapshot(files: Sequence[FoundFile]) -> Snapshot | None:
+def _newest_snapshot(files: Sequence[FoundFile], source: CheckedFiles) -> Snapshot | None:
     by_name = {file.name: file for file in files}
     newest = newest_snapshot(by_name)
     if newest is None:
         return None
     path = by_name[newest.name].path
-    return Snapshot(end_offset=newest.end_offset, epoch=newest.epoch, data=read_small(path) or b"")
+    return Snapshot(end_offset=newest.end_offset, epoch=newest.epoch, data=source.read_small(path) or b"")
 
 
-def _metadata_batches(files: Sequence[FoundFile]) -> Iterator[memoryview]:
+def _metadata_batches(files: Sequence[FoundFile], source: CheckedFiles) -> Iterator[memoryview]:
     for file in files:
         if file.content is Content.LOG and file.state is FileState.LIVE:
-            with FileSource(file.path) as source:
-                for piece in read_pieces(source):
+            with source.open(file.path) as log:
+                for piece in read_pieces(log):
                     if piece.fault is not None:
                         raise piece.fault
                     yield piece.data.data

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from types import TracebackType
@@ -249,6 +250,11 @@ def look_into(folder: str) -> tuple[list[FoundFile], list[str]]:
     with os.scandir(folder) as entries:
         for entry in entries:
             (folders if entry.is_dir() else files).append(entry.path)
+    return in_order(files, folders)
+
+
+def in_order(files: Iterable[str], folders: Iterable[str]) -> tuple[list[FoundFile], list[str]]:
+    """The paths of a folder's files and folders as `look_into` has them."""
     return sorted(map(identify, files), key=_order_in_folder), sorted(folders, key=_order_of_folders)
 
 

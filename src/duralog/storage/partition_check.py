@@ -18,8 +18,8 @@ from duralog.format.filenames import HALF_WRITTEN_SUFFIX, LEADER_EPOCH_CHECKPOIN
 from duralog.format.producer_snapshot import decode_producer_snapshot
 from duralog.format.properties import decode_partition_metadata
 from duralog.storage.chain_check import Chain, Checked, Counts, Snapshot
-from duralog.storage.file_system import LocalFileSystem
-from duralog.storage.files import Content, FoundFile, look_into, read_small, size_of
+from duralog.storage.checked_files import LOCAL_FILES, CheckedFiles
+from duralog.storage.files import Content, FoundFile
 from duralog.storage.findings import Findings, Note
 from duralog.storage.leader_epochs import LeaderEpochs
 from duralog.storage.quarantine import QUARANTINE_FOLDER
@@ -72,11 +72,12 @@ class PartitionReport:
 class PartitionCheck:
     """Lists the folder at once; `chains` are to be checked, in any order, and then `finish`ed in theirs."""
 
-    def __init__(self, folder: str, partition: PartitionFolder | None) -> None:
+    def __init__(self, folder: str, partition: PartitionFolder | None, source: CheckedFiles = LOCAL_FILES) -> None:
         self.folder = folder
         self.partition = partition
         self.findings = Findings()
-        files, folders = look_into(folder)
+        self._source = source
+        files, folders = source.look_into(folder)
         self._logs = [
             file
             for file in files
@@ -90,7 +91,7 @@ class PartitionCheck:
 
     @property
     def size_bytes(self) -> int:
-        return sum(size_of(log.path) for log in self._logs)
+        return sum(self._source.size_of(log.path) for log in self._logs)
 
     def finish(self, checked: Sequence[Checked]) -> PartitionReport:
         """Put the results of the chains together. REQUIRES: they are in the order of `chains`."""
@@ -166,7 +167,7 @@ class PartitionCheck:
             return None
         for is_last in (*[False] * _SNAPSHOT_ATTEMPTS, True):
             try:
-                data = read_small(file.path)
+                data = self._source.read_small(file.path)
                 if data is None:
                     return None
                 return Snapshot(path=file.path, offset=file.offset, data=data, entries=decode_producer_snapshot(data))
@@ -178,8 +179,9 @@ class PartitionCheck:
         return None
 
     def _read_epochs(self) -> Sequence[EpochStart]:
+        path = os.path.join(self.folder, LEADER_EPOCH_CHECKPOINT)
         try:
-            return LeaderEpochs.open(LocalFileSystem(), os.path.join(self.folder, LEADER_EPOCH_CHECKPOINT)).entries
+            return LeaderEpochs.open(self._source.file_system, path).entries
         except CorruptRecord as error:
             self.findings.report(error)
         except StorageError as error:
@@ -190,7 +192,7 @@ class PartitionCheck:
         for file in files:
             if file.content is Content.PARTITION_METADATA:
                 try:
-                    data = read_small(file.path)
+                    data = self._source.read_small(file.path)
                     return None if data is None else decode_partition_metadata(data)
                 except CorruptRecord as error:
                     self.findings.report(error.in_file(file.path))
@@ -212,7 +214,7 @@ class PartitionCheck:
                 note(file.path, "no file of a log, by its name")
         for folder in folders:
             if os.path.basename(folder) == QUARANTINE_FOLDER:
-                entries = sum(file.name.endswith(".json") for file in look_into(folder)[0])
+                entries = sum(file.name.endswith(".json") for file in self._source.look_into(folder)[0])
                 note(folder, f"{entries} ranges of bytes were taken out of the log; see duralog repair --restore")
             else:
                 note(folder, "a folder that belongs to no log")

@@ -5,6 +5,8 @@ The log itself is `log_check`'s. Nothing here opens it: whoever reads it hands o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from duralog.columnar.pieces import Piece
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.filenames import FileKind
@@ -31,10 +33,12 @@ class SegmentCheck:
         *,
         interval_bytes: int,
         is_exact: bool,
+        read_small: Callable[[str], bytes | None] = read_small,
     ) -> None:
         """REQUIRES: the log has its base offset in its name."""
         assert log.offset is not None
         self._log = log
+        self._read_small = read_small
         self._replay = replay
         self._report = self._remembering(report)
         self._note = note
@@ -77,7 +81,7 @@ class SegmentCheck:
 
     def _read(self, path: str) -> bytes | None:
         try:
-            return read_small(path)
+            return self._read_small(path)
         except CorruptRecord as error:
             self._report(error)
         except OSError as error:

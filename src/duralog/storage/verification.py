@@ -22,8 +22,9 @@ from duralog.errors import CorruptRecord, DuralogError, UnknownTopic
 from duralog.format.filenames import REMOTE_INDEX_CACHE_FOLDER, FolderState, parse_partition_folder
 from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
 from duralog.storage.chain_check import Advance, Chain, Checked, Counts, Options
+from duralog.storage.checked_files import LOCAL_FILES, CheckedFiles
 from duralog.storage.directory_check import DirectoryCheck
-from duralog.storage.files import Content, look_into, size_of
+from duralog.storage.files import Content
 from duralog.storage.findings import Note, unreadable
 from duralog.storage.partition_check import PartitionCheck, PartitionReport
 
@@ -59,12 +60,11 @@ class ChainWork:
     chain: Chain
     options: Options
 
-    @property
-    def size_bytes(self) -> int:
-        return sum(size_of(log.path) for log in self.chain.logs)
+    size_bytes: int
+    """Of its logs."""
 
-    def check(self, advance: Advance) -> Checked:
-        return self.chain.check(self.options, advance)
+    def check(self, advance: Advance, source: CheckedFiles = LOCAL_FILES) -> Checked:
+        return self.chain.check(self.options, advance, source)
 
 
 class _Stopped(Exception):
@@ -83,6 +83,7 @@ class Verification:
         threads: int = DEFAULT_THREADS,
         interval_bytes: int | None = None,
         decode: bool = False,
+        source: CheckedFiles = LOCAL_FILES,
     ) -> None:
         """Lists the folders and reads what is small. `topics` and `partition` choose among a directory's partitions.
 
@@ -100,13 +101,14 @@ class Verification:
         self._bytes_done = 0
         self._counting = threading.Lock()
         self._is_stopping = threading.Event()
-        files, folders = look_into(path)
+        self._source = source
+        files, folders = source.look_into(path)
         has_logs = any(file.content is Content.LOG for file in files)
         is_partition = has_logs or parse_partition_folder(os.path.basename(os.path.abspath(path))) is not None
         if is_partition:
             folders = [path]
         else:
-            self._directory = DirectoryCheck(path, files)
+            self._directory = DirectoryCheck(path, files, source)
         self._checks = list(self._partitions(folders, topics, partition))
         self._refuse_missing(topics, partition)
         if not self._checks and self._is_whole and all(file.content is Content.OTHER for file in files):
@@ -124,7 +126,7 @@ class Verification:
         started = time.monotonic()
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="duralog-verify")
         try:
-            waiting = [(work.name, pool.submit(work.check, self._advance)) for work in self.work()]
+            waiting = [(work.name, pool.submit(work.check, self._advance, self._source)) for work in self.work()]
             yield from self.conclude(self._wait(future, name, show) for name, future in waiting)
         finally:
             self._is_stopping.set()
@@ -134,7 +136,12 @@ class Verification:
     def work(self) -> list[ChainWork]:
         """All that is to be read, partition after partition."""
         return [
-            ChainWork(name=os.path.basename(check.folder), chain=chain, options=self._options(check))
+            ChainWork(
+                name=os.path.basename(check.folder),
+                chain=chain,
+                options=self._options(check),
+                size_bytes=sum(self._source.size_of(log.path) for log in chain.logs),
+            )
             for check in self._checks
             for chain in check.chains
         ]
@@ -211,7 +218,7 @@ class Verification:
             is_chosen &= number is None or (partition is not None and partition.partition == number)
             if is_chosen:
                 try:
-                    yield PartitionCheck(folder, partition)
+                    yield PartitionCheck(folder, partition, self._source)
                 except OSError as error:
                     if self._directory is None:
                         raise
