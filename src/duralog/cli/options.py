@@ -70,10 +70,15 @@ def now_ms() -> int:
 
 def config_settings(given: list[str] | None) -> dict[str, object]:
     """The values of `--config NAME=VALUE`, by name."""
-    settings: dict[str, object] = {}
+    return {**named_values("--config", given)}
+
+
+def named_values(option: str, given: list[str] | None) -> dict[str, str]:
+    """The values of an option `NAME=VALUE` that may be given again, by name."""
+    values: dict[str, str] = {}
     for setting in given or ():
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
-            raise typer.BadParameter(f"--config: {setting!r} is not of the form NAME=VALUE")
-        settings[name.strip()] = value
-    return settings
+            raise typer.BadParameter(f"{option}: {setting!r} is not of the form NAME=VALUE")
+        values[name.strip()] = value
+    return values

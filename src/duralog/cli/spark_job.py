@@ -6,14 +6,13 @@ PySpark is loaded before the command runs.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.options import WHICH
+from duralog.cli.options import WHICH, named_values
 from duralog.cli.progress import Progress
 from duralog.errors import DuralogError
 
@@ -51,6 +50,15 @@ Conf = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark. May be given again.", rich_help_panel=SPARK),
 ]
+StorageOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        metavar="NAME=VALUE",
+        help="How to reach an object store: region, endpoint_override, ... May be given again.",
+        rich_help_panel=WHICH,
+    ),
+]
 DEFAULT_MASTER = "local[*]"
 
 _INSTALL = "this command needs PySpark: pip install 'duralog[spark]'"
@@ -59,7 +67,7 @@ _INSTALL = "this command needs PySpark: pip install 'duralog[spark]'"
 @contextmanager
 def spark_session(name: str, *, master: str = DEFAULT_MASTER, conf: list[str] | None = None) -> Iterator[SparkSession]:
     """A session for one job, stopped at its end. One that is running in this process already is used, and goes on."""
-    settings = spark_settings(conf)
+    settings = named_values("--conf", conf)
     try:
         from duralog.spark.session import active_session, local_session
     except ModuleNotFoundError as error:
@@ -75,17 +83,6 @@ def spark_session(name: str, *, master: str = DEFAULT_MASTER, conf: list[str] | 
         yield spark
     finally:
         spark.stop()
-
-
-def spark_settings(given: list[str] | None) -> dict[str, str]:
-    """The values of `--conf NAME=VALUE`, by name."""
-    settings: dict[str, str] = {}
-    for setting in given or ():
-        name, equals, value = setting.partition("=")
-        if not equals or not name.strip():
-            raise typer.BadParameter(f"--conf: {setting!r} is not of the form NAME=VALUE")
-        settings[name.strip()] = value
-    return settings
 
 
 class JobProgress:
@@ -116,10 +113,3 @@ class JobProgress:
         self._bar.begin(f"{progress.name}: {progress.tasks_done} of {progress.tasks} tasks")
         self._bar.advance(progress.weight_done - self._done)
         self._done = progress.weight_done
-
-
-def local_directory(path: str) -> str:
-    """The absolute path of a directory on this machine, as tasks need it: they run in other folders."""
-    if not os.path.isdir(path):
-        raise DuralogError(f"{path}: there is no such directory")
-    return os.path.abspath(path)

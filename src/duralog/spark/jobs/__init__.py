@@ -5,14 +5,25 @@
 
 Every job is a function of a session, a path and what it is to do, and returns a report: values, `to_dict()` for JSON
 and, where it is worth a query, `frame(spark)`. A job is loaded when it is first asked for.
+
+A job's module has the name of its function. Here the name means the function, also after the module was imported.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-_MODULES: dict[str, str] = {}
+if TYPE_CHECKING:
+    from duralog.spark.jobs.verify import VerifyReport as VerifyReport
+    from duralog.spark.jobs.verify import verify as verify
+
+_MODULES = {
+    "VerifyReport": "verify",
+    "verify": "verify",
+}
 """By public name: the module of this package that has it."""
 
 __all__ = sorted(_MODULES)
@@ -27,3 +38,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+class _Jobs(ModuleType):
+    def __setattr__(self, name: str, value: object) -> None:
+        # Importing a module makes it an attribute of its package.
+        if isinstance(value, ModuleType) and name in _MODULES:
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Jobs

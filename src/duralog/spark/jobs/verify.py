@@ -1,0 +1,161 @@
+"""`verify`: a whole directory checked by all cores of a cluster. Reads everything, changes nothing.
+
+The driver lists the folders and reads what is small. The logs are read by tasks, in chains of segments that need
+nothing of each other (`duralog.storage.chain_check`): a large partition is spread over many tasks, and small ones share
+one. The driver puts the results together as `duralog verify` does, so the findings are the same.
+
+A partition without any snapshot of its producers is one chain, and one task: what follows in it can be judged only with
+what came before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from duralog.errors import CorruptRecord
+from duralog.format.filenames import PartitionFolder
+from duralog.spark.jobs.task_sizes import in_groups
+from duralog.spark.locations import file_system
+from duralog.spark.tasks import OnProgress, run_tasks
+from duralog.storage.chain_check import Checked
+from duralog.storage.checked_files import LOCAL_FILES, CheckedFiles, FilesOf
+from duralog.storage.file_system import LocalFileSystem
+from duralog.storage.findings import Note
+from duralog.storage.partition_check import PartitionReport
+from duralog.storage.verification import ChainWork, Totals, Verification
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FINDINGS_SCHEMA = (
+    "topic string, partition int, kind string, fault string, file string, position bigint,"
+    " message string, expected string, found string"
+)
+PARTITIONS_SCHEMA = (
+    "topic string, partition int, folder string, topic_id string, segments bigint, batches bigint, records bigint,"
+    " compressed_messages bigint, bytes bigint, first_offset bigint, end_offset bigint, findings bigint, notes bigint"
+)
+"""The names of `duralog verify --json`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    path: str
+    partitions: Sequence[PartitionReport]
+    errors: Sequence[CorruptRecord]
+    """The directory's own findings."""
+    notes: Sequence[Note]
+    totals: Totals
+    tasks: int
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.totals.errors
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "path": self.path,
+            **self.totals.to_dict(),
+            "per_partition": [report.to_dict() for report in self.partitions],
+            "errors": [error.to_dict() for report in self.partitions for error in report.errors]
+            + [error.to_dict() for error in self.errors],
+            "notes": [note.to_dict() for report in self.partitions for note in report.notes]
+            + [note.to_dict() for note in self.notes],
+        }
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """A row for each finding (`kind` is `error`) and each note (`note`); of each file, the first findings."""
+        return spark.createDataFrame(list(self._finding_rows()), FINDINGS_SCHEMA)
+
+    def partitions_frame(self, spark: SparkSession) -> DataFrame:
+        """A row for each partition: how much there is of it, and how much is wrong."""
+        names = [column.split()[0] for column in PARTITIONS_SCHEMA.split(",")]
+        rows = [tuple(report.to_dict()[name] for name in names) for report in self.partitions]
+        return spark.createDataFrame(rows, PARTITIONS_SCHEMA)
+
+    def _finding_rows(self) -> Iterator[tuple[object, ...]]:
+        for report in self.partitions:
+            yield from _rows(report.partition, report.errors, report.notes)
+        yield from _rows(None, self.errors, self.notes)
+
+
+def verify(
+    spark: SparkSession,
+    path: str,
+    *,
+    topics: Collection[str] | None = None,
+    partition: int | None = None,
+    deep: bool = False,
+    interval_bytes: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    on_progress: OnProgress | None = None,
+) -> VerifyReport:
+    """Check a log directory, or one partition's folder, wherever `path` is; see `duralog verify`.
+
+    With `deep`, every record is unpacked. With `interval_bytes`, indexes must be just what the rule gives for it.
+    """
+    started = time.monotonic()
+    location = _Location(path, tuple(sorted((storage_options or {}).items())))
+    source, folder = location.open()
+    verification = Verification(
+        folder, topics=topics, partition=partition, interval_bytes=interval_bytes, decode=deep, source=source
+    )
+    work = verification.work()
+    groups = in_groups(spark, work, lambda chain: chain.size_bytes)
+    checked = run_tasks(
+        spark,
+        groups,
+        partial(_check, location),
+        weight=lambda group: sum(chain.size_bytes for chain in group),
+        on_progress=on_progress,
+        name="verify",
+    )
+    reports = list(verification.conclude(result for group in checked for result in group))
+    verification.totals.seconds = time.monotonic() - started
+    return VerifyReport(
+        path=path,
+        partitions=reports,
+        errors=verification.errors,
+        notes=verification.notes,
+        totals=verification.totals,
+        tasks=len(groups),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Location:
+    """Where the files are, as a task can be told."""
+
+    path: str
+    storage_options: tuple[tuple[str, str], ...]
+
+    def open(self) -> tuple[CheckedFiles, str]:
+        files, folder = file_system(self.path, dict(self.storage_options))
+        return (LOCAL_FILES if isinstance(files, LocalFileSystem) else FilesOf(files)), folder
+
+
+def _check(location: _Location, group: Sequence[ChainWork]) -> list[Checked]:
+    source, _ = location.open()
+    return [work.check(_go_on, source) for work in group]
+
+
+def _go_on(_: int) -> None:
+    """Progress is counted in tasks."""
+
+
+def _rows(
+    folder: PartitionFolder | None, errors: Sequence[CorruptRecord], notes: Sequence[Note]
+) -> Iterator[tuple[object, ...]]:
+    topic, partition = (None, None) if folder is None else (folder.topic, folder.partition)
+    for error in errors:
+        expected, found = (None, None) if error.expected is None else (str(error.expected), str(error.found))
+        yield (
+            *(topic, partition, "error", error.fault.name, error.file, error.position),
+            *(error.reason, expected, found),
+        )
+    for note in notes:
+        yield topic, partition, "note", None, note.file, note.fields.get("position"), note.text, None, None

@@ -1,0 +1,137 @@
+"""Tasks: results in order, errors as themselves, progress while they run."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from duralog.errors import CorruptRecord, DuralogError, Fault
+from duralog.spark.jobs.task_sizes import LARGEST_TASK_BYTES, SMALLEST_TASK_BYTES, in_groups
+from duralog.spark.tasks import TaskFailed, TaskProgress, run_tasks
+
+pytestmark = pytest.mark.spark
+
+
+def squared(number: int) -> int:
+    return number * number
+
+
+def test_results_come_in_the_order_of_the_items(spark: SparkSession) -> None:
+    numbers = [3, 1, 4, 1, 5, 9, 2, 6]
+    assert run_tasks(spark, numbers, squared, weight=lambda number: number) == list(map(squared, numbers))
+    assert run_tasks(spark, [], squared) == []
+
+
+def test_the_heaviest_begin_first(spark: SparkSession) -> None:
+    """Spark starts the tasks of a stage by their number."""
+
+    def task_number(_: int) -> int:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        return context.partitionId()
+
+    assert run_tasks(spark, [30, 10, 20, 40], task_number, weight=lambda number: number) == [1, 3, 2, 0]
+
+
+def test_progress_ends_with_everything_done(spark: SparkSession) -> None:
+    seen: list[TaskProgress] = []
+    run_tasks(spark, [10, 20, 30], squared, weight=lambda number: number, on_progress=seen.append, name="squares")
+    assert seen[-1] == TaskProgress(name="squares", tasks=3, tasks_done=3, weight=60, weight_done=60)
+    assert all(before.weight_done <= after.weight_done for before, after in pairwise(seen))
+
+
+def test_progress_is_told_while_tasks_run(spark: SparkSession, tmp_path: Path) -> None:
+    """The second task waits for the driver to have heard of the first one."""
+    heard = tmp_path / "heard"
+
+    def wait(number: int) -> int:
+        deadline = time.monotonic() + 30
+        while number == 2 and not heard.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return number
+
+    def show(progress: TaskProgress) -> None:
+        if progress.tasks_done == 1:
+            heard.touch()
+
+    assert run_tasks(spark, [1, 2], wait, on_progress=show) == [1, 2]
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_an_error_comes_back_as_itself(spark: SparkSession, writes: bool) -> None:
+    def fail(number: int) -> int:
+        if number == 1:
+            raise CorruptRecord("bad", fault=Fault.CRC_MISMATCH, file="a.log", position=7, expected=1, found=2)
+        return number
+
+    with pytest.raises(CorruptRecord, match=r"^a.log: position 7: bad \(expected 1, found 2\)$") as caught:
+        run_tasks(spark, [0, 1], fail, writes=writes)
+    assert (caught.value.fault, caught.value.position) == (Fault.CRC_MISMATCH, 7)
+
+
+def test_an_error_of_the_system_comes_back_as_itself(spark: SparkSession) -> None:
+    def fail(_: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/full")
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        run_tasks(spark, [0], fail)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, "/full")
+
+
+def test_an_error_ends_what_has_not_begun(spark: SparkSession, tmp_path: Path) -> None:
+    def begin(number: int) -> int:
+        (tmp_path / str(number)).touch()
+        if number == 0:
+            raise DuralogError("no more")
+        time.sleep(1)
+        return number
+
+    with pytest.raises(DuralogError, match=r"^no more$"):
+        run_tasks(spark, list(range(12)), begin)
+    assert len(list(tmp_path.iterdir())) < 12
+
+
+def test_writing_tasks_come_to_their_end_before_an_error_is_raised(spark: SparkSession, tmp_path: Path) -> None:
+    def begin(number: int) -> int:
+        if number == 0:
+            raise DuralogError("no more")
+        time.sleep(0.3)
+        (tmp_path / str(number)).touch()
+        return number
+
+    with pytest.raises(DuralogError, match=r"^no more$"):
+        run_tasks(spark, [0, 1, 2, 3], begin, writes=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2", "3"]
+
+
+def test_a_bug_is_one_sentence(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
+    def fail(number: int) -> int:
+        return [1][number]
+
+    with pytest.raises(TaskFailed, match=r"^squares: a task failed: IndexError: list index out of range$"):
+        run_tasks(spark, [7], fail, name="squares")
+    capfd.readouterr()
+
+
+@pytest.mark.parametrize("sizes", [[], [1], [1] * 50, [SMALLEST_TASK_BYTES] * 50, [1, 9 * LARGEST_TASK_BYTES, 1]])
+def test_groups_keep_all_items_in_order(spark: SparkSession, sizes: list[int]) -> None:
+    items = list(enumerate(sizes))
+    groups = in_groups(spark, items, lambda item: item[1])
+    assert [item for group in groups for item in group] == items
+    assert all(groups)
+    if max(sizes, default=0) < SMALLEST_TASK_BYTES:
+        assert len(groups) <= 1
+
+
+def test_a_large_amount_is_spread_over_all_cores(spark: SparkSession) -> None:
+    groups = in_groups(spark, [LARGEST_TASK_BYTES // 100] * 100, lambda size: size)
+    assert len(groups) >= 2 * spark.sparkContext.defaultParallelism
