@@ -13,7 +13,7 @@ taken out.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,6 +157,18 @@ def find_batches(source: ByteSource) -> Iterator[NDArray[Any]]:
         if following is None:
             return
         position = following
+
+
+def resume(source: ByteSource, position: int, end: int, candidates: Iterable[int]) -> int | None:
+    """Where reading can go on behind bytes that are no batch; None if that is not known.
+
+    That is where the batch claims to end, if a valid one starts there or nothing is left; otherwise the first of the
+    candidates, positions of an index say, where a valid batch starts.
+    """
+    following = _claimed_end(source, position, end)
+    if _leads_on(source, following, end):
+        return following
+    return next((found for found in candidates if position < found < end and _is_valid(source, found, end)), None)
 
 
 def _run(source: ByteSource, position: int, end: int) -> tuple[NDArray[Any], int, CorruptRecord | None]:

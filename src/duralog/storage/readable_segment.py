@@ -46,7 +46,9 @@ class ReadableSegment:
         options: SegmentOptions = DEFAULT_OPTIONS,
         read_only: bool = False,
         state: FileState = FileState.LIVE,
+        modified_ms: int | None = None,
     ) -> None:
+        """`modified_ms` is the time of the log file, if it shall count as it was when the segment was found."""
         self._opening = opening = RLock()
         self.base_offset = base_offset
         self.size_bytes = size_bytes
@@ -73,6 +75,7 @@ class ReadableSegment:
         self._largest_timestamp: tuple[int, int] | None = None
         self._indexed_timestamp_ms: int | None = None
         self._first_timestamp_ms: int | None = None
+        self._modified_ms = modified_ms
 
     def __repr__(self) -> str:
         return f"Segment({self.path(FileKind.LOG)!r}, size_bytes={self.size_bytes})"
@@ -177,6 +180,8 @@ class ReadableSegment:
 
     @property
     def modified_ms(self) -> int:
+        if self._modified_ms is not None:
+            return self._modified_ms
         with self._opening:
             # Under its name of now: another thread may be about to rename it.
             path = self.path(FileKind.LOG)

@@ -10,7 +10,7 @@ before the end of the log. It is raised after the records before it were handed 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +19,7 @@ import numpy as np
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import PIECE_BYTES, Piece, read_pieces
 from duralog.columnar.python_records import to_records
+from duralog.columnar.refusals import OnCorrupt
 from duralog.columnar.runs import Rows
 from duralog.errors import CorruptRecord, Fault, RecordTooLarge
 from duralog.format.index_entries import AbortedTransaction
@@ -113,7 +114,7 @@ def read_chunks(
     """
     left = max_bytes
     for piece in _pieces(view, start_offset, end_offset, max_batch_bytes):
-        rows = _wanted_rows(view, piece, end_offset, isolation)
+        rows = wanted_rows(piece, end_offset, _hidden(view, piece, isolation))
         is_enough = False
         if left is not None:
             rows, taken_bytes, is_enough = _fitting_rows(piece, rows, left, min_one=left == max_bytes)
@@ -138,21 +139,38 @@ def read_record_batches(
     partition: int,
     columns: Sequence[str] | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records from `start_offset` up to, not including, `end_offset`, for Arrow.
-
-    Pieces that are wanted whole go the short way, which knows no single records; those at the edges are cut to size.
-    """
+    """The records from `start_offset` up to, not including, `end_offset`, for Arrow."""
     for piece in _pieces(view, start_offset, end_offset, None):
-        rows = _wanted_rows(view, piece, end_offset, isolation)
-        if _is_within(piece, start_offset, end_offset):
-            yield from piece.to_arrow(rows, topic=topic, partition=partition, columns=columns)
-        else:
-            for decoded in piece.decode(rows):
-                chunk = _between(decoded, start_offset, end_offset)
-                if len(chunk):
-                    yield chunk.to_arrow(topic=topic, partition=partition, columns=columns)
+        rows = wanted_rows(piece, end_offset, _hidden(view, piece, isolation))
+        yield from piece_to_arrow(
+            piece, rows, start_offset, end_offset, topic=topic, partition=partition, columns=columns
+        )
         if piece.fault is not None:
             raise piece.fault
+
+
+def piece_to_arrow(
+    piece: Piece,
+    rows: Rows | None,
+    start_offset: int,
+    end_offset: int,
+    *,
+    topic: str,
+    partition: int,
+    columns: Sequence[str] | None,
+    on_corrupt: OnCorrupt | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The records of these rows from `start_offset` up to, not including, `end_offset`.
+
+    A piece that is wanted whole goes the short way, which knows no single records; one at an edge is cut to size.
+    """
+    if _is_within(piece, start_offset, end_offset):
+        yield from piece.to_arrow(rows, topic=topic, partition=partition, columns=columns, on_corrupt=on_corrupt)
+        return
+    for decoded in piece.decode(rows, on_corrupt=on_corrupt):
+        chunk = _between(decoded, start_offset, end_offset)
+        if len(chunk):
+            yield chunk.to_arrow(topic=topic, partition=partition, columns=columns)
 
 
 def _is_within(piece: Piece, start_offset: int, end_offset: int) -> bool:
@@ -236,16 +254,22 @@ def end_fault(piece: Piece) -> CorruptRecord | None:
     )
 
 
-def _wanted_rows(view: LogView, piece: Piece, end_offset: int, isolation: Isolation) -> Rows | None:
-    """The rows of batches with records for the reader; None for all."""
-    batches = piece.batches
+def _hidden(view: LogView, piece: Piece, isolation: Isolation) -> Callable[[], list[AbortedTransaction]]:
+    """Gives the transactions whose records in this piece the reader does not get to see."""
 
     def aborted() -> list[AbortedTransaction]:
         if isolation is Isolation.READ_UNCOMMITTED:
             return []
+        batches = piece.batches
         first, last = int(batches["base_offset"][0]), int(batches["last_offset"][-1])
         return view.aborted_transactions(first, last + 1)
 
+    return aborted
+
+
+def wanted_rows(piece: Piece, end_offset: int, aborted: Callable[[], Iterable[AbortedTransaction]]) -> Rows | None:
+    """The rows of batches with records for the reader; None for all. `aborted` gives what is hidden from it."""
+    batches = piece.batches
     rows = visible_rows(batches, aborted)
     if len(batches) and batches["last_offset"][-1] >= end_offset:
         rows = np.arange(len(batches)) if rows is None else rows

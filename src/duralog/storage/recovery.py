@@ -184,16 +184,17 @@ class _Loader:
 
         Returns the offsets of the producers' snapshots in it.
         """
-        sizes: dict[int, int] = {}
+        logs: dict[int, Entry] = {}
         present: dict[FileKind, set[int]] = {kind: set() for kind in FileKind}
         for entry in listing:
             file = None if entry.is_folder else parse_segment_file(entry.name)
             if file is not None and file.state is FileState.LIVE:
                 present[file.kind].add(file.offset)
                 if file.kind is FileKind.LOG:
-                    sizes[file.offset] = entry.size
-        for base_offset in sorted(sizes):
-            segment = self._segment(base_offset, sizes[base_offset])
+                    logs[file.offset] = entry
+        active = max(logs, default=None)
+        for base_offset in sorted(logs):
+            segment = self._segment(base_offset, logs[base_offset].size, logs[base_offset].modified_ms)
             self._segments.append(segment)
             if base_offset not in present[FileKind.OFFSET_INDEX]:
                 self._suspect.add(base_offset)
@@ -203,9 +204,12 @@ class _Loader:
                 except CorruptRecord as error:
                     _log.warning("%s; it is built again", error)
                     self._suspect.add(base_offset)
+            elif self._read_only and base_offset != active:
+                # Nothing is added to it any more, so there is no need to ask for its file again.
+                segment.transaction_index.reset()
         return present[FileKind.PRODUCER_SNAPSHOT]
 
-    def _segment(self, base_offset: int, size_bytes: int) -> Segment:
+    def _segment(self, base_offset: int, size_bytes: int, modified_ms: int | None = None) -> Segment:
         return Segment(
             self._fs,
             self._folder,
@@ -214,6 +218,7 @@ class _Loader:
             created_ms=self._now_ms,
             options=self._options,
             read_only=self._read_only,
+            modified_ms=modified_ms if self._read_only else None,
         )
 
     def _open_rewritten(self, base_offset: int, size_bytes: int) -> Segment:

@@ -163,9 +163,12 @@ class Store:
         topic = self._topics.get(partition.topic)
         if partition.partition not in topic.partitions:
             raise UnknownTopic(f"there is no partition {partition.partition} of {topic.name} in this directory")
+        if self.read_only:
+            # Not under the lock: of many partitions on an object store, several are loaded at a time.
+            loaded = self._opened.loader.load(partition, topic)
         with self._changing:
-            if self.read_only and partition not in self._logs:
-                self._logs = {**self._logs, partition: self._opened.loader.load(partition, topic)}
+            if self.read_only:
+                self._logs = {partition: loaded, **self._logs}
             elif partition not in self._logs:
                 # It is in the metadata, but an error came between that and its folder.
                 self._create_logs(topic)
