@@ -173,3 +173,19 @@ def test_the_largest_offset() -> None:
     offset_map = OffsetMap(2400)
     put(offset_map, a=2**63 - 1)
     assert offset_map.find(digests("a")).tolist() == [2**63 - 1]
+
+
+def test_entries_are_what_was_put() -> None:
+    offset_map = OffsetMap(2400)
+    put(offset_map, a=1, b=2, c=0)
+    put(offset_map, a=2**62 + 5)
+    found, offsets = offset_map.entries()
+    assert len(found) == 3
+    told = {digest.tobytes(): offset for digest, offset in zip(found, offsets.tolist(), strict=True)}
+    expected = dict(zip((digest.tobytes() for digest in digests("a", "b", "c")), (2**62 + 5, 2, 0), strict=True))
+    assert told == expected
+
+
+def test_an_empty_map_has_no_entries() -> None:
+    found, offsets = OffsetMap(2400).entries()
+    assert (found.shape, offsets.shape) == ((0, 2), (0,))

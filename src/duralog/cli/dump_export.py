@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from duralog.cli.dump_request import DumpRequest
 from duralog.cli.failures import CannotWrite, describe, printable
 from duralog.cli.output import Output
-from duralog.cli.selection import Selection, take
+from duralog.cli.selection import Selection
 from duralog.columnar.export import Export
 from duralog.columnar.pieces import DecodedRecords, Piece
 from duralog.format.layout import CONTROL_BIT
@@ -59,7 +59,7 @@ class ExportSink:
             chosen = self._selection.records(decoded)
             granted = self._request.quota.take(len(chosen))
             if granted < len(chosen):
-                chosen = take(chosen, slice(0, granted))
+                chosen = chosen.take(slice(0, granted))
             written += len(chosen)
             if len(chosen):
                 self._write(chosen)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from duralog.cli.dump_batches import log_heading
 from duralog.cli.dump_request import DumpRequest
 from duralog.cli.output import Output
-from duralog.cli.selection import Selection, take
+from duralog.cli.selection import Selection
 from duralog.cli.typed_records import TypedRecords
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import Piece
@@ -91,7 +91,7 @@ class RecordSink:
             chosen = self._selection.records(decoded)
             granted = self._request.quota.take(len(chosen))
             if granted < len(chosen):
-                chosen = take(chosen, slice(0, granted))
+                chosen = chosen.take(slice(0, granted))
             if len(chosen):
                 yield chosen
 

@@ -15,7 +15,7 @@ import numpy as np
 from duralog.cli.dump_batches import COLUMNS, Header, batch_line, batch_object, headers
 from duralog.cli.failures import printable
 from duralog.cli.output import Output
-from duralog.cli.selection import Selection, take
+from duralog.cli.selection import Selection
 from duralog.cli.tables import plural
 from duralog.cli.times import format_time
 from duralog.columnar.decoded import DecodedRecords
@@ -217,9 +217,9 @@ class LookupWalk:
                 np.flatnonzero(is_data), on_corrupt=lambda error, _: self._output.finding(error)
             ):
                 chosen = selection.records(decoded)
-                chosen = take(chosen, np.flatnonzero(chosen.columns.offset >= self._log.start_offset))
+                chosen = chosen.take(np.flatnonzero(chosen.columns.offset >= self._log.start_offset))
                 if len(chosen):
-                    found = take(chosen, slice(len(chosen) - 1, len(chosen)))
+                    found = chosen.take(slice(len(chosen) - 1, len(chosen)))
             fault = end_fault(piece)
             if fault is not None:
                 self._output.finding(fault)
@@ -322,5 +322,5 @@ def _first_record(piece: Piece, row: int, first_offset: int, since_ms: int | Non
             chosen &= columns.timestamp >= since_ms
         rows = np.flatnonzero(chosen)
         if len(rows):
-            return take(decoded, rows[:1])
+            return decoded.take(rows[:1])
     return None

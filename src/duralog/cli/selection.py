@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from duralog.cli.dump_request import DumpRequest
 from duralog.cli.option_values import ALL_OFFSETS, OffsetRange
 from duralog.columnar.decoded import DecodedRecords
 from duralog.format.layout import LOG_APPEND_TIME_BIT, NO_TIMESTAMP
-from duralog.kernels.columns import RecordColumns
 
 _FEW = 16
 """So few candidates are compared one by one."""
@@ -73,13 +72,7 @@ class Selection:
         rows = np.flatnonzero(chosen)
         if self.key is not None:
             rows = _with_key(decoded, rows, self.key)
-        return take(decoded, rows)
-
-
-def take(decoded: DecodedRecords, rows: NDArray[np.intp] | slice) -> DecodedRecords:
-    """These rows of the records, over the same bytes."""
-    columns = RecordColumns(*(np.ascontiguousarray(column[rows]) for column in decoded.columns.arrays))
-    return replace(decoded, columns=columns, batch_row=decoded.batch_row[rows])
+        return decoded.take(rows)
 
 
 def _with_key(decoded: DecodedRecords, rows: NDArray[np.intp], key: bytes) -> NDArray[np.intp]:

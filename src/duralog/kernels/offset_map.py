@@ -139,6 +139,12 @@ class OffsetMap:
         find_offsets(self.table, self.slots, digests.reshape(-1), offsets, np.empty(_KEPT, np.int64))
         return offsets
 
+    def entries(self) -> tuple[Digests, NDArray[np.int64]]:
+        """All digests and their offsets, in no order that means anything."""
+        words = self.table.reshape(-1, _SLOT_WORDS)
+        used = words[(words[:, 0] | words[:, 1] | words[:, 2]) != 0]
+        return np.ascontiguousarray(used[:, :2]), used[:, 2].byteswap().view(np.int64)
+
 
 MakeMap = Callable[[int, float], OffsetMap]
 """From memory and load factor."""
