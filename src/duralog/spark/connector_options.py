@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from duralog.spark.option_text import InvalidOption, refuse_unknown
+from duralog.config.definitions import nearest
+from duralog.spark.option_text import InvalidOption
 
 KAFKA_PREFIX = "kafka."
 ISOLATION_LEVEL = "kafka.isolation.level"
@@ -88,4 +89,6 @@ def check_consumer_options(options: Mapping[str, str]) -> None:
         reason = _REFUSED.get(name.lower())
         if reason is not None:
             raise InvalidOption(f"option {name.lower()} is not for reading with Spark: {reason}")
-    refuse_unknown(given, _CONSUMER_CONFIGS, prefixes=_PREFIXES)
+        if name.lower() not in _CONSUMER_CONFIGS and not name.lower().startswith(_PREFIXES):
+            near = nearest(name.lower(), _CONSUMER_CONFIGS)
+            raise InvalidOption(f"there is no option {name}, Kafka's consumer has no such config{near}")

@@ -21,8 +21,7 @@ import pyarrow as pa
 
 from duralog.columnar import schema as record_schema
 from duralog.spark.lake.targets import Target
-from duralog.spark.slice_reading import CorruptBytes
-from duralog.spark.slices import Slice
+from duralog.spark.slices import CorruptBytes, Slice
 from duralog.spark.spark_schema import CORRUPT, Columns
 
 

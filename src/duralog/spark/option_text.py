@@ -5,13 +5,13 @@ A name that does not exist and a value that cannot be are refused with the right
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from duralog.config.byte_sizes import parse_bytes
-from duralog.config.definitions import nearest
 from duralog.errors import InvalidConfig
 
 STORAGE_PREFIX = "fs."
@@ -40,14 +40,13 @@ def refused(name: str, value: str, allowed: str) -> InvalidOption:
 
 def refuse_unknown(given: Iterable[str], known: Sequence[str], *, prefixes: Sequence[str] = ()) -> None:
     """Every given name must be one of the known ones, or start with one of the prefixes, whatever its case."""
-    lowered = {name.lower(): name for name in known}
+    spelled = {name.lower(): name for name in known}
     for name in given:
-        if name.lower() not in lowered and not name.lower().startswith(tuple(prefixes)):
-            near = nearest(name.lower(), lowered)
-            for lower, spelled in lowered.items():
-                near = re.sub(rf"(?<=\s){re.escape(lower)}(?=[\s?])", spelled, near)
+        if name.lower() not in spelled and not name.lower().startswith(tuple(prefixes)):
+            near = [spelled[lower] for lower in difflib.get_close_matches(name.lower(), spelled, n=2, cutoff=0.7)]
+            hint = f": did you mean {' or '.join(near)}?" if near else "."
             listed = ", ".join([*known, *(f"{prefix}*" for prefix in prefixes)])
-            raise InvalidOption(f"there is no option {name}{near}; there are {listed}".replace("?;", "?"))
+            raise InvalidOption(f"there is no option {name}{hint} There are {listed}")
 
 
 def boolean(name: str, text: str) -> bool:

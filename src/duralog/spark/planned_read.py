@@ -6,14 +6,16 @@ The batch source and `duralog.spark.explain` go this way, so that what is explai
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from duralog.errors import UnknownTopic
 from duralog.spark.locations import open_store
+from duralog.spark.offset_ranges import Bound, OffsetRange, Offsets, OnDataLoss, resolve, select_partitions
 from duralog.spark.option_text import InvalidOption
-from duralog.spark.planning import DataLoss, Offsets, OffsetRange, Plan, plan, resolve, select_partitions
-from duralog.spark.read_options import Bound, ReadOptions
+from duralog.spark.planning import Plan, plan
+from duralog.spark.read_options import ReadOptions
+from duralog.spark.slices import DataLoss
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.store import Store
 
@@ -43,26 +45,33 @@ def plan_read(options: ReadOptions, filters: PushedFilters | None = None) -> Pla
             store,
             ranges,
             isolation=options.isolation,
-            storage_options=options.storage_options,
             max_slice_bytes=options.max_split_bytes,
             min_slices=options.min_partitions,
             not_before_ms=None if filters is None else filters.not_before_ms,
-            before_ms=None if filters is None else filters.before_ms,
             on_data_loss=on_data_loss,
         )
     _logger.info("%s: %s", options.path, planned)
     return planned
 
 
-def chosen_partitions(store: Store, options: ReadOptions) -> list[TopicPartition]:
-    """The partitions that the options name, those of every topic if they name none."""
+def chosen_partitions(store: Store, options: ReadOptions, *, may_be_gone: bool = False) -> list[TopicPartition]:
+    """The partitions that the options name, those of every topic if they name none.
+
+    `UnknownTopic` for one that is not there; with `may_be_gone` it is left out.
+    """
     selection = options.selection
+    there = set(store.topics()) if may_be_gone else None
     if selection.assigned is not None:
-        return select_partitions(store, assigned=selection.assigned)
+        assigned: Mapping[str, Collection[int]] = selection.assigned
+        if there is not None:
+            assigned = {
+                topic: set(of) & set(store.partitions(topic)) for topic, of in assigned.items() if topic in there
+            }
+        return select_partitions(store, assigned=assigned)
     if selection.topics is not None:
-        return select_partitions(store, topics=selection.topics)
+        return select_partitions(store, topics=[name for name in selection.topics if there is None or name in there])
     found = select_partitions(store, pattern=selection.pattern or ".*")
-    if selection.pattern is None and not found:
+    if selection.pattern is None and not found and not may_be_gone:
         raise UnknownTopic(
             f"{options.path}: there are no topics: no folder here is named like a partition, TOPIC-NUMBER"
         )
@@ -73,7 +82,7 @@ def resolve_bounds(
     store: Store,
     partitions: list[TopicPartition],
     options: ReadOptions,
-    on_data_loss: Callable[[DataLoss], None] | None,
+    on_data_loss: OnDataLoss | None,
 ) -> dict[TopicPartition, OffsetRange]:
     """Where the options say that reading starts and ends, in offsets."""
     for name, bound in (("starting", options.start), ("ending", options.end)):
@@ -96,7 +105,7 @@ def _listed(partitions: list[TopicPartition], most: int = 10) -> str:
     return shown if len(partitions) <= most else f"{shown} and {len(partitions) - most} more"
 
 
-def data_loss_handler(options: ReadOptions) -> Callable[[DataLoss], None] | None:
+def data_loss_handler(options: ReadOptions) -> OnDataLoss | None:
     """None where loss is an error."""
     return None if options.fail_on_data_loss else _tell_loss
 

@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from duralog.spark.planning import OffsetRange
+from duralog.spark.offset_ranges import OffsetRange
 from duralog.storage.log_directory import TopicPartition
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -59,8 +59,7 @@ class PushedFilters:
     first_offset: int = 0
     last_offset: int = _INT64_MAX - 1
     not_before_ms: int | None = None
-    before_ms: int | None = None
-    """No wanted row has this time or a later one."""
+    """No wanted row is older. Of the latest time nothing is known to a log whose producers set the times."""
 
     def push(self, filters: Sequence[Filter]) -> list[Filter]:
         """Take in what is of use. Returns those that Spark must still apply."""
@@ -118,27 +117,17 @@ class PushedFilters:
         self.last_offset = min(self.last_offset, last)
 
     def _take_time(self, filter_: Filter) -> None:
-        if isinstance(filter_, In):
-            times = [_floor_ms(value) for value in filter_.value if value is not None]
-            known = [time for time in times if time is not None]
-            if known and len(known) == len(times):
-                self._within(min(known), max(known) + 1)
-            return
-        time_ms = _floor_ms(getattr(filter_, "value", None))
-        if time_ms is None:
-            return
-        if isinstance(filter_, EqualTo | EqualNullSafe):
-            self._within(time_ms, time_ms + 1)
-        elif isinstance(filter_, GreaterThan | GreaterThanOrEqual):
-            self._within(time_ms, None)
-        elif isinstance(filter_, LessThan | LessThanOrEqual):
-            self._within(None, time_ms + 1)
+        if isinstance(filter_, EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual):
+            self._not_before(filter_.value)
+        elif isinstance(filter_, In):
+            times = [value for value in filter_.value if value is not None]
+            if times and all(isinstance(time, datetime.datetime) for time in times):
+                self._not_before(min(times))
 
-    def _within(self, first_ms: int | None, end_ms: int | None) -> None:
-        if first_ms is not None:
-            self.not_before_ms = first_ms if self.not_before_ms is None else max(self.not_before_ms, first_ms)
-        if end_ms is not None:
-            self.before_ms = end_ms if self.before_ms is None else min(self.before_ms, end_ms)
+    def _not_before(self, time: object) -> None:
+        if isinstance(time, datetime.datetime) and time.tzinfo is not None:
+            time_ms = (time - _EPOCH) // _MILLISECOND
+            self.not_before_ms = time_ms if self.not_before_ms is None else max(self.not_before_ms, time_ms)
 
 
 def _column(filter_: Filter) -> str | None:
@@ -167,10 +156,3 @@ def _holds(filter_: Filter, partition: TopicPartition) -> bool:
 
 def _is_whole(value: object) -> bool:
     return type(value) is int
-
-
-def _floor_ms(value: object) -> int | None:
-    """A time of the query, in whole milliseconds, as records have them."""
-    if not isinstance(value, datetime.datetime) or value.tzinfo is None:
-        return None
-    return (value - _EPOCH) // _MILLISECOND

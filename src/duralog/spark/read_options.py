@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from duralog.spark.connector_options import ISOLATION_LEVEL, KAFKA_PREFIX, WITHOUT_EFFECT, check_consumer_options
+from duralog.spark.offset_ranges import Bound, Offsets, Timestamps
 from duralog.spark.option_text import (
     STORAGE_PREFIX,
     InvalidOption,
@@ -29,7 +30,6 @@ from duralog.spark.option_text import (
     storage_options,
     timestamp_ms,
 )
-from duralog.spark.planning import Offsets, Timestamps
 from duralog.storage.isolation import Isolation
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.time_lookup import EARLIEST, LATEST
@@ -63,9 +63,6 @@ _INT64_MAX = 2**63 - 1
 _ASSIGN_EXAMPLE = '{"orders":[0,1]}'
 _BY_PARTITION_EXAMPLE = '{"orders":{"0":23,"1":-2}}'
 _TIMES_EXAMPLE = '{"orders":{"0":1700000000000}}'
-
-Bound = Offsets | Timestamps
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,194 @@
+"""A streaming read: micro-batches between offsets, while a store or a broker writes, rolls, compacts and deletes.
+
+Spark keeps one Python worker for the driver's side of a query. It asks for the latest offset, for the tasks between two
+offsets, and writes each pair down before a task runs. After a crash it asks for the tasks between the same two offsets
+again; offsets never change, so a sink that knows its batches gets every record exactly once.
+
+What must always be true:
+- An end is never behind what a reader of this isolation may see: the last stable offset, or the end of the log.
+- An end names every partition that is read from then on. One that appears later starts at its beginning.
+- Each look opens the directory anew, since a read-only store shows what was there when it was opened.
+
+Records that went by retention before they were read, a partition that is gone, a log that ends before the place where
+the query stood: all that is data loss. With `failOnDataLoss` (the default) it is an error; without, it is logged and
+the query goes on with what is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from duralog.errors import OffsetOutOfRange
+from duralog.spark.locations import open_store
+from duralog.spark.offset_ranges import FROM_EARLIEST, TO_LATEST, OffsetRange, resolve
+from duralog.spark.plain_errors import plain_errors
+from duralog.spark.planned_read import chosen_partitions, data_loss_handler, resolve_bounds
+from duralog.spark.planning import plan
+from duralog.spark.read_options import ReadOptions
+from duralog.spark.spark_schema import Columns
+from duralog.spark.stream_limits import within_bytes
+from duralog.spark.stream_offsets import OffsetJson, Positions, distance, from_json, only, shared_out, to_json
+from duralog.spark.task_reading import SliceTask, read_task
+from duralog.storage.log_directory import TopicPartition
+from duralog.storage.store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOOK_SECONDS = 0.1
+"""Between two looks at a directory that had nothing new. Spark itself would ask a hundred times a second."""
+
+_logger = logging.getLogger(__name__)
+
+
+class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Of one query. Pickled into tasks for `read`, which needs nothing of its state."""
+
+    def __init__(self, schema: StructType, options: ReadOptions) -> None:
+        self._columns = Columns(schema, options)
+        self._options = options
+        self._target: Positions | None = None
+        """For `Trigger.AvailableNow`: where everything ended when the query began."""
+        self._seen: Positions | None = None
+        self._last_trigger: float | None = None
+        self._last_look = float("-inf")
+
+    # What Spark asks
+
+    def initialOffset(self) -> OffsetJson:  # noqa: N802
+        with plain_errors(), self._open() as store:
+            partitions = chosen_partitions(store, self._options)
+            ranges = resolve_bounds(store, partitions, self._options, data_loss_handler(self._options))
+            return to_json({partition: found.start_offset for partition, found in ranges.items()})
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """One of the limits: Spark takes no more than one, but gives it back to say that limits are in force."""
+        limits = self._options.limits
+        if limits.max_offsets is not None:
+            return ReadMaxRows(limits.max_offsets)
+        if limits.max_bytes is not None:
+            return ReadMaxBytes(limits.max_bytes)
+        return ReadAllAvailable() if limits.min_offsets is None else ReadMinRows(limits.min_offsets)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        with plain_errors(), self._open() as store:
+            self._target = self._ends(store)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetJson:  # noqa: N802
+        with plain_errors():
+            begin = from_json(start)
+            self._wait()
+            with self._open() as store:
+                ends = self._ends(store)
+                self._seen = ends
+                if self._target is not None:
+                    ends = {partition: min(ends[partition], end) for partition, end in only(self._target, ends).items()}
+                self._check_loss(begin, ends)
+                begin = self._begins(store, begin, ends)
+                if not isinstance(limit, ReadAllAvailable):
+                    ends = self._limited(store, begin, ends)
+            if distance(begin, ends):
+                self._last_trigger = time.monotonic()
+                self._last_look = float("-inf")
+            return to_json(ends)
+
+    def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802
+        return None if self._seen is None else to_json(self._seen)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        with plain_errors():
+            ends = from_json(end)
+            with self._open() as store:
+                begin = self._begins(store, from_json(start), ends)
+                ranges = {
+                    partition: OffsetRange(begin[partition], end_offset)
+                    for partition, end_offset in ends.items()
+                    if end_offset > begin[partition]
+                }
+                planned = plan(
+                    store,
+                    ranges,
+                    isolation=self._options.isolation,
+                    max_slice_bytes=self._options.max_split_bytes,
+                    min_slices=self._options.min_partitions,
+                    on_data_loss=data_loss_handler(self._options),
+                )
+            _logger.info("%s: %s", self._options.path, planned)
+            return [SliceTask(slices) for slices in planned.tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_task(partition, self._columns, self._options)
+
+    # How it is found out
+
+    def _open(self) -> Store:
+        return open_store(self._options.path, self._options.storage_options)
+
+    def _wait(self) -> None:
+        pause = self._last_look + LOOK_SECONDS - time.monotonic()
+        if pause > 0:
+            time.sleep(pause)
+        self._last_look = time.monotonic()
+
+    def _ends(self, store: Store) -> Positions:
+        """Up to where each partition can be read now."""
+        ranges = resolve(
+            store,
+            chosen_partitions(store, self._options, may_be_gone=True),
+            FROM_EARLIEST,
+            TO_LATEST,
+            isolation=self._options.isolation,
+        )
+        return {partition: found.end_offset for partition, found in ranges.items()}
+
+    def _begins(self, store: Store, start: Mapping[TopicPartition, int], ends: Positions) -> Positions:
+        """Where reading begins: partitions that are new to the query begin at their start, which should be 0."""
+        begins = only(start, ends)
+        for partition in ends:
+            if partition not in begins:
+                begins[partition] = 0
+                first = store.partition(*partition).start_offset
+                if first > 0:
+                    self._tell_loss(f"{partition} is new to the query, but its log starts at offset {first}, not at 0")
+                    begins[partition] = first
+        return begins
+
+    def _check_loss(self, start: Mapping[TopicPartition, int], ends: Positions) -> None:
+        for partition, offset in start.items():
+            if partition not in ends:
+                self._tell_loss(f"{partition} is gone; the query stood at offset {offset}")
+            elif ends[partition] < offset:
+                self._tell_loss(f"{partition} ends at offset {ends[partition]}, but the query stood at {offset}")
+
+    def _tell_loss(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise OffsetOutOfRange(
+                f"{self._options.path}: {what}: records may be lost; set failOnDataLoss to false to go on all the same"
+            )
+        _logger.warning("%s: %s: records may be lost", self._options.path, what)
+
+    def _limited(self, store: Store, begin: Positions, ends: Positions) -> Positions:
+        limits = self._options.limits
+        if limits.min_offsets is not None and self._target is None and distance(begin, ends) < limits.min_offsets:
+            waited = None if self._last_trigger is None else time.monotonic() - self._last_trigger
+            if waited is not None and waited * 1000 < limits.max_delay_ms:
+                return begin
+        if limits.max_offsets is not None:
+            ends = shared_out(begin, ends, limits.max_offsets)
+        if limits.max_bytes is not None:
+            ends = within_bytes(store, begin, ends, limits.max_bytes)
+        return ends
