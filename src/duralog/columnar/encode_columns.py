@@ -144,9 +144,8 @@ def _plan(columns: WritableColumns, batch_bytes: int, batch_records: int) -> _Pl
     first_row = np.empty(rows + 1, np.int64)
     count, records_bytes, refused_row = plan_batches(*columns, batch_bytes, batch_records, body_size, first_row)
     if refused_row >= 0:
-        raise InvalidRecord(
-            f"row {refused_row}: expected a record of at most {MAX_RECORDS_BYTES} bytes, found a larger one"
-        )
+        reason = f"expected a record of at most {MAX_RECORDS_BYTES} bytes, found a larger one"
+        raise InvalidRecord(f"row {refused_row}: {reason}", record_errors=[(refused_row, reason)])
     return _Plan(body_size, first_row[: count + 1].copy(), records_bytes)
 
 

@@ -39,15 +39,17 @@ def writable_columns(
     return WritableColumns(
         _offsets(_column(table, OFFSET), rows, base_offset),
         _timestamps(_column(table, TIMESTAMP), rows, default_timestamp_ms),
-        _binary(pa.chunked_array([pa.nulls(rows)]) if key is None else key, KEY),
-        _binary(value, VALUE),
+        binary_column(pa.chunked_array([pa.nulls(rows)]) if key is None else key, KEY),
+        binary_column(value, VALUE),
         _headers(_column(table, HEADERS), rows),
     )
 
 
 def _refuse(column: str, row: int | None, expected: object, found: object) -> NoReturn:
-    where = f"column {column}" if row is None else f"column {column}, row {row}"
-    raise InvalidRecord(f"{where}: expected {expected}, found {found}")
+    reason = f"expected {expected}, found {found}"
+    if row is None:
+        raise InvalidRecord(f"column {column}: {reason}")
+    raise InvalidRecord(f"column {column}, row {row}: {reason}", record_errors=[(row, f"column {column}: {reason}")])
 
 
 def _column(table: pa.Table, name: str) -> pa.ChunkedArray | None:
@@ -90,7 +92,8 @@ def _is_string(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _binary(chunked: pa.ChunkedArray, name: str) -> BinaryColumn:
+def binary_column(chunked: pa.ChunkedArray, name: str) -> BinaryColumn:
+    """Byte strings for the kernels, every position checked. `name` is what errors call the column."""
     kind = chunked.type
     if not _is_bytes(kind):
         _refuse(name, None, "binary or string", kind)
@@ -180,7 +183,7 @@ def _headers(chunked: pa.ChunkedArray | None, rows: int) -> BinaryColumn:
     keys, values = (pa.chunked_array([chunk.field(name) for chunk in flat], kind) for name, kind in fields.items())
     if keys.null_count:
         _refuse_header(keys, first_header, "a header key")
-    key, value = _binary(keys, "headers (key)"), _binary(values, "headers (value)")
+    key, value = binary_column(keys, "headers (key)"), binary_column(values, "headers (value)")
     content = sum(int(column.offsets[-1] - column.offsets[0]) for column in (key, value))
     framing = MAX_HEADER_COUNT_BYTES * rows + MAX_HEADER_OVERHEAD * len(structs)
     out = np.empty(content + framing + SLACK, np.uint8)

@@ -14,7 +14,7 @@ def crc32(data: Bytes) -> int:
     return zlib.crc32(data)
 
 
-def crc32c(data: Bytes) -> int:
-    """CRC-32C, with Castagnoli's polynomial."""
-    value: int = _crc32c.crc32c(data)
+def crc32c(data: Bytes, before: int = 0) -> int:
+    """CRC-32C, with Castagnoli's polynomial; of all the bytes so far, if `before` is that of those in front."""
+    value: int = _crc32c.crc32c(data, before)
     return value

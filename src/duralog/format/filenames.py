@@ -42,6 +42,13 @@ _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
 
 
+SINK_JOURNAL = "duralog-sink.journal"
+"""What a write from Spark is about to append. Like all of the sink's names a file's, since Kafka does not start on a
+directory with a folder in it that belongs to no partition. Files that it does not know it leaves alone."""
+SINK_COMMITTED = "duralog-sink.committed"
+"""The writes from Spark that must not happen twice."""
+
+
 class FileKind(Enum):
     """What a segment's file holds; the value is the file's suffix."""
 
@@ -92,6 +99,35 @@ def parse_segment_file(name: str) -> SegmentFile | None:
     if kind is None or state is None or offset > _INT64_MAX:
         return None
     return SegmentFile(offset, kind, state)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFileName:
+    """A file of batches that one attempt at one task of a Spark write has made, until they are appended."""
+
+    writer: str
+    """Which write, or which streaming query: 32 hexadecimal digits."""
+    batch: int
+    """The micro-batch of a streaming query, else 0."""
+    task: int
+    attempt: str
+    """32 hexadecimal digits that no other attempt has."""
+
+    @property
+    def name(self) -> str:
+        batch, task = _checked(self.batch, _INT64_MAX), _checked(self.task, _INT32_MAX)
+        return f"duralog-sink.{self.writer}.{batch}.{task}.{self.attempt}.staged"
+
+
+_STAGED_FILE = re.compile(r"duralog-sink\.([0-9a-f]{32})\.(\d{1,19})\.(\d{1,10})\.([0-9a-f]{32})\.staged", re.ASCII)
+
+
+def parse_staged_file(name: str) -> StagedFileName | None:
+    match = _STAGED_FILE.fullmatch(name)
+    if match is None or int(match[2]) > _INT64_MAX or int(match[3]) > _INT32_MAX:
+        return None
+    staged = StagedFileName(match[1], int(match[2]), int(match[3]), match[4])
+    return staged if staged.name == name else None
 
 
 class SnapshotState(Enum):

@@ -12,3 +12,6 @@ class AppendOrigin(Enum):
     """The broker itself, as the coordinator of groups or transactions. It may write control batches."""
     AS_IS = "as is"
     """A copy of another log: batches keep their offsets, leader epochs and producers, whatever they are."""
+    RESTORED = "restored"
+    """Records brought back with the offsets that they had: as a copy, but a batch without a leader epoch is written in
+    the log's own."""

@@ -61,6 +61,25 @@ def raise_start_offset(writer: LogWriter, start_offset: int) -> None:
     writer.epochs.truncate_from_start(start_offset)
 
 
+def start_at(writer: LogWriter, offset: int) -> None:
+    """Let a log without records start and end here. After a crash in between it starts where it did, or here."""
+    view = writer.view
+    if view.segments.size_bytes or offset < view.end_offset:
+        raise OffsetOutOfRange(
+            f"{writer.folder}: only a log without records that ends at offset {offset} or before can start there:"
+            f" this one has {view.segments.size_bytes} bytes and ends at {view.end_offset}"
+        )
+    writer.roll(offset)
+    gone = list(writer.view.segments.inactive)
+    kept = writer.view.segments.removed(gone)
+    writer.producers.advance_log_start(offset)
+    writer.publish(kept, offset, offset)
+    # The new name first: were it lost and the old one gone, the log would start at offset 0 again.
+    writer.file_system.sync_folder(writer.folder)
+    discard(writer, gone)
+    writer.epochs.truncate_from_start(offset)
+
+
 def truncate_to(writer: LogWriter, offset: int) -> None:
     """Cut off the batch that holds the offset, and everything after it. The log ends with the batch before."""
     view = writer.view

@@ -154,7 +154,7 @@ class LogWriter:
                 f"{batches.size_bytes} bytes at once are more than a segment takes: segment.bytes is"
                 f" {self.config.segment_bytes}"
             )
-        if origin is not AppendOrigin.AS_IS:
+        if origin is not AppendOrigin.AS_IS and origin is not AppendOrigin.RESTORED:
             for batch in batches.producer_batches:
                 written = self.producers.check(batch, origin=origin, transaction_version=transaction_version)
                 if written is not None:

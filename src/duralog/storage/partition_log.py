@@ -29,7 +29,7 @@ from duralog.storage.compaction_source import SegmentSource
 from duralog.storage.file_system import FileSystem
 from duralog.storage.leader_epochs import LeaderEpochs
 from duralog.storage.loaded_log import LoadedLog
-from duralog.storage.log_trimming import delete_segments, raise_start_offset, truncate_to
+from duralog.storage.log_trimming import delete_segments, raise_start_offset, start_at, truncate_to
 from duralog.storage.log_view import LogView, SegmentInfo
 from duralog.storage.log_writer import AppendResult, Clock, Later, LogWriter
 from duralog.storage.lookup import TimestampedOffset
@@ -190,7 +190,8 @@ class PartitionLog(ReadableLog):
     ) -> AppendResult:
         """Append whole batches as a client sends them, checked, and stamped in place if `data` can be written to.
 
-        With `AppendOrigin.AS_IS` they keep their bytes, offsets included: for copies of other logs.
+        With `AppendOrigin.AS_IS` they keep their bytes, offsets included: for copies of other logs. So they do with
+        `AppendOrigin.RESTORED`, but for a leader epoch of -1.
         """
         writer = self._writer
         with writer.lock:
@@ -266,6 +267,12 @@ class PartitionLog(ReadableLog):
                 raise OffsetOutOfRange(f"offset {before_offset} is not within the log, which ends at {end_offset}")
             raise_start_offset(writer, offset)
             return writer.view.start_offset
+
+    def start_at(self, offset: int) -> None:
+        """Let a log without records begin at this offset: what is restored next has offsets from there on."""
+        with self._writer.lock:
+            self._writer.check_writable()
+            start_at(self._writer, offset)
 
     def writers_waiting(self) -> AbstractContextManager[object]:
         """While it is held, nobody else changes the log: to decide by what is there, and then do it."""

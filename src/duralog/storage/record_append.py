@@ -106,18 +106,17 @@ def _encode(
     columns: WritableColumns, *, config: TopicConfig, stamp: Stamp, codec: Codec | None, producer: Producer
 ) -> ValidBatches:
     producer.check()
-    _check_keys(columns, config)
+    check_keys(columns, config)
     is_create_time = config.message_timestamp_type == "CreateTime"
     if is_create_time:
-        _check_timestamps(columns, config, stamp.now_ms)
-    is_own_choice = config.compression_type == "producer"
-    stored = (codec or Codec.NONE) if is_own_choice else target_codec(config)
+        check_timestamps(columns, config, stamp.now_ms)
+    stored = stored_codec(config, codec)
     in_one_batch = producer.producer_id != NO_PRODUCER_ID
     encoded = encode_columns(
         columns,
         codec=stored,
         level=target_level(config, stored),
-        batch_bytes=_all_bytes(columns) if in_one_batch else _batch_bytes(config, stored),
+        batch_bytes=_all_bytes(columns) if in_one_batch else batch_room(config, stored),
         timestamp_type=TimestampType.CREATE_TIME if is_create_time else TimestampType.LOG_APPEND_TIME,
         append_time_ms=stamp.now_ms,
         leader_epoch=stamp.leader_epoch,
@@ -126,7 +125,9 @@ def _encode(
         base_sequence=producer.base_sequence,
         is_transactional=producer.is_transactional,
     )
-    _check_sizes(encoded, config, in_one_batch=in_one_batch)
+    check_sizes(encoded, config)
+    if in_one_batch and len(encoded) > 1:
+        raise RecordTooLarge("the records of a producer with an id do not fit one batch")
     rows = encoded.batches
     data = encoded.data.data
 
@@ -145,14 +146,18 @@ def _encode(
     )
 
 
-def _check_keys(columns: WritableColumns, config: TopicConfig) -> None:
+def check_keys(columns: WritableColumns, config: TopicConfig) -> None:
     if "compact" in config.cleanup_policy:
         row = first_null(columns.key)
         if row is not None:
-            raise InvalidRecord(f"record {row} has no key: a compacted topic needs one")
+            raise InvalidRecord(
+                f"record {row} has no key: a compacted topic needs one",
+                record_errors=[(row, "column key: null, and a compacted topic takes no record without a key")],
+            )
 
 
-def _check_timestamps(columns: WritableColumns, config: TopicConfig, now_ms: int) -> None:
+def check_timestamps(columns: WritableColumns, config: TopicConfig, now_ms: int) -> None:
+    """For topics whose records have their own times."""
     times = columns.timestamp
     if not len(times):
         return
@@ -161,10 +166,36 @@ def _check_timestamps(columns: WritableColumns, config: TopicConfig, now_ms: int
     if int(times.min()) >= earliest and int(times.max()) <= latest:
         return
     row = int(np.flatnonzero((times < max(earliest, -1)) | (times > min(latest, 2**63 - 1)))[0])
-    raise InvalidTimestamp(
-        f"record {row} has timestamp {times[row]}, the clock says {now_ms}: message.timestamp.before.max.ms allows"
-        f" {before} ms behind it, message.timestamp.after.max.ms {after} ms ahead"
+    reason = (
+        f"timestamp {times[row]}, the clock says {now_ms}: message.timestamp.before.max.ms allows {before} ms behind"
+        f" it, message.timestamp.after.max.ms {after} ms ahead"
     )
+    raise InvalidTimestamp(f"record {row} has {reason}", record_errors=[(row, f"column timestamp: {reason}")])
+
+
+def stored_codec(config: TopicConfig, codec: Codec | None) -> Codec:
+    """The topic's codec, or the writer's where the topic leaves the choice."""
+    return (codec or Codec.NONE) if config.compression_type == "producer" else target_codec(config)
+
+
+def batch_room(config: TopicConfig, codec: Codec, wanted_bytes: int = DEFAULT_BATCH_BYTES) -> int:
+    """How many bytes of records to put into a batch, so that the topic takes it: as many as wanted, or fewer."""
+    room: int = config.max_message_bytes - HEADER_BYTES
+    if codec is not Codec.NONE:
+        # What cannot be compressed grows a little, snappy in the worst case by a sixth.
+        room -= room // 6 + 64
+    return max(1, min(room, wanted_bytes))
+
+
+def check_sizes(encoded: EncodedBatches, config: TopicConfig) -> None:
+    too_large = np.flatnonzero(encoded.batches["size"] > config.max_message_bytes)
+    if len(too_large):
+        batch = encoded.batches[too_large[0]]
+        first = int(encoded.batches["record_count"][: too_large[0]].sum())
+        last = first + int(batch["record_count"]) - 1
+        what = f"record {first} makes" if first == last else f"records {first} to {last} make"
+        reason = f"a batch of {batch['size']} bytes, max.message.bytes is {config.max_message_bytes}"
+        raise RecordTooLarge(f"{what} {reason}", record_errors=[(first, f"column value: the record makes {reason}")])
 
 
 def _all_bytes(columns: WritableColumns) -> int:
@@ -174,26 +205,3 @@ def _all_bytes(columns: WritableColumns) -> int:
     )
     most: int = MAX_RECORDS_BYTES
     return max(1, min(content + _MOST_RECORD_OVERHEAD * len(columns.offset), most))
-
-
-def _batch_bytes(config: TopicConfig, codec: Codec) -> int:
-    room: int = config.max_message_bytes - HEADER_BYTES
-    if codec is not Codec.NONE:
-        # What cannot be compressed grows a little, snappy in the worst case by a sixth.
-        room -= room // 6 + 64
-    return max(1, min(room, DEFAULT_BATCH_BYTES))
-
-
-def _check_sizes(encoded: EncodedBatches, config: TopicConfig, *, in_one_batch: bool) -> None:
-    sizes = encoded.batches["size"]
-    too_large = np.flatnonzero(sizes > config.max_message_bytes)
-    if len(too_large):
-        batch = encoded.batches[too_large[0]]
-        first = int(batch["base_offset"] - encoded.batches["base_offset"][0])
-        last = first + int(batch["record_count"]) - 1
-        what = f"record {first} makes" if first == last else f"records {first} to {last} make"
-        raise RecordTooLarge(
-            f"{what} a batch of {batch['size']} bytes, max.message.bytes is {config.max_message_bytes}"
-        )
-    if in_one_batch and len(sizes) > 1:
-        raise RecordTooLarge("the records of a producer with an id do not fit one batch")

@@ -7,7 +7,8 @@ client reach the disk as they came. A batch is built anew where the topic wants 
 inside do not follow each other. Kafka builds anew in the second case only if the batch is compressed, and otherwise
 stores the wrong offsets.
 
-Batches of `AppendOrigin.AS_IS` keep every byte. Only their frames, checksums and the order of offsets are checked.
+Batches of `AppendOrigin.AS_IS` keep every byte. Only their frames, checksums and the order of offsets are checked. Of
+`AppendOrigin.RESTORED` too, but a leader epoch of -1 becomes the log's.
 
 An append is all or nothing. Whatever is wrong is an error that tells where: `CorruptRecord` for bytes that are not a
 batch (a position counts in the given bytes), `InvalidRecord` and its kinds for a batch that the topic does not take.
@@ -29,7 +30,7 @@ from duralog.columnar.refusals import wrong_checksum
 from duralog.config import TopicConfig
 from duralog.errors import InvalidRecord
 from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
-from duralog.format.layout import NO_TIMESTAMP
+from duralog.format.layout import BATCH_V2, NO_LEADER_EPOCH, NO_TIMESTAMP
 from duralog.format.record_batch import MAGIC
 from duralog.format.varint import Bytes
 from duralog.storage.append_origin import AppendOrigin
@@ -38,6 +39,8 @@ from duralog.storage.batch_extents import Extent, extents
 from duralog.storage.producer_batch import ProducerBatch, producer_batches
 
 _AS_IS = AppendOrigin.AS_IS
+_RESTORED = AppendOrigin.RESTORED
+_EPOCH_BYTES = np.arange(BATCH_V2.at.leader_epoch, BATCH_V2.at.leader_epoch + 4)
 
 
 class ValidBatches(NamedTuple):
@@ -84,6 +87,8 @@ def validate(
     view = memoryview(data)
     if view.readonly:
         view = memoryview(bytearray(view))
+    if origin is _RESTORED:
+        return _in_epoch(_validate_as_is(view, next_offset), leader_epoch)
     admission = Admission(view, config, next_offset, leader_epoch, now_ms, origin, max_decompressed_bytes)
     position = 0
     while position < len(view):
@@ -147,6 +152,18 @@ def _validate_as_is(data: Bytes, next_offset: int) -> ValidBatches:
         size_bytes,
         rows,
     )
+
+
+def _in_epoch(batches: ValidBatches, leader_epoch: int) -> ValidBatches:
+    """The same batches; those without a leader epoch are stamped with this one. It lies outside of the checksum."""
+    rows = batches.rows
+    assert rows is not None
+    (buffer,) = batches.buffers
+    stamped = np.flatnonzero((rows["leader_epoch"] == NO_LEADER_EPOCH) & (rows["magic"] == MAGIC))
+    where = rows["position"][stamped][:, None] + _EPOCH_BYTES
+    np.frombuffer(buffer, np.uint8)[where] = np.frombuffer(leader_epoch.to_bytes(4, signed=True), np.uint8)
+    rows["leader_epoch"][stamped] = leader_epoch
+    return batches
 
 
 def _check_order(rows: NDArray[Any], next_offset: int) -> None:

@@ -1,0 +1,355 @@
+"""The driver's part in a write: all that the tasks have staged goes into the logs, once, or none of it.
+
+1. The directory is opened for writing, which locks it. A commit that a crash has interrupted is completed first.
+2. A write that was committed before, by its query and batch, does nothing.
+3. Staged files are read through, topics made, rules looked at again. Whatever is wrong ends the write here.
+4. The journal is written. From here on the write is decided.
+5. Batches are appended, partition by partition, those of one task after those of the task before. All is flushed.
+6. The write is remembered as committed, the journal removed, and the staged files after it.
+
+If the machine dies before step 4 is on disk, nothing has happened. After it, the write is completed by the next commit
+or by `recover`: the batches that the log holds already are found by walking it from where the journal says the write
+began, comparing size, number of records and the checksum of the records. What the log adds to a batch (offset, leader
+epoch, append time) is not compared. Others may have appended meanwhile, and the rest then goes behind that. What cannot
+be told, since the log was compacted or shortened meanwhile, is refused with a sentence; `abandon` gives the write up.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from duralog.columnar.pieces import Piece
+from duralog.config import BrokerConfig
+from duralog.errors import DuralogError, InvalidRecord, OffsetOutOfRange, StorageError, StoreLocked
+from duralog.format.checksum import crc32c
+from duralog.format.compression import Codec
+from duralog.format.filenames import SINK_JOURNAL
+from duralog.format.layout import BATCH_V2
+from duralog.spark.commit_journal import (
+    Journal,
+    is_committed,
+    read_journal,
+    remember,
+    remove_journal,
+    write_journal,
+)
+from duralog.spark.staging import (
+    Run,
+    StagedFile,
+    StagedTask,
+    check_contents,
+    open_staged,
+    read_run,
+    sweep,
+    sweep_rubbish,
+)
+from duralog.spark.write_options import Transaction, WriteOptions
+from duralog.storage.background import Clock, wall_clock_ms
+from duralog.storage.file_system import FileSystem, LocalFileSystem
+from duralog.storage.log_directory import TopicPartition
+from duralog.storage.parallel import for_each_partition
+from duralog.storage.partition_log import AppendOrigin, PartitionLog
+from duralog.storage.record_append import stored_codec
+from duralog.storage.retention import COMPACT
+from duralog.storage.store import Store
+
+_logger = logging.getLogger(__name__)
+
+LOCK_WAIT_SECONDS = 30.0
+"""Another write may be committing just now."""
+_LOCK_PAUSE_SECONDS = 0.1
+
+Runs = Sequence[tuple[StagedFile, Run]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitReport:
+    records: int
+    size_bytes: int
+    partitions: int
+    is_repeated: bool = False
+    """The write was committed before: nothing was appended."""
+
+
+def commit(
+    tasks: Sequence[StagedTask],
+    options: WriteOptions,
+    *,
+    writer: str,
+    batch: int = 0,
+    transaction: Transaction | None = None,
+    file_system: FileSystem | None = None,
+    clock: Clock = wall_clock_ms,
+) -> CommitReport:
+    """Append what the tasks have staged. `transaction` is what the write is remembered by, if it may be repeated."""
+    files, path = file_system or LocalFileSystem(), options.path
+    staged_tasks = [task for task in sorted(tasks, key=lambda task: task.task) if task.name is not None]
+    with _opened(path, options.broker_config(), files, clock) as store:
+        _complete(store, files)
+        is_repeated = transaction is not None and is_committed(files, path, transaction)
+        if not is_repeated:
+            by_name = {task.name: open_staged(files, path, task.name, task.size) for task in staged_tasks if task.name}
+            by_partition = _by_partition(by_name.values(), preserve_offsets=options.preserve_offsets)
+            _check_all(files, by_name.values())
+            _make_topics(store, by_partition, options)
+            _check_rules(store, by_partition, options)
+            journal = Journal(
+                writer=writer,
+                batch=batch,
+                transaction=transaction,
+                preserve_offsets=options.preserve_offsets,
+                files={name: task.size for task in staged_tasks if (name := task.name) is not None},
+                starts={partition: store.partition(*partition).end_offset for partition in by_partition},
+            )
+            if journal.files:
+                write_journal(files, path, journal)
+                _append_all(store, files, by_partition, journal, is_fresh=True)
+            _conclude(files, path, journal)
+        now_ms = clock()
+    sweep(files, path, writer=writer, up_to_batch=batch, kept=())
+    sweep_rubbish(files, path, now_ms=now_ms, kept=())
+    if is_repeated:
+        return CommitReport(records=0, size_bytes=0, partitions=0, is_repeated=True)
+    runs = [run for ordered in by_partition.values() for _, run in ordered]
+    return CommitReport(
+        records=sum(run.records for run in runs),
+        size_bytes=sum(run.size for run in runs),
+        partitions=len(by_partition),
+    )
+
+
+def recover(
+    path: str,
+    *,
+    config: BrokerConfig | None = None,
+    file_system: FileSystem | None = None,
+    clock: Clock = wall_clock_ms,
+) -> bool:
+    """Complete a write that a crash has interrupted. False if there is none. Every commit does this by itself."""
+    files = file_system or LocalFileSystem()
+    if not files.exists(f"{path}/{SINK_JOURNAL}"):
+        return False
+    with _opened(path, config or BrokerConfig.of({"log.cleaner.enable": "false"}), files, clock) as store:
+        return _complete(store, files)
+
+
+def abandon(path: str, *, file_system: FileSystem | None = None) -> bool:
+    """Give up an interrupted write that cannot be completed. What it has appended stays. False if there is none."""
+    files = file_system or LocalFileSystem()
+    if not files.exists(f"{path}/{SINK_JOURNAL}"):
+        return False
+    with _opened(path, BrokerConfig.of({"log.cleaner.enable": "false"}), files, wall_clock_ms):
+        remove_journal(files, path)
+    return True
+
+
+def discard(options: WriteOptions, *, writer: str, batch: int = 0, file_system: FileSystem | None = None) -> None:
+    """Remove what the tasks of a write have staged, unless it is decided already."""
+    files = file_system or LocalFileSystem()
+    journal = read_journal(files, options.path)
+    sweep(files, options.path, writer=writer, up_to_batch=batch, kept=() if journal is None else journal.files)
+
+
+@contextmanager
+def _opened(path: str, config: BrokerConfig, files: FileSystem, clock: Clock) -> Iterator[Store]:
+    """The directory, locked. Nothing is retained or compacted meanwhile: a backup may come back with old records."""
+    deadline = time.monotonic() + LOCK_WAIT_SECONDS
+    while True:
+        try:
+            store = Store(path, config=config, retention_policies=(), file_system=files, clock=clock)
+            break
+        except StoreLocked as error:
+            if time.monotonic() >= deadline:
+                raise StoreLocked(
+                    f"{error}. If that is a broker, give its address in the option kafka.bootstrap.servers: the rows"
+                    " then go through its port"
+                ) from None
+            time.sleep(_LOCK_PAUSE_SECONDS)
+    with store:
+        yield store
+
+
+def _complete(store: Store, files: FileSystem) -> bool:
+    """Complete the write of the journal, if there is one."""
+    journal = read_journal(files, store.path)
+    if journal is None:
+        return False
+    _logger.warning("%s: a write was interrupted and is completed now", store.path)
+    try:
+        staged = [open_staged(files, store.path, name, size) for name, size in journal.files.items()]
+        by_partition = _by_partition(staged, preserve_offsets=journal.preserve_offsets)
+        _append_all(store, files, by_partition, journal, is_fresh=False)
+    except DuralogError as error:
+        raise StorageError(
+            f"{store.path}: a write was interrupted and cannot be completed: {error}. Records of it may be in the logs"
+            f" from these offsets on: {_told(journal.starts)}. duralog.spark.committing.abandon gives it up"
+        ) from error
+    _conclude(files, store.path, journal)
+    sweep(files, store.path, writer=journal.writer, up_to_batch=journal.batch, kept=())
+    return True
+
+
+def _told(starts: Mapping[TopicPartition, int]) -> str:
+    told = [f"{partition} {start}" for partition, start in list(starts.items())[:10]]
+    return ", ".join(told if len(starts) <= 10 else [*told, f"and {len(starts) - 10} more"])
+
+
+def _conclude(files: FileSystem, path: str, journal: Journal) -> None:
+    if journal.transaction is not None:
+        remember(files, path, journal.transaction)
+    if journal.files:
+        remove_journal(files, path)
+
+
+# Before the write is decided
+
+
+def _by_partition(staged: Collection[StagedFile], *, preserve_offsets: bool) -> dict[TopicPartition, Runs]:
+    """The runs of each partition in the order in which they are appended."""
+    found: dict[TopicPartition, list[tuple[StagedFile, Run]]] = {}
+    for file in staged:
+        for run in file.runs:
+            found.setdefault(TopicPartition(run.topic, run.partition), []).append((file, run))
+    if preserve_offsets:
+        for partition, runs in found.items():
+            runs.sort(key=lambda item: item[1].first_offset)
+            for (_, before), (_, after) in pairwise(runs):
+                if after.first_offset <= before.last_offset:
+                    raise InvalidRecord(
+                        f"column offset: two tasks have offsets of {partition} that overlap, up to"
+                        f" {before.last_offset} and from {after.first_offset} on: repartition by topic and partition,"
+                        " and sort within partitions by offset"
+                    )
+    return dict(sorted(found.items()))
+
+
+def _check_all(files: FileSystem, staged: Collection[StagedFile]) -> None:
+    for file in staged:
+        check_contents(files, file)
+
+
+def _make_topics(store: Store, by_partition: Mapping[TopicPartition, Runs], options: WriteOptions) -> None:
+    for topic in sorted({partition.topic for partition in by_partition} - set(store.topics())):
+        store.create_topic(topic, options.partitions, options.topic_configs)
+
+
+def _check_rules(store: Store, by_partition: Mapping[TopicPartition, Runs], options: WriteOptions) -> None:
+    """What the tasks have checked by the configs of that time: they may have changed since."""
+    for partition, runs in by_partition.items():
+        log = store.partition(*partition)
+        config = log.config
+        if COMPACT in config.cleanup_policy and any(run.has_null_key for _, run in runs):
+            raise InvalidRecord(f"column key: {partition.topic} is compacted and takes no record without a key")
+        largest = max(run.largest_batch for _, run in runs)
+        if largest > min(config.max_message_bytes, config.segment_bytes):
+            raise InvalidRecord(
+                f"column value: a batch of {largest} bytes for {partition.topic}, whose max.message.bytes is"
+                f" {config.max_message_bytes} and segment.bytes {config.segment_bytes}"
+            )
+        if options.preserve_offsets:
+            first = runs[0][1].first_offset
+            if first < log.end_offset:
+                raise OffsetOutOfRange(
+                    f"column offset: {partition} ends at {log.end_offset}: offset {first} cannot be put before that"
+                )
+        elif any(run.codec != stored_codec(config, Codec(run.codec)) for _, run in runs):
+            raise InvalidRecord(
+                f"the compression.type of {partition.topic} has changed while the rows were written: write them again"
+            )
+
+
+# Once it is
+
+
+def _append_all(
+    store: Store, files: FileSystem, by_partition: Mapping[TopicPartition, Runs], journal: Journal, *, is_fresh: bool
+) -> None:
+    def append(partition: TopicPartition, _: object) -> None:
+        log, runs = store.partition(*partition), by_partition[partition]
+        present = 0 if is_fresh else _count_present(log, files, runs, journal.starts[partition])
+        _append(log, files, runs, present, preserve_offsets=journal.preserve_offsets)
+        log.flush()
+
+    threads = max(1, min(len(by_partition), os.cpu_count() or 1))
+    outcome = for_each_partition(list(by_partition), append, threads=threads)
+    for error in outcome.failures.values():
+        raise error
+
+
+def _append(log: PartitionLog, files: FileSystem, runs: Runs, present: int, *, preserve_offsets: bool) -> None:
+    """Append all batches but the first `present` ones."""
+    origin = AppendOrigin.RESTORED if preserve_offsets else AppendOrigin.CLIENT
+    if preserve_offsets and log.size_bytes == 0 and present == 0:
+        log.start_at(runs[0][1].first_offset)
+    for file, run in runs:
+        if present >= run.batches:
+            present -= run.batches
+            continue
+        for piece in read_run(files, file.path, run):
+            rows = piece.batches[present:]
+            present = max(0, present - len(piece.batches))
+            if len(rows):
+                begin = int(rows["position"][0]) - piece.position
+                end = int(rows["position"][-1] + rows["size"][-1]) - piece.position
+                log.append_batches(piece.data[begin:end].data, origin=origin)
+
+
+class _Batch(NamedTuple):
+    """A batch, and what tells it from others wherever it stands."""
+
+    content: tuple[int, int, int]
+    """Its size, its number of records, the checksum of the records."""
+    base_offset: int
+    last_offset: int
+
+
+def _count_present(log: PartitionLog, files: FileSystem, runs: Runs, start_offset: int) -> int:
+    """How many of the batches, from the first on, the log holds from this offset on."""
+    present, expected = 0, start_offset
+    in_log = _batches_in(log, start_offset)
+    following = next(in_log, None)
+    for batch in _batches_of(files, runs):
+        if following is None or following.content != batch.content:
+            break
+        present, expected = present + 1, following.last_offset + 1
+        following = next(in_log, None)
+    else:
+        return present
+    if following is None:
+        # An empty log begins where the first record that comes back to it is.
+        is_as_left = log.end_offset in (expected, runs[0][1].first_offset if present == 0 else expected)
+    else:
+        was_closed = following.base_offset < log.view.segments.active.base_offset
+        is_as_left = following.base_offset == expected and not (was_closed and COMPACT in log.config.cleanup_policy)
+    if not is_as_left:
+        raise StorageError(f"{log.folder}: the log was compacted or shortened since, from offset {expected} on")
+    return present
+
+
+def _batches_of(files: FileSystem, runs: Runs) -> Iterator[_Batch]:
+    for file, run in runs:
+        for piece in read_run(files, file.path, run):
+            yield from _each_batch(piece)
+
+
+def _batches_in(log: PartitionLog, start_offset: int) -> Iterator[_Batch]:
+    for segment, end in log.view.segments_from(start_offset):
+        first = segment.find_batch(start_offset, end)
+        if first is not None:
+            for piece in segment.batches_from(first.position, end=end):
+                yield from _each_batch(piece)
+
+
+def _each_batch(piece: Piece) -> Iterator[_Batch]:
+    for row in piece.batches:
+        begin, size = int(row["position"]) - piece.position, int(row["size"])
+        records = piece.data[begin + BATCH_V2.size : begin + size]
+        content = size, int(row["record_count"]), crc32c(records.data)
+        yield _Batch(content, int(row["base_offset"]), int(row["last_offset"]))

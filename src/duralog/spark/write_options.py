@@ -1,0 +1,210 @@
+"""The options of a write: those of Spark's Kafka sink, and those for which it has no need.
+
+| option | what it says |
+|---|---|
+| `path` | the directory of the logs, on a disk that the driver and all executors see |
+| `topic` | the topic of all rows; without it, the column `topic` tells |
+| `kafka.compression.type`, `codec` | none, gzip, snappy, lz4 or zstd, where the topic leaves the choice |
+| `level` | how hard the codec tries |
+| `kafka.batch.size`, `batchSize` | bytes of records in a batch, before compression |
+| `partitions` | of topics that do not exist yet |
+| `topic.*` | configs of topics that do not exist yet, such as `topic.cleanup.policy` |
+| `store.*` | broker configs to open the directory with, such as `store.log.segment.bytes` |
+| `preserveOffsets` | the column `offset` is kept: a backup comes back as it was |
+| `txnAppId`, `txnVersion` | a write of this application with a version that it has written before does nothing |
+| `kafka.bootstrap.servers` | a broker holds the directory: the rows go through its port, in one transaction |
+| `kafka.*` | configs of the producer for that; without a broker they have no effect |
+
+Everything is checked before the first task starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+from duralog.columnar.encode_columns import DEFAULT_BATCH_BYTES
+from duralog.config import BrokerConfig, TopicConfig
+from duralog.errors import DuralogError, InvalidRecord
+from duralog.format.compression import Codec, compress
+from duralog.format.filenames import topic_name_fault
+from duralog.kernels.encode import MAX_RECORDS_BYTES
+from duralog.spark.option_text import InvalidOption, boolean, positive_int, refuse_unknown, refused, size_bytes
+
+_KNOWN = (
+    "path",
+    "topic",
+    "codec",
+    "level",
+    "batchSize",
+    "partitions",
+    "preserveOffsets",
+    "txnAppId",
+    "txnVersion",
+    "includeHeaders",
+    "checkpointLocation",
+    "queryName",
+)
+_KAFKA = "kafka."
+_TOPIC = "topic."
+_STORE = "store."
+_BOOTSTRAP = "kafka.bootstrap.servers"
+_PRODUCER_OWN = ("key.serializer", "value.serializer", "transactional.id", "enable.idempotence", "acks")
+"""Producer configs that are not a user's to choose: what a write promises hangs on them."""
+_MOST_PARTITIONS = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """What a batch write is called, so that it happens once."""
+
+    application: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    path: str
+    topic: str | None = None
+    codec: Codec | None = None
+    level: int | None = None
+    batch_bytes: int = DEFAULT_BATCH_BYTES
+    partitions: int | None = None
+    topic_configs: Mapping[str, str] = field(default_factory=dict)
+    store_configs: Mapping[str, str] = field(default_factory=dict)
+    preserve_offsets: bool = False
+    transaction: Transaction | None = None
+    bootstrap_servers: str | None = None
+    producer_configs: Mapping[str, str] = field(default_factory=dict)
+    """By Kafka's names, without the servers."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
+        refuse_unknown(options, _KNOWN, prefixes=(_KAFKA, _TOPIC, _STORE))
+        given = {name.lower(): value for name, value in options.items()}
+        topic = given.get("topic")
+        if topic is not None and (fault := topic_name_fault(topic)) is not None:
+            raise InvalidOption(f"option topic: {fault}")
+        preserve = boolean("preserveOffsets", given.get("preserveoffsets", "false"))
+        bootstrap = given.get(_BOOTSTRAP)
+        if preserve and bootstrap is not None:
+            raise InvalidOption("option preserveOffsets: a broker gives records offsets of its own; write to the path")
+        found = cls(
+            path=local_path(given.get("path")),
+            topic=topic,
+            codec=_codec(given),
+            level=_level(given),
+            batch_bytes=_batch_bytes(given),
+            partitions=_partitions(given.get("partitions")),
+            topic_configs=_with_prefix(given, _TOPIC),
+            store_configs=_with_prefix(given, _STORE),
+            preserve_offsets=preserve,
+            transaction=_transaction(given, streaming=streaming),
+            bootstrap_servers=bootstrap,
+            producer_configs=_producer_configs(given),
+        )
+        found.new_topic_config()
+        found.broker_config()
+        return found
+
+    def new_topic_config(self, defaults: TopicConfig | None = None) -> TopicConfig:
+        """What a topic gets that the write makes."""
+        try:
+            return (defaults or TopicConfig()).with_overrides(self.topic_configs)
+        except DuralogError as error:
+            raise InvalidOption(f"option {_TOPIC}{error}") from None
+
+    def broker_config(self) -> BrokerConfig:
+        """To open the directory with. It is open for a moment only: what goes on beside a commit is for its owner."""
+        try:
+            return BrokerConfig.of({**self.store_configs, "log.cleaner.enable": "false"})
+        except DuralogError as error:
+            raise InvalidOption(f"option {_STORE}{error}") from None
+
+
+def local_path(text: str | None) -> str:
+    """The path of the option, which may be a `file:` address."""
+    if not text:
+        raise InvalidOption("option path is missing: give the directory of the logs")
+    address = urlsplit(text)
+    if address.scheme == "file" and not address.netloc:
+        return unquote(address.path)
+    if address.scheme and "://" in text:
+        raise refused("path", text, "a directory on a local or shared disk: logs are appended to in place")
+    return text
+
+
+def _codec(given: Mapping[str, str]) -> Codec | None:
+    found = [name for name in ("codec", "kafka.compression.type") if name in given]
+    codecs = set()
+    for name in found:
+        try:
+            codecs.add(Codec.named(given[name].strip().lower()))
+        except InvalidRecord:
+            raise refused(name, given[name], " or ".join(codec.label for codec in Codec)) from None
+    if len(codecs) > 1:
+        raise InvalidOption(f"options {' and '.join(found)} differ: give one of them")
+    return codecs.pop() if codecs else None
+
+
+def _level(given: Mapping[str, str]) -> int | None:
+    text, codec = given.get("level"), _codec(given)
+    if text is None:
+        return None
+    if codec is None:
+        raise InvalidOption("option level needs the option codec: every codec has levels of its own")
+    try:
+        level = int(text.strip())
+    except ValueError:
+        raise refused("level", text, "a whole number") from None
+    try:
+        compress(codec, b"", level=level)
+    except InvalidRecord as error:
+        raise InvalidOption(f"option level: {error}") from None
+    return level
+
+
+def _batch_bytes(given: Mapping[str, str]) -> int:
+    for name, key in (("batchSize", "batchsize"), ("kafka.batch.size", "kafka.batch.size")):
+        if key in given:
+            size = size_bytes(name, given[key])
+            if not 0 < size <= MAX_RECORDS_BYTES:
+                raise refused(name, given[key], f"1 to {MAX_RECORDS_BYTES} bytes")
+            return size
+    return DEFAULT_BATCH_BYTES
+
+
+def _partitions(text: str | None) -> int | None:
+    if text is None:
+        return None
+    count = positive_int("partitions", text)
+    if count > _MOST_PARTITIONS:
+        raise refused("partitions", text, f"at most {_MOST_PARTITIONS}")
+    return count
+
+
+def _transaction(given: Mapping[str, str], *, streaming: bool) -> Transaction | None:
+    application, version = given.get("txnappid"), given.get("txnversion")
+    if application is None and version is None:
+        return None
+    if streaming:
+        raise InvalidOption("options txnAppId and txnVersion are for batch writes: a streaming query has its own")
+    if not application or version is None:
+        raise InvalidOption("options txnAppId and txnVersion go together: give both")
+    if not (version.isascii() and version.isdigit()) or len(version) > 18:
+        raise refused("txnVersion", version, "a whole number, 0 or more")
+    return Transaction(application=application, version=int(version))
+
+
+def _with_prefix(given: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {name[len(prefix) :]: value for name, value in given.items() if name.startswith(prefix)}
+
+
+def _producer_configs(given: Mapping[str, str]) -> dict[str, str]:
+    configs = _with_prefix(given, _KAFKA)
+    for name in _PRODUCER_OWN:
+        if name in configs:
+            raise InvalidOption(f"option {_KAFKA}{name} cannot be set: the write chooses it")
+    configs.pop("bootstrap.servers", None)
+    return configs

@@ -1,0 +1,67 @@
+"""What a write needs to know of the topics that it writes to, before its tasks start: partitions and configs.
+
+It is learnt once by the driver and goes to the tasks with the writer. Topics may change until the commit; the commit
+looks again (`duralog.spark.committing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from duralog.config import TopicConfig
+from duralog.errors import InvalidRecord
+from duralog.format.filenames import topic_name_fault
+from duralog.format.internal_topics import CLUSTER_METADATA, CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from duralog.spark.write_options import WriteOptions
+from duralog.storage.file_system import FileSystem, LocalFileSystem
+from duralog.storage.store import Store
+
+_INTERNAL = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, CLUSTER_METADATA})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTarget:
+    partitions: tuple[int, ...]
+    """Those that can be written to; others may be in another directory."""
+    config: TopicConfig
+
+    @property
+    def partition_count(self) -> int:
+        """Of the whole topic, as far as it is known here."""
+        return self.partitions[-1] + 1
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTargets:
+    known: Mapping[str, TopicTarget]
+    new: TopicTarget
+    """Of a topic that is made by the write."""
+
+    def of(self, topic: str) -> TopicTarget:
+        """Raises `InvalidRecord` for a topic that cannot be written to."""
+        found = self.known.get(topic)
+        if found is not None and topic not in _INTERNAL:
+            return found
+        fault = f"{topic} is a topic of Kafka's own" if topic in _INTERNAL else topic_name_fault(topic)
+        if fault is not None:
+            raise InvalidRecord(fault)
+        return self.new
+
+
+def store_targets(options: WriteOptions, file_system: FileSystem | None = None) -> WriteTargets:
+    """The topics of the directory, if there is one already."""
+    files = file_system or LocalFileSystem()
+    broker = options.broker_config()
+    count = options.partitions or broker.num_partitions
+    new = TopicTarget(tuple(range(count)), options.new_topic_config(broker.topic_defaults()))
+    if not files.exists(options.path):
+        return WriteTargets({}, new)
+    with Store(options.path, config=broker, read_only=True, file_system=files) as store:
+        known = {
+            topic: TopicTarget(tuple(partitions), store.topic_config(topic))
+            for topic in store.topics()
+            if (partitions := store.partitions(topic))
+        }
+        defaults = store.config.topic_defaults()
+    return WriteTargets(known, TopicTarget(new.partitions, options.new_topic_config(defaults)))
