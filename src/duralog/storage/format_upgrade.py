@@ -22,6 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from duralog.columnar.pieces import read_pieces
@@ -106,12 +107,12 @@ def upgrade_log(
             log.roll()
         # Segments are replaced below the recovery point only, where nothing is missing.
         log.flush()
-        view = log.view
-        following = [*(segment.base_offset for segment in view.segments.inactive[1:]), view.segments.active.base_offset]
-        for segment, next_base in zip(view.segments.inactive, following, strict=True):
+        segments = log.view.segments
+        for segment, following in pairwise(segments):
             check_stop()
-            _upgrade_segment(log, files, SegmentSource(segment, next_base_offset=next_base), rules, report, on_bytes)
-        _count_untouched(view.segments.active, report)
+            source = SegmentSource(segment, next_base_offset=following.base_offset)
+            _upgrade_segment(log, files, source, rules, report, on_bytes)
+        _count_untouched(segments.active, report)
     report.seconds = time.perf_counter() - began
     return report
 
