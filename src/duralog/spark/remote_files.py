@@ -1,0 +1,241 @@
+"""Object stores and HDFS as a file system of the store, for reading: `pyarrow.fs` behind `storage.file_system`.
+
+A request to such a store costs milliseconds and money, whatever its size. So the last listing of each folder answers
+for the files in it, small reads of a file fetch a window around them, and who reads a file from end to end does so
+through `ReadAhead`, which fetches large blocks before they are needed.
+
+What must always be true:
+- Nothing is ever written: every operation that would change something raises `StorageError`.
+- What the other side refuses raises `StorageError` with the URL, the operation and its reason.
+- Memory is bounded: one window for each open file, and a few blocks for each `ReadAhead`.
+
+What a listing has remembered may be gone or replaced by now. Opening the file tells, and whoever opened the log looks
+again (`storage.recovery`).
+"""
+
+# ruff: noqa: ARG002 (what is refused has the arguments of the protocol)
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from duralog.errors import CorruptRecord, Fault, StorageError
+from duralog.format.varint import Bytes
+from duralog.storage.file_system import Entry, Lock, Mapping
+from duralog.storage.files import check_small
+from duralog.storage.local_files import refusals
+
+WINDOW_BYTES = 64 << 10
+"""What a small read fetches at least: a walk over batch headers asks for 4 KiB at a time."""
+
+BLOCK_BYTES = 8 << 20
+BLOCKS_AHEAD = 3
+
+
+class RemoteFileSystem:
+    """`below`, whose paths are `bucket/key` or the like; `prefix` makes URLs of them, for errors."""
+
+    def __init__(self, below: pafs.FileSystem, prefix: str) -> None:
+        self._below = below
+        self._prefix = prefix
+        self._listings: dict[str, dict[str, Entry]] = {}
+
+    def url(self, path: str) -> str:
+        return f"{self._prefix}{path}"
+
+    def open(self, path: str, *, writable: bool = False, create: bool = False) -> RemoteFile:
+        if writable or create:
+            raise self._refused("open for writing", path)
+        with _refusals("open", self.url(path)):
+            file = self._below.open_input_file(path)
+            return RemoteFile(self.url(path), file, file.size())
+
+    def read_all(self, path: str) -> bytes:
+        file = self.open(path)
+        check_small(file.name, file.size)
+        try:
+            return file.read(0, file.size)
+        finally:
+            file.close()
+
+    def list(self, folder: str) -> list[Entry]:
+        with _refusals("list", self.url(folder)):
+            found = self._below.get_file_info(pafs.FileSelector(folder))
+        entries = [_entry(info) for info in found]
+        self._listings[posixpath.normpath(folder)] = {entry.name: entry for entry in entries}
+        return entries
+
+    def entry(self, path: str) -> Entry | None:
+        folder, name = posixpath.split(posixpath.normpath(path))
+        listing = self._listings.get(folder)
+        if listing is not None:
+            return listing.get(name)
+        with _refusals("look at", self.url(path)):
+            info = self._below.get_file_info(path)
+        return None if info.type == pafs.FileType.NotFound else _entry(info)
+
+    def exists(self, path: str) -> bool:
+        return self.entry(path) is not None
+
+    def write(self, path: str, data: Bytes, *, sync: bool) -> None:
+        raise self._refused("write", path)
+
+    def replace(self, path: str, data: Bytes) -> None:
+        raise self._refused("replace", path)
+
+    def rename(self, source: str, target: str) -> None:
+        raise self._refused("rename", source)
+
+    def remove(self, path: str) -> None:
+        raise self._refused("remove", path)
+
+    def make_folder(self, path: str) -> None:
+        raise self._refused("make the folder", path)
+
+    def remove_folder(self, path: str) -> None:
+        raise self._refused("remove the folder", path)
+
+    def sync_folder(self, path: str) -> None:
+        raise self._refused("sync the folder", path)
+
+    def map(self, path: str, size: int) -> Mapping:
+        raise self._refused("map", path)
+
+    def truncate(self, path: str, size: int) -> None:
+        raise self._refused("truncate", path)
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        raise self._refused("set the time of", path)
+
+    def lock(self, path: str) -> Lock:
+        raise self._refused("lock", path)
+
+    def _refused(self, operation: str, path: str) -> StorageError:
+        return _refused(operation, self.url(path))
+
+
+class RemoteFile:
+    """An open file. Any thread may read."""
+
+    def __init__(self, name: str, file: Any, size: int) -> None:
+        self.name = name
+        self.size = size
+        self._file = file
+        self._window: tuple[int, bytes] = (0, b"")
+
+    def read(self, position: int, size: int) -> bytes:
+        start, window = self._window
+        if not start <= position <= position + size <= start + len(window):
+            if size >= WINDOW_BYTES:
+                return self.fetch(position, size)
+            start, window = position, self.fetch(position, max(size, min(WINDOW_BYTES, self.size - position)))
+            self._window = start, window
+        return window[position - start : position - start + size]
+
+    def read_into(self, position: int, target: memoryview) -> None:
+        target[:] = self.read(position, len(target))
+
+    def fetch(self, position: int, size: int) -> bytes:
+        """Exactly `size` bytes, by one request."""
+        with _refusals("read", self.name):
+            data: bytes = self._file.read_at(size, position)
+        if len(data) != size:
+            raise CorruptRecord(
+                "the file became shorter while it was read",
+                fault=Fault.PARTIAL_BATCH,
+                file=self.name,
+                position=position,
+                expected=f"{size} bytes",
+                found=f"{len(data)} bytes",
+            )
+        return data
+
+    def append(self, *buffers: Bytes) -> int:
+        raise _refused("append to", self.name)
+
+    def truncate(self, size: int) -> None:
+        raise _refused("truncate", self.name)
+
+    def allocate(self, size: int) -> None:
+        raise _refused("allocate room in", self.name)
+
+    def sync(self) -> None:
+        raise _refused("sync", self.name)
+
+    def fileno(self) -> int:
+        raise _refused("send from", self.name)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class ReadAhead:
+    """Part of a remote file for a reader that goes forward: the next blocks are fetched while it works on this one.
+
+    A block below the last position that was read is let go. What was asked for twice in a row is at hand the second
+    time, which is what a reader of whole batches does at the end of each piece.
+    """
+
+    def __init__(
+        self, file: RemoteFile, start: int, end: int, *, block_bytes: int = BLOCK_BYTES, ahead: int = BLOCKS_AHEAD
+    ) -> None:
+        self.name = file.name
+        self.size = min(end, file.size)
+        self._file = file
+        self._start = start
+        self._block_bytes = block_bytes
+        self._ahead = ahead
+        self._blocks: dict[int, Future[bytes]] = {}
+        self._pool = ThreadPoolExecutor(1 + ahead, thread_name_prefix="duralog-read-ahead")
+
+    def read(self, position: int, size: int) -> Bytes:
+        first = (position - self._start) // self._block_bytes
+        last = max(first, (position + size - 1 - self._start) // self._block_bytes)
+        for number in [number for number in self._blocks if number < first]:
+            self._blocks.pop(number).cancel()
+        for number in range(first, last + 1 + self._ahead):
+            begin = self._start + number * self._block_bytes
+            if number not in self._blocks and begin < self.size:
+                length = min(self._block_bytes, self.size - begin)
+                self._blocks[number] = self._pool.submit(self._file.fetch, begin, length)
+        blocks = [self._blocks[number].result() for number in range(first, last + 1) if number in self._blocks]
+        at = position - self._start - first * self._block_bytes
+        if len(blocks) == 1:
+            return memoryview(blocks[0])[at : at + size]
+        return memoryview(b"".join(blocks))[at : at + size]
+
+    def close(self) -> None:
+        """Fetch nothing more. What is under way is waited for."""
+        self._blocks.clear()
+        self._pool.shutdown(cancel_futures=True)
+
+    def __enter__(self) -> ReadAhead:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextmanager
+def _refusals(operation: str, url: str) -> Iterator[None]:
+    try:
+        with refusals(operation, url):
+            yield
+    except pa.ArrowException as error:
+        raise StorageError(f"{url}: cannot {operation}: {error}") from error
+
+
+def _entry(info: pafs.FileInfo) -> Entry:
+    modified_ms = 0 if info.mtime_ns is None else info.mtime_ns // 1_000_000
+    return Entry(info.base_name, info.size or 0, modified_ms, info.type == pafs.FileType.Directory)
+
+
+def _refused(operation: str, url: str) -> StorageError:
+    return StorageError(f"{url}: cannot {operation}: remote files are only read")
