@@ -196,6 +196,14 @@ def file_system(path: str, storage_options: Mapping[str, str] | None = None) -> 
     return Location.of(path, storage_options).connect()
 
 
+def arrow_file_system(path: str, storage_options: Mapping[str, str] | None = None) -> tuple[pafs.FileSystem, str]:
+    """The same for those who write: pyarrow's file system, and the path in it."""
+    target = Location.of(path, storage_options).target()
+    return pafs.LocalFileSystem() if target.family == "file" else _connected(
+        target.family, target.arguments
+    ), target.path
+
+
 def location_of(store: Store) -> Location:
     """How others come to the directory of this store."""
     return store.location if isinstance(store, LocatedStore) else Location.of(store.path)

@@ -8,16 +8,16 @@ the caller looks for another way. So only a file that fits is ever called corrup
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from duralog.columnar.pieces import ByteSource, Piece, read_pieces
+from duralog.columnar.refusals import OnCorrupt
 from duralog.columnar.runs import Rows
 from duralog.errors import CorruptRecord, StorageError
 from duralog.format.filenames import FileKind, SegmentFile
@@ -26,10 +26,16 @@ from duralog.spark.remote_files import ReadAhead, RemoteFile
 from duralog.spark.slices import CorruptBytes, Slice
 from duralog.storage.damage import resume
 from duralog.storage.file_system import File, FileSystem
-from duralog.storage.reading import end_fault, piece_to_arrow, wanted_rows
+from duralog.storage.reading import end_fault, wanted_rows
 from duralog.storage.sparse_index import OffsetIndex
 
 OnCorruptBytes = Callable[[CorruptBytes], None]
+
+T = TypeVar("T")
+Convert = Callable[[Piece, Rows | None, OnCorrupt], Iterator[T]]
+"""Of a piece: the batches that hold records of the slice, None for all, and whom to tell of corrupt ones.
+
+The first and the last of these batches may hold records of other offsets, too."""
 
 
 class NotAsExpected(Exception):
@@ -53,12 +59,12 @@ class Part:
     """Whether the file at the path is still the one that was opened."""
 
 
-class PartReader:
-    """Reads the parts of one slice, one after the other."""
+class PartReader(Generic[T]):
+    """Reads the parts of one slice, one after the other. `convert` makes of their batches what the caller wants."""
 
-    def __init__(self, found: Slice, columns: Sequence[str] | None, on_corrupt: OnCorruptBytes | None) -> None:
+    def __init__(self, found: Slice, convert: Convert[T], on_corrupt: OnCorruptBytes | None) -> None:
         self._slice = found
-        self._columns = columns
+        self._convert = convert
         self._on_corrupt = on_corrupt
         self.next_offset = found.start_offset
         """Of all records below, those of the slice were handed out or told to be corrupt."""
@@ -67,7 +73,7 @@ class PartReader:
     def is_done(self) -> bool:
         return self.next_offset >= self._slice.end_offset
 
-    def read(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def read(self, part: Part) -> Iterator[T]:
         position = part.position
         must_reach = position > 0
         with _source(part) as source:
@@ -93,7 +99,7 @@ class PartReader:
         if (fault is not None or not batches["crc_ok"].all()) and not part.is_same():
             raise NotAsExpected
 
-    def _records(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def _records(self, piece: Piece) -> Iterator[T]:
         found = self._slice
         batches = piece.batches
         is_good = batches["crc_ok"] == 1
@@ -105,16 +111,7 @@ class PartReader:
             begin = int(batches["position"][row])
             told = max(told, self._tell(error, begin, begin + int(batches["size"][row]), first, last))
 
-        yield from piece_to_arrow(
-            piece,
-            self._rows(piece, is_good),
-            found.start_offset,
-            found.end_offset,
-            topic=found.topic,
-            partition=found.partition,
-            columns=self._columns,
-            on_corrupt=refuse,
-        )
+        yield from self._convert(piece, self._rows(piece, is_good), refuse)
         reached = batches["last_offset"][is_good]
         self.next_offset = max(told, int(reached.max()) + 1 if len(reached) else 0)
 

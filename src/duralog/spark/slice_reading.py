@@ -17,17 +17,21 @@ from itertools import chain
 
 import pyarrow as pa
 
+from duralog.columnar.pieces import Piece
+from duralog.columnar.refusals import OnCorrupt
+from duralog.columnar.runs import Rows
 from duralog.errors import StorageError, UnknownTopic
 from duralog.format.filenames import FileKind
 from duralog.spark.offset_ranges import OffsetRange, OnDataLoss, data_loss, tell_loss
-from duralog.spark.part_reading import NotAsExpected, OnCorruptBytes, Part, PartReader
+from duralog.spark.part_reading import Convert, NotAsExpected, OnCorruptBytes, Part, PartReader, T
 from duralog.spark.slices import DataLoss, Slice
 from duralog.storage.isolation import Isolation
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.log_view import LogView
+from duralog.storage.reading import piece_to_arrow
 from duralog.storage.segment import Segment
 
-__all__ = ["OnCorruptBytes", "OnDataLoss", "read_slice", "read_slices"]
+__all__ = ["OnCorruptBytes", "OnDataLoss", "read_slice", "read_slice_pieces", "read_slices"]
 
 _ATTEMPTS = 5
 """To find a log that holds still long enough to read what is left of a slice."""
@@ -58,7 +62,31 @@ def read_slice(
     Without `on_corrupt`, damage raises `CorruptRecord`; without `on_data_loss`, offsets that are gone raise
     `OffsetOutOfRange`.
     """
-    reader = PartReader(found, columns, on_corrupt)
+
+    def to_arrow(piece: Piece, rows: Rows | None, refuse: OnCorrupt) -> Iterator[pa.RecordBatch]:
+        return piece_to_arrow(
+            piece,
+            rows,
+            found.start_offset,
+            found.end_offset,
+            topic=found.topic,
+            partition=found.partition,
+            columns=columns,
+            on_corrupt=refuse,
+        )
+
+    return read_slice_pieces(found, to_arrow, on_corrupt=on_corrupt, on_data_loss=on_data_loss)
+
+
+def read_slice_pieces(
+    found: Slice,
+    convert: Convert[T],
+    *,
+    on_corrupt: OnCorruptBytes | None = None,
+    on_data_loss: OnDataLoss | None = None,
+) -> Iterator[T]:
+    """What `convert` makes of the pieces of the slice, in order. See `read_slice` for what goes wrong."""
+    reader = PartReader(found, convert, on_corrupt)
     try:
         part = _planned_part(found)
         yield from reader.read(part)
@@ -102,7 +130,7 @@ def _planned_part(found: Slice) -> Part:
     )
 
 
-def _read_as_it_is_now(found: Slice, reader: PartReader, on_data_loss: OnDataLoss | None) -> Iterator[pa.RecordBatch]:
+def _read_as_it_is_now(found: Slice, reader: PartReader[T], on_data_loss: OnDataLoss | None) -> Iterator[T]:
     for attempt in range(_ATTEMPTS):
         try:
             with found.location.open_store() as store:
@@ -126,7 +154,7 @@ def _read_as_it_is_now(found: Slice, reader: PartReader, on_data_loss: OnDataLos
                 raise StorageError(f"{found}: cannot read: the log changes again and again") from None
 
 
-def _read_segment(found: Slice, reader: PartReader, segment: Segment, end: int) -> Iterator[pa.RecordBatch]:
+def _read_segment(found: Slice, reader: PartReader[T], segment: Segment, end: int) -> Iterator[T]:
     """What is left of the slice in a segment. Should its index be wrong, it is read from its start."""
     files, _ = found.location.connect()
     path = segment.path(FileKind.LOG)
@@ -157,7 +185,7 @@ def _read_segment(found: Slice, reader: PartReader, segment: Segment, end: int) 
         yield from reader.read(part(0))
 
 
-def _lose_what_is_gone(found: Slice, reader: PartReader, view: LogView, on_data_loss: OnDataLoss | None) -> None:
+def _lose_what_is_gone(found: Slice, reader: PartReader[T], view: LogView, on_data_loss: OnDataLoss | None) -> None:
     asked = OffsetRange(reader.next_offset, found.end_offset)
     if asked.start_offset < view.start_offset or asked.end_offset > view.end_offset:
         partition = TopicPartition(found.topic, found.partition)

@@ -105,7 +105,7 @@ def run_tasks(
     if error is not None:
         raise error
     if job.failure is not None:
-        raise _as_sentence(name, job.failure) from job.failure
+        raise as_sentence(name, job.failure) from job.failure
     results = dict(job.results)
     if on_progress is not None:
         on_progress(progress())
@@ -188,7 +188,7 @@ def _context_of(spark: SparkSession) -> SparkContext:
         raise DuralogError("jobs need a classic Spark session: Spark Connect cannot run them") from error
 
 
-def _as_sentence(name: str, failure: Exception) -> TaskFailed:
+def as_sentence(name: str, failure: Exception) -> TaskFailed:
     """The line of a Java or Python stack that tells what happened."""
     text = str(getattr(failure, "java_exception", failure))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
