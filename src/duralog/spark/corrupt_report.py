@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from duralog.columnar import schema as record_schema
-from duralog.spark.lake.targets import Target
 from duralog.spark.slices import CorruptBytes, Slice
 from duralog.spark.spark_schema import CORRUPT, Columns
 
@@ -29,12 +28,13 @@ class CorruptReport:
     """Of one task. `add` is what the reader of slices calls at damage."""
 
     def __init__(self, folder: str | None, storage_options: Mapping[str, str]) -> None:
-        self._target = None if folder is None else Target(folder, dict(storage_options))
+        self._folder = folder
+        self._storage_options = dict(storage_options)
         self._untold: list[CorruptBytes] = []
         self._lines: list[str] = []
 
     def add(self, damage: CorruptBytes) -> None:
-        if self._target is None:
+        if self._folder is None:
             self._untold.append(damage)
         else:
             where = {"topic": damage.topic, "partition": damage.partition}
@@ -56,10 +56,15 @@ class CorruptReport:
 
     def write(self, slices: Sequence[Slice]) -> None:
         """The file of a task that read these slices, if it met damage."""
-        if self._target is not None and self._lines:
+        if self._folder is not None and self._lines:
+            # Not at the top: hardly any task comes here.
+            from duralog.spark.lake.targets import Target
+
             first = slices[0]
             name = f"{first.topic}-{first.partition}-{first.start_offset}-{slices[-1].end_offset}.json"
-            self._target.replace(name, "".join(f"{line}\n" for line in self._lines).encode())
+            Target(self._folder, self._storage_options).replace(
+                name, "".join(f"{line}\n" for line in self._lines).encode()
+            )
 
 
 def _told(damage: CorruptBytes) -> dict[str, object]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -41,11 +40,10 @@ def read_task(partition: InputPartition, columns: Columns, options: ReadOptions)
             on_data_loss=data_loss_handler(options),
         )
         try:
-            with closing(batches):
-                for records in batches:
-                    if report is not None:
-                        yield from report.take_rows(columns)
-                    yield columns.batch(records)
+            for records in batches:
+                if report is not None:
+                    yield from report.take_rows(columns)
+                yield columns.batch(records)
             if report is not None:
                 yield from report.take_rows(columns)
         finally:
