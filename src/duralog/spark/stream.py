@@ -96,7 +96,7 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends = self._ends(store)
                 self._seen = ends
                 if self._target is not None:
-                    ends = {partition: min(ends[partition], end) for partition, end in only(self._target, ends).items()}
+                    ends = _not_behind(self._target, begin, ends)
                 self._check_loss(begin, ends)
                 begin = self._begins(store, begin, ends)
                 if not isinstance(limit, ReadAllAvailable):
@@ -192,3 +192,12 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if limits.max_bytes is not None:
             ends = within_bytes(store, begin, ends, limits.max_bytes)
         return ends
+
+
+def _not_behind(target: Positions, begin: Positions, ends: Positions) -> Positions:
+    """The ends of a query that goes no further than the target, but not back to it either.
+
+    A partition that is younger than the target stays where the query began with it, if it did.
+    """
+    known = {partition: max(target.get(partition, 0), begin.get(partition, 0)) for partition in target | begin}
+    return {partition: min(ends[partition], offset) for partition, offset in only(known, ends).items()}

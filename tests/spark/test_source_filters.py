@@ -1,0 +1,150 @@
+"""Filters of a query: what is applied by not reading, and what is handed back to Spark."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+
+import pytest
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+
+from duralog.spark.offset_ranges import OffsetRange
+from duralog.spark.pushed_filters import PushedFilters
+from duralog.storage.log_directory import TopicPartition
+
+ALL = {TopicPartition(topic, partition): OffsetRange(10, 100) for topic in ("ab", "b") for partition in range(3)}
+TOPIC, PARTITION, OFFSET, TIMESTAMP = ("topic",), ("partition",), ("offset",), ("timestamp",)
+NOON = datetime.datetime(2024, 5, 1, 12, 0, 0, 1_500, tzinfo=datetime.UTC)
+NOON_MS = 1_714_564_800_001
+
+
+def narrowed(*filters: Filter) -> dict[str, tuple[int, int]]:
+    pushed = PushedFilters()
+    assert pushed.push(list(filters)) == []
+    again: PushedFilters = pickle.loads(pickle.dumps(pushed))
+    return {str(partition): tuple(found) for partition, found in again.narrow(ALL).items()}
+
+
+@pytest.mark.parametrize(
+    ("filter_", "left"),
+    [
+        (EqualTo(TOPIC, "b"), {"b-0", "b-1", "b-2"}),
+        (EqualNullSafe(TOPIC, "b"), {"b-0", "b-1", "b-2"}),
+        (Not(EqualTo(TOPIC, "b")), {"ab-0", "ab-1", "ab-2"}),
+        (In(TOPIC, ("b", "c")), {"b-0", "b-1", "b-2"}),
+        (StringStartsWith(TOPIC, "a"), {"ab-0", "ab-1", "ab-2"}),
+        (StringEndsWith(TOPIC, "b"), set(map(str, ALL))),
+        (StringContains(TOPIC, "a"), {"ab-0", "ab-1", "ab-2"}),
+        (GreaterThan(TOPIC, "ab"), {"b-0", "b-1", "b-2"}),
+        (EqualTo(PARTITION, 1), {"ab-1", "b-1"}),
+        (EqualTo(("Partition",), 1), {"ab-1", "b-1"}),
+        (In(PARTITION, (0, 2, 7)), {"ab-0", "ab-2", "b-0", "b-2"}),
+        (Not(In(PARTITION, (0, 2))), {"ab-1", "b-1"}),
+        (GreaterThan(PARTITION, 1), {"ab-2", "b-2"}),
+        (GreaterThanOrEqual(PARTITION, 2), {"ab-2", "b-2"}),
+        (LessThan(PARTITION, 1), {"ab-0", "b-0"}),
+        (LessThanOrEqual(PARTITION, 0), {"ab-0", "b-0"}),
+        (IsNotNull(PARTITION), set(map(str, ALL))),
+        (IsNull(TOPIC), set()),
+    ],
+)
+def test_partitions_are_left_out(filter_: Filter, left: set[str]) -> None:
+    assert set(narrowed(filter_)) == left
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ([EqualTo(OFFSET, 50)], (50, 51)),
+        ([GreaterThan(OFFSET, 50)], (51, 100)),
+        ([GreaterThanOrEqual(OFFSET, 50)], (50, 100)),
+        ([LessThan(OFFSET, 50)], (10, 50)),
+        ([LessThanOrEqual(OFFSET, 50)], (10, 51)),
+        ([IsNotNull(OFFSET), GreaterThan(OFFSET, 20), LessThan(OFFSET, 30), LessThan(OFFSET, 40)], (21, 30)),
+        ([GreaterThan(OFFSET, -5), LessThan(OFFSET, 1 << 62)], (10, 100)),
+    ],
+)
+def test_offsets_are_cut(filters: list[Filter], found: tuple[int, int]) -> None:
+    assert set(narrowed(*filters).values()) == {found}
+
+
+@pytest.mark.parametrize(
+    "filter_", [EqualTo(OFFSET, 5), LessThan(OFFSET, 3), GreaterThan(OFFSET, 200), LessThan(OFFSET, -1)]
+)
+def test_offsets_that_are_not_there_give_empty_ranges(filter_: Filter) -> None:
+    assert all(start == end and start >= 10 for start, end in narrowed(filter_).values())
+
+
+@pytest.mark.parametrize(
+    ("filter_", "not_before_ms"),
+    [
+        (GreaterThan(TIMESTAMP, NOON), NOON_MS),
+        (GreaterThanOrEqual(TIMESTAMP, NOON), NOON_MS),
+        (EqualTo(TIMESTAMP, NOON), NOON_MS),
+        (In(TIMESTAMP, (NOON + datetime.timedelta(days=1), None, NOON)), NOON_MS),
+        (LessThan(TIMESTAMP, NOON), None),
+        (Not(GreaterThan(TIMESTAMP, NOON)), None),
+        (GreaterThan(TIMESTAMP, NOON.replace(tzinfo=None)), None),
+        (GreaterThan(TIMESTAMP, datetime.datetime(1960, 1, 1, tzinfo=datetime.UTC)), -315_619_200_000),
+    ],
+)
+def test_times_prune_and_are_handed_back(filter_: Filter, not_before_ms: int | None) -> None:
+    pushed = PushedFilters()
+    assert pushed.push([filter_]) == [filter_]
+    assert pushed.not_before_ms == not_before_ms
+    assert pushed.narrow(ALL) == ALL
+
+
+def test_of_several_times_the_latest_counts() -> None:
+    pushed = PushedFilters()
+    pushed.push([GreaterThan(TIMESTAMP, NOON), GreaterThan(TIMESTAMP, NOON - datetime.timedelta(days=1))])
+    assert pushed.not_before_ms == NOON_MS
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    [
+        EqualTo(("value",), b"x"),
+        IsNotNull(("key",)),
+        IsNotNull(TIMESTAMP),
+        EqualTo(("headers", "key"), "x"),
+        EqualTo(TOPIC, None),
+        EqualNullSafe(PARTITION, None),
+        In(PARTITION, (1, None)),
+        Not(In(PARTITION, (1, None))),
+        EqualTo(PARTITION, True),
+        EqualTo(PARTITION, 1.0),
+        Not(EqualTo(OFFSET, 3)),
+        In(OFFSET, (3, None)),
+        EqualTo(OFFSET, None),
+        IsNull(OFFSET),
+        Not(Not(EqualTo(("value",), b"x"))),
+    ],
+)
+def test_what_is_not_understood_is_handed_back_and_cuts_nothing(filter_: Filter) -> None:
+    pushed = PushedFilters()
+    assert pushed.push([filter_]) == [filter_]
+    if not isinstance(filter_, In):
+        assert pushed.narrow(ALL) == ALL
+
+
+def test_a_list_of_offsets_is_handed_back_but_bounds_the_read() -> None:
+    pushed = PushedFilters()
+    wanted = In(OFFSET, (30, 20, None))
+    assert pushed.push([wanted]) == [wanted]
+    assert set(pushed.narrow(ALL).values()) == {OffsetRange(20, 31)}
