@@ -1,0 +1,352 @@
+"""The history of topics as tables: every record once, in files by day.
+
+    export(spark, "data", "lake", topics=["orders"], format="delta")
+
+Each topic is a table of its own, `<target>/<topic>`, with the columns of Spark's Kafka connector and `date`, by which
+it is partitioned: the UTC day of the record's timestamp. Records without a timestamp, or with one outside of the
+calendar, have no date: their folder is `date=__HIVE_DEFAULT_PARTITION__`.
+
+A run takes up where the last one ended. What must always be true:
+- Every visible record below `next_offsets` is in the table once. A file's name tells partition and offsets; a run that
+  died has left files from `next_offsets` on, which are removed before the next one begins.
+- The offsets count from the moment of the commit. Delta and Iceberg hold them in the commit itself; plain Parquet has
+  only the state file, which is written when all files are there.
+- Tasks read their slice and write Parquet by themselves: no record passes through the JVM.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from duralog.errors import OffsetOutOfRange
+from duralog.spark.connector_columns import record_columns
+from duralog.spark.jobs.topic_choice import partitions_by_topic
+from duralog.spark.lake.columns import DATE, by_day, table_schema, to_table_columns
+from duralog.spark.lake.parquet_files import EXTENSION, DataFile, ParquetFiles
+from duralog.spark.lake.table_state import StateRefused, TableFormat, TableState
+from duralog.spark.lake.tables import LakeTable, TableSpec, only_writer, open_table
+from duralog.spark.lake.targets import PART_SUFFIX, Target
+from duralog.spark.locations import open_store
+from duralog.spark.planning import DataLoss, OffsetRange, Offsets, Plan, plan, resolve
+from duralog.spark.slice_reading import read_slices
+from duralog.spark.slices import Slice
+from duralog.spark.tasks import OnProgress, run_tasks
+from duralog.storage.isolation import Isolation
+from duralog.storage.log_directory import TopicPartition
+from duralog.storage.store import Store
+from duralog.storage.time_lookup import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_JOB = "export"
+_FILE_NAME = re.compile(rf"part-(\d{{5,10}})-(\d{{20}})-(\d{{20}})(?:-\d+)?{re.escape(EXTENSION)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedTable:
+    """What a run did to the table of one topic."""
+
+    topic: str
+    path: str
+    format: str
+    records: int
+    undated_records: int
+    """Without a timestamp, or with one that is in no calendar."""
+    files: int
+    read_bytes: int
+    """Of the log."""
+    written_bytes: int
+    start_offsets: Mapping[int, int]
+    end_offsets: Mapping[int, int]
+    """By partition, exclusive: where the next run begins."""
+    leftover_files: int
+    """Of a run that died, removed."""
+    lost: tuple[str, ...] = ()
+    """Offsets that were gone from the log before they could be exported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportReport:
+    tables: tuple[ExportedTable, ...]
+    seconds: float
+
+    @property
+    def records(self) -> int:
+        return sum(table.records for table in self.tables)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "records": self.records}
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """A row for each table."""
+        schema = (
+            "topic string, path string, format string, records long, undated_records long, files long,"
+            " read_bytes long, written_bytes long, start_offsets map<int, long>, end_offsets map<int, long>,"
+            " leftover_files long, lost array<string>"
+        )
+        return spark.createDataFrame([asdict(table) for table in self.tables], schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """Some neighbouring slices of one partition."""
+
+    slices: tuple[Slice, ...]
+    target: Target
+    folder: str
+    schema: pa.Schema
+    """Of the files."""
+    fail_on_data_loss: bool
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(found.size_bytes for found in self.slices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    files: list[DataFile]
+    lost: list[str]
+
+
+@dataclass(slots=True, kw_only=True)
+class _TopicRun:
+    """The export of one topic, from opening its table to the report."""
+
+    table: LakeTable
+    state: TableState
+    """As it is before."""
+    ranges: dict[TopicPartition, OffsetRange]
+    tasks: list[_Task]
+    read_bytes: int
+    leftover_files: int
+    lost: list[str] = field(default_factory=list)
+
+    def commit(self, written: Sequence[_Written]) -> ExportedTable:
+        spec = self.table.spec
+        files = [file for task in written for file in task.files]
+        ends = {partition.partition: found.end_offset for partition, found in self.ranges.items()}
+        after = TableState(
+            job=_JOB,
+            topic=spec.topic,
+            topic_id=self.state.topic_id,
+            table_format=self.state.table_format,
+            isolation=self.state.isolation,
+            headers=self.state.headers,
+            next_offsets={**self.state.next_offsets, **ends},
+            run=self.state.run + 1,
+        )
+        if files or dict(after.next_offsets) != dict(self.state.next_offsets):
+            self.table.commit(after, files)
+        return ExportedTable(
+            topic=spec.topic,
+            path=spec.target.location,
+            format=str(self.state.table_format),
+            records=sum(file.records for file in files),
+            undated_records=sum(file.records for file in files if file.value is None),
+            files=len(files),
+            read_bytes=self.read_bytes,
+            written_bytes=sum(file.size_bytes for file in files),
+            start_offsets={partition.partition: found.start_offset for partition, found in self.ranges.items()},
+            end_offsets=ends,
+            leftover_files=self.leftover_files,
+            lost=(*self.lost, *(told for task in written for told in task.lost)),
+        )
+
+
+def export(
+    spark: SparkSession,
+    path: str,
+    target: str,
+    *,
+    topics: Sequence[str] | None = None,
+    format: str = TableFormat.PARQUET,
+    headers: bool = False,
+    isolation: str = Isolation.READ_COMMITTED,
+    fail_on_data_loss: bool = True,
+    max_slice_bytes: int = 128 << 20,
+    storage_options: Mapping[str, str] | None = None,
+    target_options: Mapping[str, str] | None = None,
+    on_progress: OnProgress | None = None,
+) -> ExportReport:
+    """Append what is new in the topics to their tables, all topics but the internal ones if none are named.
+
+    `storage_options` are for the log directory, `target_options` for the target; among the latter, `catalog.*` are the
+    settings of the Iceberg catalog. With `fail_on_data_loss`, records that retention deleted before they were
+    exported are an error, and nothing is written; without, the report tells of them.
+    """
+    began = time.perf_counter()
+    table_format, level = TableFormat(format), Isolation(isolation)
+    options = dict(target_options or {})
+    catalog = {
+        name.removeprefix("catalog."): options.pop(name) for name in list(options) if name.startswith("catalog.")
+    }
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(path, storage_options or {}))
+        runs = []
+        for topic, partitions in partitions_by_topic(store, topics).items():
+            folder = Target(target, options).child(topic)
+            spec = TableSpec(
+                job=_JOB,
+                topic=topic,
+                target=folder,
+                schema=table_schema(headers=headers, date=True),
+                partition_column=DATE,
+                catalog=catalog,
+            )
+            stack.enter_context(only_writer(folder, _JOB))
+            table = open_table(table_format, spec)
+            nothing = TableState(
+                job=_JOB,
+                topic=topic,
+                topic_id=store.topic_id(topic),
+                table_format=table_format,
+                isolation=str(level),
+                headers=headers,
+                next_offsets={},
+                run=0,
+            )
+            runs.append(
+                _prepare(
+                    store,
+                    table,
+                    nothing,
+                    partitions,
+                    fail_on_data_loss=fail_on_data_loss,
+                    max_slice_bytes=max_slice_bytes,
+                )
+            )
+        tasks = [task for run in runs for task in run.tasks]
+        written = iter(
+            run_tasks(
+                spark,
+                tasks,
+                _write,
+                weight=lambda task: task.size_bytes,
+                on_progress=on_progress,
+                name=_JOB,
+                writes=True,
+            )
+        )
+        tables = tuple(run.commit([next(written) for _ in run.tasks]) for run in runs)
+    return ExportReport(tables=tables, seconds=time.perf_counter() - began)
+
+
+def _prepare(
+    store: Store,
+    table: LakeTable,
+    nothing: TableState,
+    partitions: list[TopicPartition],
+    *,
+    fail_on_data_loss: bool,
+    max_slice_bytes: int,
+) -> _TopicRun:
+    """Find out what is new in a topic, and remove what a run that died has left."""
+    spec = table.spec
+    state = table.state or nothing
+    state.check(nothing, spec.where)
+    if state.isolation != nothing.isolation:
+        raise StateRefused(
+            f"{spec.where}: it was exported with {state.isolation}, so {nothing.isolation} needs another target"
+        )
+    table.begin(nothing)
+    lost: list[str] = []
+    on_data_loss = None if fail_on_data_loss else _telling(lost)
+    ranges = _new_ranges(store, state, partitions, on_data_loss)
+    level = Isolation(state.isolation)
+    planned = plan(
+        store,
+        ranges,
+        isolation=level,
+        max_slice_bytes=max_slice_bytes,
+        on_data_loss=on_data_loss,
+    )
+    leftovers = _leftovers(table, state)
+    return _TopicRun(
+        table=table,
+        state=state,
+        ranges=ranges,
+        tasks=_tasks(table, planned, fail_on_data_loss),
+        read_bytes=planned.planned_bytes,
+        leftover_files=spec.target.delete(leftovers),
+        lost=lost,
+    )
+
+
+def _new_ranges(
+    store: Store,
+    state: TableState,
+    partitions: Sequence[TopicPartition],
+    on_data_loss: Callable[[DataLoss], None] | None,
+) -> dict[TopicPartition, OffsetRange]:
+    starts = {partition: state.next_offsets.get(partition.partition, EARLIEST) for partition in partitions}
+    for partition, start in starts.items():
+        end = store.partition(*partition).end_offset
+        if start > end:
+            raise OffsetOutOfRange(
+                f"{partition.topic}-{partition.partition} was exported up to offset {start}, but the log ends at {end}:"
+                " it was cut, or made again. Give another target"
+            )
+    return resolve(
+        store,
+        partitions,
+        Offsets(of=starts),
+        Offsets(everywhere=LATEST),
+        isolation=Isolation(state.isolation),
+        on_data_loss=on_data_loss,
+    )
+
+
+def _telling(lost: list[str]) -> Callable[[DataLoss], None]:
+    return lambda loss: lost.append(str(loss))
+
+
+def _leftovers(table: LakeTable, state: TableState) -> list[str]:
+    """Files of a run whose offsets never came to count."""
+    found = []
+    for file in table.spec.target.files(table.data_folder.rstrip("/")):
+        name = file.path.rpartition("/")[2]
+        match = _FILE_NAME.fullmatch(name)
+        is_new = match is not None and int(match[2]) >= state.next_offsets.get(int(match[1]), 0)
+        if is_new or (name.startswith(".part-") and name.endswith(PART_SUFFIX)):
+            found.append(file.path)
+    return found
+
+
+def _tasks(table: LakeTable, planned: Plan, fail_on_data_loss: bool) -> list[_Task]:
+    """A file holds records of one partition, so that its name tells its offsets."""
+    spec = table.spec
+    return [
+        _Task(
+            slices=tuple(slices),
+            target=spec.target,
+            folder=table.data_folder,
+            schema=table.file_schema,
+            fail_on_data_loss=fail_on_data_loss,
+        )
+        for task in planned.tasks
+        for _, slices in groupby(task, key=lambda found: found.partition)
+    ]
+
+
+def _write(task: _Task) -> _Written:
+    """What a Spark task does."""
+    first, last = task.slices[0], task.slices[-1]
+    stem = f"part-{first.partition:05d}-{first.start_offset:020d}-{last.end_offset:020d}"
+    lost: list[str] = []
+    columns = record_columns(task.schema.names)
+    on_data_loss = None if task.fail_on_data_loss else _telling(lost)
+    with ParquetFiles(task.target, task.schema, column=DATE, stem=stem, folder=task.folder) as files:
+        for records in read_slices(task.slices, columns=columns, on_data_loss=on_data_loss):
+            for day, of_day in by_day(records):
+                files.write(None if day is None else day.isoformat(), to_table_columns(of_day, task.schema, day))
+        return _Written(files=files.finish(), lost=lost)

@@ -1,0 +1,174 @@
+"""An Iceberg table over the Parquet files that tasks wrote, committed by `pyiceberg`.
+
+An Iceberg table lives in a catalog. Which one is for the caller to say, in pyiceberg's own words (`catalog.type`,
+`catalog.uri`, ...); a target on this machine's disks has one of its own otherwise, `iceberg-catalog.db` beside the
+tables.
+
+A run is one commit: its files, and the state as a property of the table (`duralog.<job>`) and of the snapshot. That
+property is what the table goes by. If somebody else has committed in between, the catalog refuses, and nothing counts.
+
+The files hold the column that the table is partitioned by, since that is where pyiceberg finds a file's value.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.table import Table, TableProperties, Transaction
+
+from duralog.errors import DuralogError
+from duralog.spark.lake.parquet_files import DataFile
+from duralog.spark.lake.table_state import TableState
+from duralog.spark.lake.tables import LakeTable, TableRefused, TableSpec, check_columns
+from duralog.spark.lake.targets import Target
+
+CATALOG_FILE = "iceberg-catalog.db"
+DEFAULT_NAMESPACE = "duralog"
+_NAMESPACE = "namespace"
+_NAME = "name"
+_WITHOUT_METRICS = ("key", "value", "headers.element.key", "headers.element.value")
+"""The files have no statistics of these."""
+_READERS = 8
+"""The footer of every new file is read, which in an object store is mostly waiting."""
+
+
+class IcebergTable(LakeTable):
+    data_folder = "data/"
+    has_partition_column = True
+
+    def __init__(self, spec: TableSpec) -> None:
+        self._catalog = _open_catalog(spec)
+        self._identifier = (spec.catalog.get(_NAMESPACE, DEFAULT_NAMESPACE), spec.topic)
+        self._table: Table | None = None
+        super().__init__(spec)
+
+    @property
+    def _property(self) -> str:
+        return f"duralog.{self.spec.job}"
+
+    def _load(self) -> TableState | None:
+        spec = self.spec
+        try:
+            table = self._catalog.load_table(self._identifier)
+        except NoSuchTableError:
+            if spec.target.exists("metadata"):
+                raise TableRefused(
+                    f"{spec.where}: there is an Iceberg table, but the catalog has no {'.'.join(self._identifier)}"
+                ) from None
+            return None
+        if _plain(table.location()) != _plain(self._uri):
+            raise TableRefused(
+                f"{spec.where}: the catalog has {'.'.join(self._identifier)} at another place, {table.location()}"
+            )
+        check_columns(spec.where, [field.name for field in table.schema().fields], spec.schema.names)
+        self._table = table
+        text = table.properties.get(self._property)
+        if text is None:
+            raise TableRefused(f"{spec.where}: the Iceberg table was not written by job {spec.job}")
+        return TableState.from_json(text, f"{spec.where}: property {self._property}")
+
+    @property
+    def _uri(self) -> str:
+        target = self.spec.target
+        return f"file://{target.uri}" if target.is_local else target.uri
+
+    def files(self) -> list[str]:
+        return sorted(self._relative(file.file_path) for file in self._live_files())
+
+    def _live_files(self) -> list[IcebergFile]:
+        return [] if self._table is None else [task.file for task in self._table.scan().plan_files()]
+
+    def _relative(self, path: str) -> str:
+        return _plain(path).removeprefix(f"{_plain(self._uri)}/")
+
+    def _commit(self, state: TableState, added: Sequence[DataFile], removed: Sequence[str]) -> None:
+        spec = self.spec
+        text = state.to_json()
+        try:
+            if self._table is None:
+                transaction = self._create()
+            else:
+                transaction = self._table.transaction()
+            with transaction:
+                transaction.set_properties({self._property: text})
+                self._exchange(transaction, text, added, removed)
+        except (CommitFailedException, TableAlreadyExistsError) as error:
+            raise TableRefused(f"{spec.where}: the commit was refused, run it again: {error}") from error
+        self._table = self._catalog.load_table(self._identifier)
+
+    def _create(self) -> Transaction:
+        self._catalog.create_namespace_if_not_exists(self._identifier[0])
+        without_metrics = {f"write.metadata.metrics.column.{name}": "none" for name in _WITHOUT_METRICS}
+        transaction = self._catalog.create_table_transaction(
+            self._identifier,
+            schema=self.spec.schema,
+            location=self._uri,
+            properties={"format-version": "2", **without_metrics},
+        )
+        with transaction.update_spec() as partitioning:
+            partitioning.add_identity(self.spec.partition_column)
+        # Files without field ids: the columns are found by their names.
+        mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
+        return transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+
+    def _exchange(self, transaction: Transaction, text: str, added: Sequence[DataFile], removed: Sequence[str]) -> None:
+        if not added and not removed:
+            return
+        gone = set(removed)
+        update = transaction.update_snapshot(snapshot_properties={self._property: text})
+        io, metadata = transaction._table.io, transaction.table_metadata
+        with update.overwrite() if gone else update.fast_append() as snapshot:
+            for file in self._live_files() if gone else ():
+                if self._relative(file.file_path) in gone:
+                    snapshot.delete_data_file(file)
+            with ThreadPoolExecutor(_READERS) as readers:
+                paths = [f"{self._uri}/{new.path}" for new in added]
+                for entry in readers.map(partial(parquet_file_to_data_file, io, metadata), paths):
+                    snapshot.append_data_file(entry)
+
+
+def _open_catalog(spec: TableSpec) -> Catalog:
+    settings = {name: value for name, value in spec.catalog.items() if name not in (_NAMESPACE, _NAME)}
+    if not settings:
+        if not spec.target.is_local:
+            raise DuralogError(
+                f"{spec.where}: an Iceberg table in an object store needs a catalog: give its settings, as"
+                " catalog.type=rest and catalog.uri=https://..."
+            )
+        folder = os.path.dirname(spec.target.uri)
+        os.makedirs(folder, exist_ok=True)
+        settings = {"type": "sql", "uri": f"sqlite:///{folder}/{CATALOG_FILE}", "warehouse": f"file://{folder}"}
+    try:
+        return load_catalog(spec.catalog.get(_NAME, "duralog"), **{**_io_settings(spec.target), **settings})
+    except Exception as error:
+        raise DuralogError(f"the Iceberg catalog cannot be opened: {error}") from error
+
+
+def _io_settings(target: Target) -> Mapping[str, Any]:
+    """The options of pyarrow's file systems by the names that pyiceberg has for them."""
+    names = {
+        "access_key": "s3.access-key-id",
+        "secret_key": "s3.secret-access-key",
+        "session_token": "s3.session-token",
+        "region": "s3.region",
+    }
+    settings = {names[name]: value for name, value in target.options.items() if name in names}
+    if endpoint := target.options.get("endpoint_override"):
+        scheme = target.options.get("scheme", "https")
+        settings["s3.endpoint"] = endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
+    return settings
+
+
+def _plain(uri: str) -> str:
+    """A URI of a local file as a path: catalogs give back one or the other."""
+    parts = urlsplit(uri)
+    return (parts.path if parts.scheme in ("", "file") else uri).rstrip("/")

@@ -1,0 +1,202 @@
+"""A table of one topic, whatever keeps it: what is in it, and how a run puts its files into it.
+
+The three kinds behave alike. `state` is what was committed last; `commit` takes the files of a run in and others out,
+with the state that holds from then on, all or nothing where the format allows it:
+
+- Delta and Iceberg: one commit of the table. Readers see all of a run or nothing of it.
+- Plain Parquet has no commit. Files appear one by one while tasks write them, and a run counts when the state file says
+  so. What a run that died has left is removed before the next one begins. A table that is replaced by each run is
+  written to a folder of its own every time, so that readers of the one before are not disturbed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from duralog.errors import DuralogError, StoreLocked
+from duralog.spark.lake.columns import without
+from duralog.spark.lake.parquet_files import EXTENSION, DataFile
+from duralog.spark.lake.table_state import TableFormat, TableState, read_state, write_state
+from duralog.spark.lake.targets import Target
+from duralog.storage.file_system import LocalFileSystem
+
+_CATALOG = "catalog."
+
+
+class TableRefused(DuralogError):
+    """The target is something else than the table that is to be written."""
+
+
+@contextmanager
+def only_writer(target: Target, job: str) -> Iterator[None]:
+    """Keep other runs away from the table. In an object store that cannot be done: there the caller sees to it."""
+    if not target.is_local:
+        yield
+        return
+    os.makedirs(target.path(), exist_ok=True)
+    try:
+        lock = LocalFileSystem().lock(target.path(f"_duralog_{job}.lock"))
+    except StoreLocked as error:
+        raise TableRefused(f"{target.location}: another run of job {job} writes to it: {error}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSpec:
+    """What a table is to be."""
+
+    job: str
+    topic: str
+    target: Target
+    """The table's own folder."""
+    schema: pa.Schema
+    """Of all columns, the one it is partitioned by included."""
+    partition_column: str
+    catalog: Mapping[str, str] = field(default_factory=dict)
+    """For Iceberg: pyiceberg's own settings."""
+    is_replaced: bool = False
+    """Whether a run changes what the table holds, and does not only add to it."""
+
+    @property
+    def state_name(self) -> str:
+        return f"_duralog_{self.job}.json"
+
+    @property
+    def where(self) -> str:
+        return self.target.location
+
+
+class LakeTable(ABC):
+    """One table, for the one run that writes to it."""
+
+    data_folder = ""
+    """Where in the table's folder data files go; it ends with a slash, unless it is empty."""
+    has_partition_column = False
+    """Whether the files themselves hold the column that the table is partitioned by."""
+
+    def __init__(self, spec: TableSpec) -> None:
+        self.spec = spec
+        self.state = self._load()
+
+    @abstractmethod
+    def _load(self) -> TableState | None:
+        """What was committed last. Refuses what is there if it is no such table."""
+
+    @abstractmethod
+    def files(self) -> list[str]:
+        """The data files of the table as it was committed last, relative to its folder."""
+
+    @abstractmethod
+    def _commit(self, state: TableState, added: Sequence[DataFile], removed: Sequence[str]) -> None: ...
+
+    @property
+    def path(self) -> str:
+        """What a reader opens."""
+        return self.spec.target.location
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        """Of the columns that the files themselves hold."""
+        spec = self.spec
+        return spec.schema if self.has_partition_column else without(spec.schema, spec.partition_column)
+
+    def begin(self, state: TableState) -> None:
+        """Before the first file of the first run is written. `state` is one in which nothing is in the table.
+
+        From here on it is known that the files in the folder are ours. Without it, a state file that went missing would
+        look like a first run that died, and the only copy of old records would be taken for its leftovers.
+        """
+        spec = self.spec
+        if self.state is not None:
+            return
+        found = self._state_file()
+        if found is None and (strangers := [file.path for file in spec.target.files() if _is_data(file.path)]):
+            raise TableRefused(
+                f"{spec.where}: expected an empty folder, or a table that job {spec.job} wrote, found {strangers[0]}"
+                f" and no {spec.state_name}"
+            )
+        if found is not None and found.run > 0:
+            raise TableRefused(
+                f"{spec.where}: {spec.state_name} tells of a table of format {found.table_format}, which is not there"
+            )
+        write_state(spec.target, spec.state_name, state)
+
+    def commit(self, state: TableState, added: Sequence[DataFile], removed: Sequence[str] = ()) -> None:
+        """Take files in and out. `state` holds from then on."""
+        self._commit(state, added, removed)
+        write_state(self.spec.target, self.spec.state_name, state)
+        self.state = state
+        self._clean_up()
+
+    def _clean_up(self) -> None:
+        """Remove what no reader needs any more. Delta and Iceberg do that themselves, when they are told to."""
+        return
+
+    def _state_file(self) -> TableState | None:
+        return read_state(self.spec.target, self.spec.state_name)
+
+
+def open_table(table_format: TableFormat, spec: TableSpec) -> LakeTable:
+    found = _format_of(spec.target)
+    if found is not None and found is not table_format:
+        raise TableRefused(f"{spec.where}: expected a table of format {table_format}, found one of format {found}")
+    if table_format is TableFormat.DELTA:
+        _require("deltalake")
+        from duralog.spark.lake.delta_table import DeltaLakeTable
+
+        return DeltaLakeTable(spec)
+    if table_format is TableFormat.ICEBERG:
+        _require("pyiceberg")
+        from duralog.spark.lake.iceberg_table import IcebergTable
+
+        return IcebergTable(spec)
+    from duralog.spark.lake.parquet_table import ParquetTable, ParquetVersions
+
+    return ParquetVersions(spec) if spec.is_replaced else ParquetTable(spec)
+
+
+def split_options(target_options: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, str]]:
+    """The options of the target's file system, and those of an Iceberg catalog, `catalog.*`, without that prefix."""
+    given = target_options or {}
+    catalog = {name.removeprefix(_CATALOG): value for name, value in given.items() if name.startswith(_CATALOG)}
+    return {name: value for name, value in given.items() if not name.startswith(_CATALOG)}, catalog
+
+
+def check_columns(where: str, found: Sequence[str], expected: Sequence[str]) -> None:
+    """A table that others have made, or changed, must have the columns of the records."""
+    if list(found) != list(expected):
+        raise TableRefused(
+            f"{where}: the table has other columns: expected {', '.join(expected)}, found {', '.join(found)}"
+        )
+
+
+def _is_data(path: str) -> bool:
+    return path.endswith(EXTENSION) and not path.rpartition("/")[2].startswith((".", "_"))
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _format_of(target: Target) -> TableFormat | None:
+    if target.exists("_delta_log"):
+        return TableFormat.DELTA
+    if target.exists("metadata"):
+        return TableFormat.ICEBERG
+    return None
+
+
+def _require(package: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise DuralogError(f"{package} is not installed, which commits such tables: pip install 'duralog[lakehouse]'")
