@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from duralog.cli.times import parse_time
+from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
     from duralog.cli.output import Output
@@ -54,7 +55,7 @@ def parsed(option: str, parse: Callable[[str], _T], text: str) -> _T:
     """The value of an option; a wrong one ends the command with what was wrong."""
     try:
         return parse(text)
-    except ValueError as error:
+    except (ValueError, DuralogError) as error:
         raise typer.BadParameter(f"{option}: {error}") from None
 
 

@@ -17,11 +17,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from duralog.spark.jobs.upgrade import UpgradeReport as UpgradeReport
+    from duralog.spark.jobs.upgrade import upgrade as upgrade
     from duralog.spark.jobs.verify import VerifyReport as VerifyReport
     from duralog.spark.jobs.verify import verify as verify
 
 _MODULES = {
+    "UpgradeReport": "upgrade",
     "VerifyReport": "verify",
+    "upgrade": "upgrade",
     "verify": "verify",
 }
 """By public name: the module of this package that has it."""
