@@ -79,10 +79,17 @@ def test_what_would_reach_the_disk_is_refused(shadow: ShadowFileSystem) -> None:
         lambda: shadow.truncate("/d/a", 0),
         lambda: shadow.set_modified_ms("/d/a", 0),
         lambda: shadow.lock("/d/.lock"),
-        lambda: shadow.remove_folder("/d"),
     ):
         with pytest.raises(StorageError, match="for reading only"):
             refused()
+
+
+def test_a_folder_that_is_removed_is_hidden(disk: CrashingFiles, shadow: ShadowFileSystem) -> None:
+    disk.make_folder("/d/inner")
+    assert shadow.exists("/d/inner")
+    shadow.remove_folder("/d/inner")
+    assert not shadow.exists("/d/inner")
+    assert disk.exists("/d/inner")
 
 
 def test_a_file_is_found_under_its_final_name(disk: CrashingFiles, shadow: ShadowFileSystem) -> None:

@@ -6,10 +6,8 @@ A log that cannot be compacted costs the others nothing. What is done when the c
 from __future__ import annotations
 
 import dataclasses
-import logging
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +20,7 @@ from duralog.cli.times import in_words
 from duralog.config import TopicConfig
 from duralog.errors import DuralogError
 from duralog.storage.background import Scheduler
+from duralog.storage.cleaner import reports_only
 from duralog.storage.compaction_report import CompactionProgress, CompactionReport
 from duralog.storage.store import Store
 
@@ -89,7 +88,7 @@ def compact_all(
                 log.update_config(config.with_overrides({"file.delete.delay.ms": 0}))
                 if roll:
                     log.roll()
-                with _cleaner_is_silent():
+                with reports_only():
                     report = store.compact(
                         topic, number, workers=threads, memory_bytes=memory_bytes, again=again, on_progress=show
                     )
@@ -112,18 +111,6 @@ def compact_all(
         else:
             _write(reports, totals, output)
     return not totals.failed and not totals.damaged
-
-
-@contextmanager
-def _cleaner_is_silent() -> Iterator[None]:
-    """What it logs of a compaction is in the report, too."""
-    logger = logging.getLogger("duralog.storage.cleaner")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _write(reports: Sequence[CompactionReport], totals: _Totals, output: Output) -> None:

@@ -24,6 +24,8 @@ from duralog.config import BrokerConfig, TopicConfig
 from duralog.format.filenames import LOCK
 from duralog.storage.background import Clock, Scheduler, wall_clock_ms
 from duralog.storage.cleaner import Cleaner
+from duralog.storage.cleaning import CompactLog
+from duralog.storage.compaction import compact_log
 from duralog.storage.file_system import FileSystem, LocalFileSystem, raise_open_file_limit
 from duralog.storage.lent_lock import BorrowedLock, SlotState, borrowed
 from duralog.storage.log_directory import LogDirectory, TopicPartition
@@ -48,6 +50,10 @@ class Loan:
     broker_config: BrokerConfig
     was_clean: bool
     """The directory was closed in order when the job began."""
+
+    @property
+    def lock_path(self) -> str:
+        return f"{self.path}/{LOCK}"
 
 
 class BorrowedDirectory(LogDirectory):
@@ -88,7 +94,7 @@ class BorrowedFolder:
 class BorrowedPartition:
     """A partition that was loaded."""
 
-    def __init__(self, folder: BorrowedFolder, clock: Clock) -> None:
+    def __init__(self, folder: BorrowedFolder, clock: Clock, compact_log: CompactLog) -> None:
         loan = folder.loan
         self.partition = loan.partition
         self.config = replace(loan.broker_config, log_cleaner_enable=False)
@@ -114,6 +120,7 @@ class BorrowedPartition:
             scheduler=self._scheduler,
             tell=self._scheduler.tell,
             write_checkpoints=self.checkpoint,
+            compact_log=compact_log,
         )
         self.checkpoint()
         self.cleaner.start()
@@ -137,7 +144,7 @@ class BorrowedPartition:
 @contextmanager
 def borrow_folder(loan: Loan) -> Iterator[BorrowedFolder]:
     """Have a partition's folder for oneself, to work on its files. Waits for another task that has it."""
-    with borrowed(f"{loan.path}/{LOCK}", loan.job, loan.slot) as lock:
+    with borrowed(loan.lock_path, loan.job, loan.slot) as lock:
         folder = BorrowedFolder(loan, lock)
         lock.put_state(SlotState.BORROWED)
         try:
@@ -148,14 +155,16 @@ def borrow_folder(loan: Loan) -> Iterator[BorrowedFolder]:
 
 
 @contextmanager
-def borrow(loan: Loan, *, clock: Clock = wall_clock_ms) -> Iterator[BorrowedPartition]:
+def borrow(
+    loan: Loan, *, clock: Clock = wall_clock_ms, compact_log: CompactLog = compact_log
+) -> Iterator[BorrowedPartition]:
     """Have a partition open for writing, recovered if need be. Waits for another task that has it.
 
-    It is closed in order at the end, also after an exception.
+    It is closed in order at the end, also after an exception. `compact_log` is what its cleaner compacts with.
     """
     raise_open_file_limit()
     with borrow_folder(loan) as folder:
-        borrowed_partition = BorrowedPartition(folder, clock)
+        borrowed_partition = BorrowedPartition(folder, clock, compact_log)
         try:
             yield borrowed_partition
         finally:

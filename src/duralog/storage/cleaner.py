@@ -24,8 +24,8 @@ front of a log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from duralog.config import BrokerConfig
 from duralog.errors import DuralogError, InvalidConfig, StorageError
@@ -368,6 +368,17 @@ class Cleaner:
                 # Of a segment that was deleted meanwhile, nothing has to be known.
                 if log.view.segments is view.segments:
                     raise
+
+
+@contextmanager
+def reports_only() -> Iterator[None]:
+    """Keep the cleaner from logging what is in the report of a compaction, too."""
+    level = _logger.level
+    _logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        _logger.setLevel(level)
 
 
 def _check_policy(partition: TopicPartition, log: PartitionLog) -> None:

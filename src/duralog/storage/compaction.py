@@ -57,6 +57,7 @@ __all__ = [
     "CompactionStopped",
     "PreviewedPiece",
     "compact_log",
+    "extent_below",
     "preview_compaction",
 ]
 
@@ -126,8 +127,8 @@ def _compact_to_the_end(run: CompactionRun, files: FileSystem, on_round: Callabl
         report.end_offset = reached
         keys += run.offset_map.size
         on_round(report.end_offset)
-    report.segments_before, report.bytes_before = _extent(before, report.end_offset)
-    report.segments_after, report.bytes_after = _extent(log.view, report.end_offset)
+    report.segments_before, report.bytes_before = extent_below(before, report.end_offset)
+    report.segments_after, report.bytes_after = extent_below(log.view, report.end_offset)
     if report.rounds > 1:
         report.notes.append(_too_small(report.rounds, keys, settings))
     run.finish_report()
@@ -181,7 +182,7 @@ def _rewrite(run: CompactionRun, files: FileSystem, rewriter: Rewriter, group: l
     return tallies
 
 
-def _extent(view: LogView, end_offset: int) -> tuple[int, int]:
+def extent_below(view: LogView, end_offset: int) -> tuple[int, int]:
     """How many segments start below the offset, and how many bytes they have."""
     sizes = [segment.size_bytes for segment in view.segments.inactive if segment.base_offset < end_offset]
     return len(sizes), sum(sizes)
@@ -233,7 +234,7 @@ class CompactionPreview:
         """What would become of each piece of the log, in order. To be called once."""
         run, report = self._run, self.report
         run.begin_phase(CompactionPhase.REWRITING, sum(source.size_bytes for source in self._rewriter.sources))
-        report.segments_before, report.bytes_before = _extent(run.log.view, self.end_offset)
+        report.segments_before, report.bytes_before = extent_below(run.log.view, self.end_offset)
         report.segments_after = report.segments_before
         report.bytes_after = report.bytes_before
         for number, group in enumerate(self._rewriter):

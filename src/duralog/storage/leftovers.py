@@ -9,6 +9,7 @@ So the names alone tell how far that came:
 - `.swap` files only: all are complete. They win, and everything in the range of offsets that they cover goes.
 - `.deleted` files were replaced or expired before, and go.
 - An index without its log is the rest of a deletion, and goes.
+- The folder in which a job's tasks have written parts of a compaction goes, with all that is in it.
 
 Each step is on disk before the next one begins, and each is its own repetition: a crash in between only means that
 the next start does the same again.
@@ -22,6 +23,9 @@ from collections.abc import Iterable
 from duralog.columnar.pieces import read_pieces
 from duralog.format.filenames import FileKind, FileState, SegmentFile, parse_segment_file
 from duralog.storage.file_system import Entry, FileSystem
+
+STAGING_FOLDER = f"duralog-compaction{FileState.CLEANED.value}"
+"""In a partition's folder, while tasks of a job compact the partition together. Kafka looks at files only."""
 
 INDEX_KINDS = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
@@ -38,6 +42,8 @@ def settle_leftovers(fs: FileSystem, folder: str, listing: list[Entry] | None = 
         listing = fs.list(folder)
     if not _has_leftovers({entry.name for entry in listing}):
         return listing
+    if any(entry.name == STAGING_FOLDER for entry in listing):
+        fs.remove_folder(os.path.join(folder, STAGING_FOLDER))
     parsed = (parse_segment_file(entry.name) for entry in listing if not entry.is_folder)
     files = [file for file in parsed if file is not None]
 

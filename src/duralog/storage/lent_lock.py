@@ -158,6 +158,19 @@ def borrowed(path: str, job: str, slot: int, wait: Callable[[float], object] = t
         wait(_PAUSE_SECONDS)
 
 
+@contextmanager
+def joined(path: str, job: str) -> Iterator[None]:
+    """Keep the directory locked, as a task that has no partition of its own.
+
+    Raises `StoreLocked` if the job is over, or never was at this directory.
+    """
+    file = _join(path, job)
+    try:
+        yield
+    finally:
+        _leave(file)
+
+
 def _join(path: str, job: str) -> _LockFile:
     with LocalLock.guard, refusals("join the job at", path):
         try:

@@ -60,6 +60,9 @@ class ShadowFileSystem:
                     entries[name] = seen
         return list(entries.values())
 
+    def names(self, folder: str) -> set[str]:
+        return {entry.name for entry in self.list(folder)}
+
     def entry(self, path: str) -> Entry | None:
         content = self._changed.get(os.path.normpath(path), path)
         if content is None:
@@ -90,7 +93,7 @@ class ShadowFileSystem:
         """Nothing to do: a folder is what the paths of its files say."""
 
     def remove_folder(self, path: str) -> None:
-        raise _refused("remove the folder", path)
+        self.remove(path)
 
     def sync_folder(self, path: str) -> None:
         """Nothing to do: no change outlives this object."""
@@ -162,12 +165,14 @@ class MemoryFile:
 
 
 def _steady_listing(fs: FileSystem, folder: str) -> list[Entry]:
-    listing = fs.list(folder)
+    before: set[str] | None = None
     for _ in range(_MOST_LISTINGS):
-        again = fs.list(folder)
-        if {entry.name for entry in again} == {entry.name for entry in listing}:
+        listing = fs.list(folder)
+        names = fs.names(folder)
+        # There may be names that no listing shows, those of links to nowhere.
+        if names == {entry.name for entry in listing} or names == before:
             break
-        listing = again
+        before = names
     return listing
 
 

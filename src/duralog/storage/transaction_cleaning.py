@@ -114,7 +114,7 @@ class TransactionTracker:
                 if record_count == 0:
                     may_go[row] = True
                 else:
-                    control_type = _control_type(piece.data, begin, size, attributes)
+                    control_type = control_type_of(piece.data, begin, size, attributes)
                     may_go[row], kept = self._take_marker(producer_id, last_offset, control_type)
                     if kept is not None:
                         kept_aborts.append(kept)
@@ -173,8 +173,8 @@ class TransactionTracker:
                 self._has_data.discard(producer_id)
 
 
-def _control_type(data: NDArray[np.uint8], begin: int, size: int, attributes: int) -> int | None:
-    """The type in the key of a control batch's first record; None if it cannot be read."""
+def control_type_of(data: NDArray[np.uint8], begin: int, size: int, attributes: int) -> int | None:
+    """The type in the key of the first record of data[begin:begin + size], a control batch; None if unreadable."""
     record = begin + BATCH_V2.size
     prefix = data[record + 1 : record + _SHORT_PREFIX].tolist()
     key: Any = data[record + _SHORT_PREFIX : begin + size]

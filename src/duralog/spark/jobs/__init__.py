@@ -17,14 +17,18 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from duralog.spark.jobs.compact import compact as compact
+    from duralog.spark.jobs.compact_report import CompactJobReport as CompactJobReport
     from duralog.spark.jobs.upgrade import UpgradeReport as UpgradeReport
     from duralog.spark.jobs.upgrade import upgrade as upgrade
     from duralog.spark.jobs.verify import VerifyReport as VerifyReport
     from duralog.spark.jobs.verify import verify as verify
 
 _MODULES = {
+    "CompactJobReport": "compact_report",
     "UpgradeReport": "upgrade",
     "VerifyReport": "verify",
+    "compact": "compact",
     "upgrade": "upgrade",
     "verify": "verify",
 }

@@ -1,0 +1,121 @@
+"""What one task of `duralog job compact` does: one partition, compacted as a store does it.
+
+The partition is borrowed from the driver (`duralog.storage.borrowed_partition`) and compacted by its cleaner: the same
+rules, the same files and the same checkpoint as with `store.compact`. A task that is killed leaves what a store leaves
+that is killed, and its second attempt goes on from there; one that runs twice finds nothing to do.
+
+Memory: the map of keys, `memory_bytes`, and a few pieces of 4 MB.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from duralog.errors import DuralogError
+from duralog.kernels.offset_map import SLOT_BYTES
+from duralog.spark.jobs.compact_report import CompactionForm, PartitionCompaction
+from duralog.storage.borrowed_partition import BorrowedPartition, Loan, borrow
+from duralog.storage.cleaner import reports_only
+from duralog.storage.cleaner_settings import CleanerSettings
+from duralog.storage.compaction_report import CompactionPhase, CompactionProgress, CompactionReport
+from duralog.storage.log_directory import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactSettings:
+    """What is to be done with each partition."""
+
+    now_ms: int
+    """The time of the whole job, so that a second attempt does the same as the first."""
+    memory_bytes: int
+    """Of the map of keys."""
+    again: bool = False
+    roll: bool = False
+    min_dirty_ratio: float | None = None
+    """A log of which no larger share is new is left as it is; None: however little is new."""
+    workers: int = 1
+    """Threads of a task."""
+    may_take_rounds: bool = True
+    """Whether keys that do not fit into the map mean several rounds. Otherwise that is a `MapFull`."""
+
+
+class MapFull(DuralogError):
+    """The partition has more new keys than the map takes. Nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactWork:
+    loan: Loan
+    settings: CompactSettings
+    size_bytes: int
+
+
+def compact_in_task(work: CompactWork) -> PartitionCompaction | None:
+    """What became of the partition; None if it is too large for one task. What fails is told, and not raised."""
+    partition = work.loan.partition
+    try:
+        return PartitionCompaction(
+            partition=partition, form=CompactionForm.ONE_TASK, report=_compact(work.loan, work.settings)
+        )
+    except MapFull:
+        return None
+    except Exception as error:  # Whatever it is, the other partitions are compacted all the same.
+        return PartitionCompaction(partition=partition, form=CompactionForm.ONE_TASK, failure=told(error))
+
+
+def told(error: Exception) -> str:
+    return str(error) if isinstance(error, DuralogError | OSError) else repr(error)
+
+
+def _compact(loan: Loan, settings: CompactSettings) -> CompactionReport:
+    with borrow(loan, clock=lambda: settings.now_ms) as borrowed, reports_only():
+        return compact_borrowed(borrowed, settings)
+
+
+def compact_borrowed(borrowed: BorrowedPartition, settings: CompactSettings) -> CompactionReport:
+    """Compact it, unless too little is new; a note in the report says so."""
+    partition, log = borrowed.partition, borrowed.log
+    if settings.roll:
+        log.roll()
+    idle = None if settings.min_dirty_ratio is None else _too_little(borrowed, settings.min_dirty_ratio)
+    if idle is not None:
+        return idle
+    slots = settings.memory_bytes // SLOT_BYTES
+    capacity = int(slots * CleanerSettings.of(borrowed.config).load_factor)
+
+    def show(progress: CompactionProgress) -> None:
+        borrowed.run_due()  # Files of old segments go at once: there may be no room for the whole log twice.
+        is_mapped = progress.phase is CompactionPhase.REWRITING and progress.round == 1
+        if is_mapped and not settings.may_take_rounds and round(progress.map_fill * slots) >= capacity:
+            raise MapFull(f"{partition}: its keys do not fit into a map of {settings.memory_bytes} bytes")
+
+    return borrowed.cleaner.compact(
+        partition,
+        log,
+        workers=settings.workers,
+        memory_bytes=settings.memory_bytes,
+        again=settings.again,
+        on_progress=show,
+    )
+
+
+def _too_little(borrowed: BorrowedPartition, min_dirty_ratio: float) -> CompactionReport | None:
+    for state in borrowed.cleaner.states():
+        if state.dirty is not None and state.dirty.dirty_ratio <= min_dirty_ratio:
+            return _idle(
+                borrowed.partition,
+                state.dirty.first_dirty_offset,
+                f"{state.dirty.dirty_ratio:.1%} of the log is new, this job compacts above {min_dirty_ratio:.1%}",
+            )
+    return None
+
+
+def _idle(partition: TopicPartition, first_dirty_offset: int, note: str) -> CompactionReport:
+    return CompactionReport(
+        topic=partition.topic,
+        partition=partition.partition,
+        first_dirty_offset=first_dirty_offset,
+        end=first_dirty_offset,
+        end_offset=first_dirty_offset,
+        notes=[note],
+    )
