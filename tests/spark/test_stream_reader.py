@@ -26,7 +26,7 @@ ALL = ReadAllAvailable()
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(stream.time, "sleep", lambda _: None)
 
 
 @pytest.fixture

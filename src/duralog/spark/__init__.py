@@ -1,4 +1,25 @@
 """The pipeline on Spark: logs read, streamed, written and looked after straight from their files, no broker between.
 
 `planning` and what it needs work without PySpark; the rest is for `spark.read.format("duralog")` and `duralog job`.
+
+    from duralog.spark import explain, local_session
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from duralog.spark.planned_read import explain
+    from duralog.spark.session import local_session
+
+__all__ = ["explain", "local_session"]
+
+_LOADED_LATER = {"explain": "duralog.spark.planned_read", "local_session": "duralog.spark.session"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LOADED_LATER:
+        raise AttributeError(f"module 'duralog.spark' has no attribute {name!r}")
+    return getattr(import_module(_LOADED_LATER[name]), name)

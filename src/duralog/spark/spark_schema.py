@@ -53,6 +53,7 @@ _ALL: dict[str, DataType] = {
     record_schema.HEADERS: _HEADERS,
     CORRUPT: StructType([StructField(name, type_) for name, type_ in CORRUPT_FIELDS]),
 }
+_NEVER_NULL = (record_schema.TOPIC, record_schema.PARTITION, record_schema.OFFSET)
 _BY_LOWER = {name.lower(): name for name in _ALL}
 
 
@@ -87,6 +88,8 @@ class Columns:
                     f"column {field.name} is of type {_ALL[name].simpleString()}, not {field.dataType.simpleString()}:"
                     " read it as it is and cast it afterwards"
                 )
+            if not field.nullable and name not in _NEVER_NULL:
+                raise InvalidOption(f"column {field.name} may be null: leave NOT NULL away")
         _check_damage_is_told(self.names, options)
         self._schema = to_arrow_schema(schema, timezone="UTC")
 

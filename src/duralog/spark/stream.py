@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.1
 """Between two looks at a directory that had nothing new. Spark itself would ask a hundred times a second."""
+_PAUSE_TO_LOOK = 4
+"""Where a look takes long, with many partitions or far away, the pause is so many times as long."""
 
 _logger = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """For `Trigger.AvailableNow`: where everything ended when the query began."""
         self._seen: Positions | None = None
         self._last_trigger: float | None = None
-        self._last_look = float("-inf")
+        self._next_look = float("-inf")
 
     # What Spark asks
 
@@ -92,6 +94,7 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with plain_errors():
             begin = from_json(start)
             self._wait()
+            began = time.monotonic()
             with self._open() as store:
                 ends = self._ends(store)
                 self._seen = ends
@@ -101,9 +104,11 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 begin = self._begins(store, begin, ends)
                 if not isinstance(limit, ReadAllAvailable):
                     ends = self._limited(store, begin, ends)
+            now = time.monotonic()
             if distance(begin, ends):
-                self._last_trigger = time.monotonic()
-                self._last_look = float("-inf")
+                self._last_trigger = now
+            else:
+                self._next_look = now + max(LOOK_SECONDS, _PAUSE_TO_LOOK * (now - began))
             return to_json(ends)
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802
@@ -139,10 +144,9 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return open_store(self._options.path, self._options.storage_options)
 
     def _wait(self) -> None:
-        pause = self._last_look + LOOK_SECONDS - time.monotonic()
+        pause = self._next_look - time.monotonic()
         if pause > 0:
             time.sleep(pause)
-        self._last_look = time.monotonic()
 
     def _ends(self, store: Store) -> Positions:
         """Up to where each partition can be read now."""

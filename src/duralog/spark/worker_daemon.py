@@ -1,0 +1,41 @@
+"""Spark's Python daemon, with everything loaded that reading and writing logs needs before it forks a worker.
+
+Spark starts one daemon on an executor, which forks a worker for every core. Without this, each of them loads pyarrow,
+numba and the kernels by itself: about a second of CPU and 100 MB that could be shared. `local_session` sets
+`spark.python.daemon.module` to this module; on a cluster it is worth the more, the more cores an executor has.
+
+Forking is safe only if no other thread holds a lock at that moment. Of the libraries loaded here, OpenBLAS would start
+threads, so it is kept to one. Arrow's allocator has one of its own, which minds forks; Arrow's thread pools start when
+they are first used, which is after the fork.
+
+What is loaded is frozen: a worker collects garbage after every task, and need not look at all that each time.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+
+from pyspark import daemon
+
+PRELOADED = (
+    "pyspark.worker",
+    "pyspark.sql.worker.plan_data_source_read",
+    "duralog.columnar.arrow_records",
+    "duralog.spark.task_reading",
+)
+
+
+def preload() -> None:
+    """Load what workers need, and put it out of the collector's sight."""
+    for name in PRELOADED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    preload()
+    daemon.manager()
