@@ -23,7 +23,8 @@ from duralog.cli.tables import plural, row_line, size_text
 if TYPE_CHECKING:
     from duralog.cli.output import Output
     from duralog.storage.folder_changes import Action
-    from duralog.storage.repair import PartitionRepair, Repair
+    from duralog.storage.partition_repair import PartitionRepair
+    from duralog.storage.repair import Repair
 
 _ACTION = {"what": -12, "file": -36, "detail": -1}
 

@@ -58,7 +58,7 @@ class FewPerFile:
     def left_out(self) -> list[Note]:
         """How many findings of which file were not passed on."""
         return [
-            Note(file, f"{count - self._shown:,} more findings are not shown")
+            Note(file, f"{count - self._shown:,} more findings are not shown", {})
             for file, count in self._counts.items()
             if count > self._shown
         ]
