@@ -17,7 +17,6 @@ be told, since the log was compacted or shortened meanwhile, is refused with a s
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -51,7 +50,7 @@ from duralog.spark.staging import (
     sweep_rubbish,
 )
 from duralog.spark.write_options import Transaction, WriteOptions
-from duralog.storage.background import Clock, wall_clock_ms
+from duralog.storage.background import Clock, Scheduler, wall_clock_ms
 from duralog.storage.file_system import FileSystem, LocalFileSystem
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.parallel import for_each_partition
@@ -96,7 +95,7 @@ def commit(
         is_repeated = transaction is not None and is_committed(files, path, transaction)
         if not is_repeated:
             by_name = {task.name: open_staged(files, path, task.name, task.size) for task in staged_tasks if task.name}
-            by_partition = _by_partition(by_name.values(), preserve_offsets=options.preserve_offsets)
+            by_partition = runs_by_partition(by_name.values(), preserve_offsets=options.preserve_offsets)
             _check_all(files, by_name.values())
             _make_topics(store, by_partition, options)
             _check_rules(store, by_partition, options)
@@ -136,7 +135,7 @@ def recover(
     files = file_system or LocalFileSystem()
     if not files.exists(f"{path}/{SINK_JOURNAL}"):
         return False
-    with _opened(path, config or BrokerConfig.of({"log.cleaner.enable": "false"}), files, clock) as store:
+    with _opened(path, config or BrokerConfig(), files, clock) as store:
         return _complete(store, files)
 
 
@@ -145,7 +144,7 @@ def abandon(path: str, *, file_system: FileSystem | None = None) -> bool:
     files = file_system or LocalFileSystem()
     if not files.exists(f"{path}/{SINK_JOURNAL}"):
         return False
-    with _opened(path, BrokerConfig.of({"log.cleaner.enable": "false"}), files, wall_clock_ms):
+    with _opened(path, BrokerConfig(), files, wall_clock_ms):
         remove_journal(files, path)
     return True
 
@@ -159,11 +158,11 @@ def discard(options: WriteOptions, *, writer: str, batch: int = 0, file_system: 
 
 @contextmanager
 def _opened(path: str, config: BrokerConfig, files: FileSystem, clock: Clock) -> Iterator[Store]:
-    """The directory, locked. Nothing is retained or compacted meanwhile: a backup may come back with old records."""
+    """The directory, locked. Nothing goes on in it beside the caller: a backup may come back with old records."""
     deadline = time.monotonic() + LOCK_WAIT_SECONDS
     while True:
         try:
-            store = Store(path, config=config, retention_policies=(), file_system=files, clock=clock)
+            store = Store(path, config=config, file_system=files, clock=clock, scheduler=Scheduler(threads=0))
             break
         except StoreLocked as error:
             if time.monotonic() >= deadline:
@@ -178,13 +177,15 @@ def _opened(path: str, config: BrokerConfig, files: FileSystem, clock: Clock) ->
 
 def _complete(store: Store, files: FileSystem) -> bool:
     """Complete the write of the journal, if there is one."""
+    # The process that wrote it may have died before its name was on disk: nothing may be done by it before it is.
+    files.sync_folder(store.path)
     journal = read_journal(files, store.path)
     if journal is None:
         return False
     _logger.warning("%s: a write was interrupted and is completed now", store.path)
     try:
         staged = [open_staged(files, store.path, name, size) for name, size in journal.files.items()]
-        by_partition = _by_partition(staged, preserve_offsets=journal.preserve_offsets)
+        by_partition = runs_by_partition(staged, preserve_offsets=journal.preserve_offsets)
         _append_all(store, files, by_partition, journal, is_fresh=False)
     except DuralogError as error:
         raise StorageError(
@@ -211,7 +212,7 @@ def _conclude(files: FileSystem, path: str, journal: Journal) -> None:
 # Before the write is decided
 
 
-def _by_partition(staged: Collection[StagedFile], *, preserve_offsets: bool) -> dict[TopicPartition, Runs]:
+def runs_by_partition(staged: Collection[StagedFile], *, preserve_offsets: bool) -> dict[TopicPartition, Runs]:
     """The runs of each partition in the order in which they are appended."""
     found: dict[TopicPartition, list[tuple[StagedFile, Run]]] = {}
     for file in staged:
@@ -277,7 +278,7 @@ def _append_all(
         _append(log, files, runs, present, preserve_offsets=journal.preserve_offsets)
         log.flush()
 
-    threads = max(1, min(len(by_partition), os.cpu_count() or 1))
+    threads = store.config.num_recovery_threads_per_data_dir
     outcome = for_each_partition(list(by_partition), append, threads=threads)
     for error in outcome.failures.values():
         raise error

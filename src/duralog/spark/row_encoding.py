@@ -112,21 +112,10 @@ class RowEncoder:
     def _partitions(
         self, table: pa.Table, topics: Sequence[str], targets: Sequence[TopicTarget], topic_of_row: NDArray[np.int64]
     ) -> NDArray[np.int32]:
-        counts = np.array([target.partition_count for target in targets], np.int32)[topic_of_row]
+        counts = np.array([target.partitions for target in targets], np.int32)[topic_of_row]
         given = self._given_partitions(table, topics, topic_of_row, counts)
         if given is not None and (given != UNDECIDED).all():
-            chosen = given
-        else:
-            chosen = self._choose(table, counts, given)
-        for index, target in enumerate(targets):
-            if len(target.partitions) < target.partition_count:
-                strays = np.flatnonzero((topic_of_row == index) & ~np.isin(chosen, target.partitions))
-                if len(strays):
-                    reason = f"partition {chosen[strays[0]]} of {topics[index]} is not in this directory"
-                    raise self._refuse(PARTITION, int(strays[0]), reason)
-        return chosen
-
-    def _choose(self, table: pa.Table, counts: NDArray[np.int32], given: NDArray[np.int32] | None) -> NDArray[np.int32]:
+            return given
         value = binary_column(table.column(VALUE), VALUE)
         if KEY not in table.column_names:
             no_keys = np.zeros(len(counts), np.bool_)

@@ -103,7 +103,7 @@ class DuralogArrowWriter(DataSourceArrowWriter):
         with plain_errors():
             _commit(_reports(messages), self._options, writer=self._writer, batch=0, transaction=transaction)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
         with plain_errors():
             discard(self._options, writer=self._writer)
 
@@ -141,9 +141,7 @@ class DuralogStreamArrowWriter(DataSourceStreamArrowWriter):
         if reports:
             transaction = Transaction(application=f"query {reports[0].query_id}", version=batchId)
             with plain_errors():
-                _commit(
-                    reports, self._options, writer=reports[0].writer, batch=batchId, transaction=transaction
-                )
+                _commit(reports, self._options, writer=reports[0].writer, batch=batchId, transaction=transaction)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         for report in _reports(messages)[:1]:

@@ -29,6 +29,7 @@ from duralog.format.filenames import StagedFileName, parse_staged_file
 from duralog.format.properties import decode_json_object, encode_json_object
 from duralog.spark.row_encoding import EncodedRun
 from duralog.storage.file_system import File, FileSystem
+from duralog.storage.log_directory import LogDirectory
 
 APPENDED_BYTES = 1 << 20
 """What is read and appended at a time: no more than the smallest segment, unless one batch is larger."""
@@ -97,7 +98,7 @@ class StagingFile:
 
     def add(self, run: EncodedRun) -> None:
         if self._file is None:
-            self._files.make_folder(self._directory)
+            LogDirectory(self._files, self._directory).make()
             self._file = self._files.open(self.path, writable=True, create=True)
         position = self._file.size
         checksum = 0

@@ -14,7 +14,7 @@ from duralog.spark.write_targets import WriteTargets
 from duralog.storage.background import Clock, wall_clock_ms
 from duralog.storage.file_system import FileSystem, LocalFileSystem
 
-GATHERED_BYTES = 64 << 20
+GATHERED_BYTES = 32 << 20
 """Rows are gathered up to here before they are sorted by partition: so that each partition gets full batches."""
 
 

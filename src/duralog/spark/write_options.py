@@ -116,9 +116,9 @@ class WriteOptions:
             raise InvalidOption(f"option {_TOPIC}{error}") from None
 
     def broker_config(self) -> BrokerConfig:
-        """To open the directory with. It is open for a moment only: what goes on beside a commit is for its owner."""
+        """To open the directory with."""
         try:
-            return BrokerConfig.of({**self.store_configs, "log.cleaner.enable": "false"})
+            return BrokerConfig.of(self.store_configs)
         except DuralogError as error:
             raise InvalidOption(f"option {_STORE}{error}") from None
 

@@ -22,14 +22,9 @@ _INTERNAL = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, C
 
 @dataclass(frozen=True, slots=True)
 class TopicTarget:
-    partitions: tuple[int, ...]
-    """Those that can be written to; others may be in another directory."""
+    partitions: int
+    """Of the whole topic. Some may be in another directory; the commit refuses what is for them."""
     config: TopicConfig
-
-    @property
-    def partition_count(self) -> int:
-        """Of the whole topic, as far as it is known here."""
-        return self.partitions[-1] + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +49,12 @@ def store_targets(options: WriteOptions, file_system: FileSystem | None = None) 
     files = file_system or LocalFileSystem()
     broker = options.broker_config()
     count = options.partitions or broker.num_partitions
-    new = TopicTarget(tuple(range(count)), options.new_topic_config(broker.topic_defaults()))
+    new = TopicTarget(count, options.new_topic_config(broker.topic_defaults()))
     if not files.exists(options.path):
         return WriteTargets({}, new)
     with Store(options.path, config=broker, read_only=True, file_system=files) as store:
         known = {
-            topic: TopicTarget(tuple(partitions), store.topic_config(topic))
-            for topic in store.topics()
-            if (partitions := store.partitions(topic))
+            topic: TopicTarget(store.partition_count(topic), store.topic_config(topic)) for topic in store.topics()
         }
         defaults = store.config.topic_defaults()
     return WriteTargets(known, TopicTarget(new.partitions, options.new_topic_config(defaults)))

@@ -89,10 +89,10 @@ class LogDirectory:
 
     def lock(self) -> Lock:
         """Lock the directory against all other writers, Kafka's included; `StoreLocked` if there is one."""
-        self._make()
+        self.make()
         return self._files.lock(self.path_of(LOCK))
 
-    def _make(self) -> None:
+    def make(self) -> None:
         """Make the directory if it is not there, and its name survive a loss of power."""
         missing: list[str] = []
         folder = os.path.normpath(self.path)

@@ -135,6 +135,10 @@ class Store:
         """The numbers of the topic's partitions in this directory."""
         return list(self._topics.get(topic).partitions)
 
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has in all, be they in this directory, in another, or not made yet."""
+        return self._topics.partition_count(topic)
+
     def topic_id(self, topic: str) -> str | None:
         """Kafka's id of the topic; None for a topic that only has folders, none of which tells."""
         return self._topics.get(topic).topic_id

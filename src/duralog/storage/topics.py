@@ -124,6 +124,11 @@ class Topics:
             raise UnknownTopic(f"there is no topic {name}")
         return topic
 
+    def partition_count(self, name: str) -> int:
+        """Of the whole topic, wherever its partitions are. Without metadata, the last one that is here tells."""
+        topic, state = self.get(name), self._metadata.topics.get(name)
+        return topic.partitions[-1] + 1 if state is None else len(state.partitions)
+
     def is_in_metadata(self, name: str) -> bool:
         """Whether the metadata knows the topic, here or on another node."""
         return name in self._metadata.topics
