@@ -196,12 +196,12 @@ def test_threads_compact_all_dirty_logs(tmp_path: Path) -> None:
         for log in logs:
             fill(log, at_ms=None)
         for _ in range(SOON * 1000):
-            if store.cleaner.totals().cleanings >= 4:
+            # A thread may have come to a log before it was filled, and comes again.
+            if store.cleaner.totals().cleanings >= 4 and all(offsets(log) == LAST_OF_EACH_KEY for log in logs):
                 break
             threading.Event().wait(0.001)
         else:
             pytest.fail("stuck")
-        assert all(offsets(log) == LAST_OF_EACH_KEY for log in logs)
         assert store.background_errors == ()
 
 
