@@ -24,16 +24,19 @@ from duralog.columnar.survival_rules import SurvivalRules
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.compression import Codec, compress
 from duralog.format.layout import CODEC_MASK
+from duralog.kernels.columns import rows_of
 from duralog.kernels.decode import MIN_RECORD_BYTES
 from duralog.kernels.encode import HEADER_BYTES, seal_batches
 from duralog.kernels.key_digests import digests_of
 from duralog.kernels.key_walk import walk_keys
-from duralog.kernels.offset_map import Superseded
+from duralog.kernels.offset_map import NO_MARKS
 from duralog.kernels.rebuild import MAX_GROWTH, BatchFate, BatchVerdict, rebuild_batches
 from duralog.kernels.transcribe import room_for, transcribe_messages
 from duralog.kernels.writing import SLACK
 
-_NO_MARKS = Superseded(0, 0, np.empty(0, np.uint8))
+# As plain numbers, which numpy takes without asking an enum.
+_CONTROL = BatchVerdict.CONTROL.value
+_UNTOUCHED, _REBUILT = BatchFate.UNTOUCHED.value, BatchFate.REBUILT.value
 _NO_OFFSETS = np.empty(0, np.int64)
 _SMALLEST_OFFSET = -(2**63)
 _START = np.zeros(1, np.int64)
@@ -57,7 +60,7 @@ class BatchRebuilder(RunDecoder):
             self._convert(span, np.zeros(len(rows), np.int64), is_packed=False)
 
     def _decode_records(self, span: Span, *, is_packed: bool) -> Iterator[Chunk]:
-        self._judge(span, self.batches[span.rows], is_packed=is_packed)
+        self._judge(span, rows_of(self.batches, span.rows), is_packed=is_packed)
         yield from ()
 
     def _decode_checked(self, span: Span, base_offsets: NDArray[np.int64]) -> Iterator[DecodedRecords]:
@@ -66,7 +69,7 @@ class BatchRebuilder(RunDecoder):
 
     def _convert(self, span: Span, base_offsets: NDArray[np.int64], *, is_packed: bool) -> None:
         """Messages of formats v0 and v1, plain ones or those inside of compressed ones."""
-        batches = self.batches[span.rows]
+        batches = rows_of(self.batches, span.rows)
         out = np.empty(room_for(int(np.sum(span.ends - span.begins))), np.uint8)
         ends = np.empty(len(batches), np.int64)
         transcribe_messages(span.data, span.begins, span.ends, base_offsets, batches, out, ends)
@@ -75,7 +78,7 @@ class BatchRebuilder(RunDecoder):
         for row in span.rows[~is_sound]:
             self.refusals.refuse(row, _unordered_offsets())
         sound = Span(out, begins[is_sound], ends[is_sound], span.rows[is_sound])
-        self._judge(sound, batches[is_sound], is_packed=is_packed)
+        self._judge(sound, rows_of(batches, is_sound), is_packed=is_packed)
 
     def _judge(self, span: Span, batches: NDArray[Any], *, is_packed: bool) -> None:
         """Batches whose records lie in the span; `batches` are the rows of them."""
@@ -89,7 +92,7 @@ class BatchRebuilder(RunDecoder):
 
     def _has_marks(self, rows: Rows, batches: NDArray[Any]) -> NDArray[np.bool_]:
         """Of which batches the first pass has told all that has to be known. Of control batches there is nothing."""
-        is_control: NDArray[np.bool_] = self.verdicts[rows] >= BatchVerdict.CONTROL
+        is_control: NDArray[np.bool_] = self.verdicts[rows] >= _CONTROL
         marks = self.rules.offset_map.superseded
         if marks is None:
             return is_control
@@ -121,8 +124,8 @@ class BatchRebuilder(RunDecoder):
 
     def _rebuild(self, span: Span, batches: NDArray[Any], mapped: NDArray[np.int64] | None, *, is_packed: bool) -> None:
         rules = self.rules
-        marks = rules.offset_map.superseded or _NO_MARKS
-        fates = np.full(len(batches), BatchFate.UNTOUCHED, np.int8)
+        marks = rules.offset_map.superseded or NO_MARKS
+        fates = np.full(len(batches), _UNTOUCHED, np.int8)
         out = np.empty(_room(span, batches), np.uint8)
         number = next_mapped = filled = 0
         while number < len(batches):
@@ -137,11 +140,11 @@ class BatchRebuilder(RunDecoder):
                 self._refuse_records(span, number, Fault(fault), position, is_packed)
                 number += 1
         self.outcome.fates[span.rows] = fates
-        is_rebuilt = fates == BatchFate.REBUILT
-        rebuilt = batches[is_rebuilt]
+        is_rebuilt = fates == _REBUILT
+        rebuilt = rows_of(batches, is_rebuilt)
         made = _packed(rebuilt, out) if is_packed else out[:filled]
         seal_batches(rebuilt, made)
-        self.outcome.place(span.rows[is_rebuilt], rebuilt, made, BatchFate.REBUILT)
+        self.outcome.place(span.rows[is_rebuilt], rebuilt, made)
 
 
 def _unordered_offsets() -> CorruptRecord:
@@ -155,13 +158,15 @@ def _unordered_offsets() -> CorruptRecord:
 
 def _most_records(span: Span, batches: NDArray[Any]) -> NDArray[np.int64]:
     """How many records each batch can hold, by its bytes and by what its header claims."""
-    return np.clip(batches["record_count"].astype(np.int64), 0, (span.ends - span.begins) // MIN_RECORD_BYTES)
+    claimed = np.maximum(batches["record_count"], 0)
+    most: NDArray[np.int64] = np.minimum(claimed, (span.ends - span.begins) // MIN_RECORD_BYTES)
+    return most
 
 
 def _room(span: Span, batches: NDArray[Any]) -> int:
     """What the batches can take at most when they are built again."""
-    growth = HEADER_BYTES + MAX_GROWTH * _most_records(span, batches)
-    return int(np.sum(span.ends - span.begins + growth)) + SLACK
+    growth = HEADER_BYTES * len(batches) + MAX_GROWTH * int(_most_records(span, batches).sum())
+    return int((span.ends - span.begins).sum()) + growth + SLACK
 
 
 def _packed(batches: NDArray[Any], out: NDArray[np.uint8]) -> NDArray[np.uint8]:

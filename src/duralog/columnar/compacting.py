@@ -33,7 +33,8 @@ from duralog.errors import CorruptRecord
 from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from duralog.format.layout import DELETE_HORIZON_BIT
 from duralog.format.varint import Bytes
-from duralog.kernels.rebuild import BatchFate, BatchVerdict, Tally, find_superseded
+from duralog.kernels.offset_map import NO_MARKS
+from duralog.kernels.rebuild import BatchFate, BatchVerdict, Tally, settle_batches
 
 __all__ = ["BatchVerdict", "CompactedPiece", "SurvivalRules", "compact_piece"]
 
@@ -107,7 +108,6 @@ def compact_piece(
     rebuilder.rebuild(rows)
     buffers, left = outcome.put_together()
     tallies = outcome.tallies.tolist()
-    is_rebuilt = (outcome.fates == BatchFate.REBUILT) | (outcome.fates == BatchFate.EMPTIED)
     return CompactedPiece(
         buffers=buffers,
         batches=left,
@@ -117,7 +117,7 @@ def compact_piece(
         expired_tombstones=tallies[Tally.EXPIRED],
         keyless=tallies[Tally.KEYLESS],
         kept_tombstones=tallies[Tally.KEPT_TOMBSTONES],
-        rebuilt_batches=int(np.count_nonzero(is_rebuilt)),
+        rebuilt_batches=outcome.rebuilt_batches,
     )
 
 
@@ -125,20 +125,10 @@ def _settle_whole_batches(
     batches: NDArray[Any], verdicts: NDArray[np.int8], rules: SurvivalRules, outcome: Outcome
 ) -> Rows:
     """Say what becomes of the batches that need not be looked into. Returns the others, and those that are damaged."""
-    is_sound = batches["crc_ok"] != 0
-    is_copied = verdicts == BatchVerdict.AS_IS
-    is_emptied = verdicts == BatchVerdict.EMPTY
-    is_read = (verdicts >= BatchVerdict.FILTER) & ~is_emptied
-    if (marks := rules.offset_map.superseded) is not None:
-        is_superseded = np.empty(len(batches), np.bool_)
-        find_superseded(batches, marks.bits, marks.first_offset, marks.end_offset, is_superseded)
-        is_superseded &= is_sound & is_read & (verdicts < BatchVerdict.CONTROL)
-        is_read &= ~is_superseded
-        is_emptied |= is_superseded & (verdicts == BatchVerdict.FILTER_KEEP_EMPTY)
-        outcome.tallies[Tally.SUPERSEDED] = batches["record_count"].sum(where=is_superseded, dtype=np.int64)
-    outcome.fates[is_copied] = BatchFate.UNTOUCHED
-    outcome.fates[is_emptied & (batches["magic"] == 2)] = BatchFate.EMPTIED
-    counted = np.maximum(batches["record_count"], 0)
-    outcome.tallies[Tally.READ] = counted.sum(where=is_sound & ~is_read, dtype=np.int64)
-    outcome.tallies[Tally.KEPT] = counted.sum(where=is_sound & is_copied, dtype=np.int64)
-    return np.flatnonzero(is_read | ~(is_sound | is_copied))
+    marks = rules.offset_map.superseded or NO_MARKS
+    rows = np.empty(len(batches), np.intp)
+    left = settle_batches(
+        *(batches, verdicts, marks.bits, marks.first_offset, marks.end_offset),
+        *(outcome.fates, outcome.tallies, rows),
+    )
+    return rows[:left]

@@ -11,9 +11,12 @@ from numpy.typing import NDArray
 from duralog.columnar.pieces import Piece
 from duralog.format.layout import BATCH_V2, CONTROL_BIT, LOG_APPEND_TIME_BIT, NO_TIMESTAMP, TRANSACTIONAL_BIT
 from duralog.format.varint import Bytes
+from duralog.kernels.columns import copy_rows, put_rows, rows_of
 from duralog.kernels.encode import seal_batches
 from duralog.kernels.rebuild import BatchFate, Tally
 
+# As plain numbers, which numpy takes without asking an enum.
+_DROPPED, _UNTOUCHED, _, _EMPTIED = (fate.value for fate in BatchFate)
 _EMPTY_BATCH_ATTRIBUTES = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 _MANY_BUFFERS = 64
 _SMALL_BYTES = 4096
@@ -24,30 +27,35 @@ class Outcome:
     """A fate and a place for each batch of a piece. A batch that nobody says anything about is dropped."""
 
     def __init__(self, piece: Piece) -> None:
-        self.fates = np.full(len(piece.batches), BatchFate.DROPPED, np.int8)
+        self.fates = np.full(len(piece.batches), _DROPPED, np.int8)
         self.tallies = np.zeros(len(Tally), np.int64)
-        self._batches = piece.batches.copy()
-        self._batches["position"] -= piece.position
+        self._batches = copy_rows(piece.batches)
+        positions = self._batches["position"]
+        positions -= piece.position
         self._buffers = [piece.data]
         self._buffer_of = np.zeros(len(piece.batches), np.intp)
 
-    def place(self, rows: NDArray[np.intp], batches: NDArray[Any], buffer: NDArray[np.uint8], fate: BatchFate) -> None:
-        """Of these rows, the new batches, which stand in `buffer` where their `position` says."""
-        self.fates[rows] = fate
-        self._batches[rows] = batches
+    @property
+    def rebuilt_batches(self) -> int:
+        """How many stay, but not as they were."""
+        return int(np.count_nonzero(self.fates > _UNTOUCHED))
+
+    def place(self, rows: NDArray[np.intp], batches: NDArray[Any], buffer: NDArray[np.uint8]) -> None:
+        """Of these rows, whose fate is known, the new batches: they stand in `buffer` where their `position` says."""
+        put_rows(self._batches, rows, batches)
         self._buffer_of[rows] = len(self._buffers)
         self._buffers.append(buffer)
 
     def put_together(self) -> tuple[list[Bytes], NDArray[Any]]:
         """The buffers, and a row for each batch in them, with positions from the first byte of the first one."""
         self._write_emptied()
-        kept = np.flatnonzero(self.fates != BatchFate.DROPPED)
-        batches = self._batches[kept]
+        kept = (self.fates != _DROPPED).nonzero()[0]
+        batches = rows_of(self._batches, kept)
         sizes = batches["size"].astype(np.int64)
-        ends = np.cumsum(sizes)
+        ends = sizes.cumsum()
         begins, buffer_of = batches["position"], self._buffer_of[kept]
         is_new_run = (buffer_of[1:] != buffer_of[:-1]) | (begins[1:] != begins[:-1] + sizes[:-1])
-        edges = [0, *(np.flatnonzero(is_new_run) + 1).tolist(), len(kept)] if len(kept) else []
+        edges = [0, *(is_new_run.nonzero()[0] + 1).tolist(), len(kept)] if len(kept) else []
         buffers: list[Bytes] = []
         for first, end in pairwise(edges):
             begin = int(begins[first])
@@ -60,10 +68,10 @@ class Outcome:
 
     def _write_emptied(self) -> None:
         """The headers of batches without records: no codec, no delete horizon, and otherwise what they were."""
-        rows = np.flatnonzero(self.fates == BatchFate.EMPTIED)
+        rows = (self.fates == _EMPTIED).nonzero()[0]
         if not len(rows):
             return
-        batches = self._batches[rows]
+        batches = rows_of(self._batches, rows)
         batches["attributes"] &= _EMPTY_BATCH_ATTRIBUTES
         batches["base_timestamp"] = NO_TIMESTAMP
         batches["record_count"] = 0
@@ -71,4 +79,4 @@ class Outcome:
         batches["position"] = np.arange(len(rows)) * BATCH_V2.size
         buffer = np.empty(len(rows) * BATCH_V2.size, np.uint8)
         seal_batches(batches, buffer)
-        self.place(rows, batches, buffer, BatchFate.EMPTIED)
+        self.place(rows, batches, buffer)

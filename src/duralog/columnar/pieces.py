@@ -25,7 +25,7 @@ from duralog.columnar.runs import Rows, RunDecoder
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from duralog.format.layout import ENTRY_PREFIX, MAGIC_POSITION
-from duralog.kernels.columns import BATCH_DTYPE
+from duralog.kernels.columns import BATCH_DTYPE, PLAIN_ROW
 from duralog.kernels.scan import scan_batches
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ _LARGE_BLOCK_BYTES = 4 * PIECE_BYTES
 
 _CLASSIFIED_BYTES: int = MAGIC_POSITION + 1
 _FIRST_ROWS = 1024
-_ROW_BYTES = np.dtype((np.void, BATCH_DTYPE.itemsize))
 
 
 class ByteSource(Protocol):
@@ -204,6 +203,5 @@ def _scan(data: NDArray[np.uint8], position: int, check_crc: bool) -> tuple[NDAr
         if fault != Fault.NONE or scanned == len(data):
             break
         capacity *= 4
-    # As plain bytes: numpy joins tables field by field, which takes as long as the scan.
-    batches = tables[0] if len(tables) == 1 else np.concatenate([table.view(_ROW_BYTES) for table in tables])
+    batches = tables[0] if len(tables) == 1 else np.concatenate([table.view(PLAIN_ROW) for table in tables])
     return batches.view(BATCH_DTYPE), scanned, Fault.NONE if scanned == len(data) else Fault(fault)

@@ -70,7 +70,7 @@ def _kind(batch: np.void) -> _Kind:
 def _kinds(batches: NDArray[Any], rows: Rows) -> NDArray[np.int8]:
     """The same of many batches."""
     kinds: NDArray[np.int8] = _KIND_OF[batches["magic"][rows], batches["attributes"][rows] & CODEC_MASK]
-    kinds[batches["crc_ok"][rows] == 0] = _Kind.WRONG_CHECKSUM
+    kinds[batches["crc_ok"][rows] == 0] = _Kind.WRONG_CHECKSUM.value
     return kinds
 
 
@@ -260,8 +260,8 @@ class RunDecoder:
             most = (int(span.ends[batch]) - int(span.begins[batch])) // MIN_RECORD_BYTES
             claimed = max(int(self.batches["record_count"][span.rows[batch]]), 0)
         else:
-            most = int(np.sum((span.ends[batch:] - span.begins[batch:]) // MIN_RECORD_BYTES))
-            claimed = int(np.sum(np.maximum(self.batches["record_count"][span.rows[batch:]], 0), dtype=np.int64))
+            most = int(((span.ends[batch:] - span.begins[batch:]) // MIN_RECORD_BYTES).sum())
+            claimed = int(np.maximum(self.batches["record_count"][span.rows[batch:]], 0).sum(dtype=np.int64))
         return min(most, claimed, CHUNK_RECORDS)
 
     def _decode_messages(self, rows: Rows, begins: NDArray[np.int64]) -> Iterator[DecodedRecords]:

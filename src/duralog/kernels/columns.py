@@ -32,6 +32,24 @@ BATCH_DTYPE = np.dtype(
 
 `crc_ok` is 1 or 0, and -1 where the checksum was not computed."""
 
+PLAIN_ROW = np.dtype((np.void, BATCH_DTYPE.itemsize))
+"""A row as bytes and nothing else. Rows are to be copied as such: of fields, numpy copies one after the other."""
+
+
+def rows_of(batches: NDArray[Any], which: NDArray[Any]) -> NDArray[Any]:
+    """A copy of the rows of `batches` with these numbers, or of those that a mask has."""
+    rows: NDArray[Any] = batches.view(PLAIN_ROW)[which].view(BATCH_DTYPE)
+    return rows
+
+
+def copy_rows(batches: NDArray[Any]) -> NDArray[Any]:
+    return batches.view(PLAIN_ROW).copy().view(BATCH_DTYPE)
+
+
+def put_rows(batches: NDArray[Any], numbers: NDArray[Any], new: NDArray[Any]) -> None:
+    """Replace the rows of `batches` with these numbers."""
+    batches.view(PLAIN_ROW)[numbers] = new.view(PLAIN_ROW)
+
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:

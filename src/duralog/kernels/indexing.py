@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from duralog.kernels.compile import kernel
+from duralog.kernels.compile import device, kernel
 from duralog.kernels.scan import BATCH_ROWS
 
 BYTES_SINCE_ENTRY, LARGEST_TIMESTAMP, LARGEST_OFFSET, LAST_TIMESTAMP, LAST_OFFSET = range(5)
@@ -19,6 +19,27 @@ the bytes since the last entry, the largest timestamp and the last offset of the
 timestamp of the last entry in the time index, and the last offset of the last batch."""
 
 _INT32_MAX = 2**31 - 1
+
+
+@device
+def _continues(row, last_offset):
+    """Whether a batch's offsets are in order, and lie above this one."""
+    first = row.base_offset if row.magic == 2 else row.last_offset
+    return last_offset < first <= row.last_offset
+
+
+@kernel(types.int64(BATCH_ROWS, types.int64, types.int64))
+def count_in_order(rows, last_offset, limit):
+    """How many of the rows, from the first on, have offsets above the one before, and not above the limit.
+
+    `last_offset` is that before the first row.
+    """
+    for index in range(len(rows)):
+        row = rows[index]
+        if not _continues(row, last_offset) or row.last_offset > limit:
+            return index
+        last_offset = row.last_offset
+    return len(rows)
 
 
 @kernel(
@@ -43,9 +64,7 @@ def index_batches(rows, base_offset, interval_bytes, state, offset_entries, time
     time_count = 0
     for index in range(len(rows)):
         row = rows[index]
-        first = row.base_offset if row.magic == 2 else row.last_offset
-        is_ordered = state[LAST_OFFSET] < first <= row.last_offset
-        if row.crc_ok == 0 or not is_ordered or row.last_offset - base_offset > _INT32_MAX:
+        if row.crc_ok == 0 or not _continues(row, state[LAST_OFFSET]) or row.last_offset - base_offset > _INT32_MAX:
             return index, offset_count, time_count
         state[LAST_OFFSET] = row.last_offset
         if row.max_timestamp > state[LARGEST_TIMESTAMP]:

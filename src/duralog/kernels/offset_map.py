@@ -61,6 +61,9 @@ class Superseded:
     bits: NDArray[np.uint8]
 
 
+NO_MARKS = Superseded(0, 0, np.zeros(0, np.uint8))
+
+
 class OffsetMap:
     """A map with room for `capacity` keys. One thread may put; any number may find while nobody puts."""
 
@@ -120,7 +123,7 @@ class OffsetMap:
         """
         if len(digests) != len(offsets):
             raise ValueError(f"{len(digests)} digests with {len(offsets)} offsets")
-        watched = self._watched or _NOTHING
+        watched = self._watched or NO_MARKS
         taken, self.size, is_ordered = put_offsets(
             *(self.table, self.slots, self.capacity, self.size, digests.reshape(-1), offsets, self._last_put),
             *(watched.first_offset, watched.end_offset, watched.bits, np.empty(_KEPT, np.int64)),
@@ -148,8 +151,6 @@ class OffsetMap:
 
 MakeMap = Callable[[int, float], OffsetMap]
 """From memory and load factor."""
-
-_NOTHING = Superseded(0, 0, np.zeros(0, np.uint8))
 
 
 @intrinsic

@@ -77,9 +77,7 @@ class Tally(IntEnum):
 
 _DROPPED, _UNTOUCHED, _REBUILT, _EMPTIED = (int(fate) for fate in BatchFate)
 _READ, _KEPT, _SUPERSEDED, _EXPIRED, _KEYLESS, _KEPT_TOMBSTONES = (int(tally) for tally in Tally)
-_FILTER_KEEP_EMPTY = int(BatchVerdict.FILTER_KEEP_EMPTY)
-_CONTROL = int(BatchVerdict.CONTROL)
-_CONTROL_EMPTIED = int(BatchVerdict.CONTROL_EMPTIED)
+_, _AS_IS, _FILTER, _FILTER_KEEP_EMPTY, _EMPTY, _CONTROL, _CONTROL_EMPTIED = (int(verdict) for verdict in BatchVerdict)
 
 _NONE = int(Fault.NONE)
 _RECORD_COUNT = int(Fault.RECORD_COUNT)
@@ -93,6 +91,7 @@ _NULL = -1
 
 _INT8S = types.Array(types.int8, 1, "C")
 _INT64S = types.Array(types.int64, 1, "C")
+_NUMBERS = types.Array(types.intp, 1, "C")
 
 
 @device
@@ -157,28 +156,57 @@ def _put_record(data, record, timestamp_delta, offset_delta, target):
     return _put_headers(data, headers, end, header_count, target)
 
 
-@kernel(types.void(BATCH_ROWS, BYTES, types.int64, types.int64, types.Array(types.boolean, 1, "C")))
-def find_superseded(batches, marks, first_mark, end_mark, is_superseded):
-    """Tell which batches have a record for each of their offsets, and all of them marked.
+@device
+def _is_superseded(batch, marks, first_mark, end_mark):
+    """Whether a batch has a record for each of its offsets, and all of them marked."""
+    count = np.int64(batch.record_count)
+    is_all = batch.magic == 2 and count > 0 and first_mark <= batch.base_offset <= batch.last_offset < end_mark
+    is_all = is_all and batch.last_offset - batch.base_offset == count - 1
+    mark = np.uint64(batch.base_offset - first_mark)
+    end = mark + np.uint64(count)
+    while is_all and mark < end:
+        byte = marks[mark >> np.uint64(3)]
+        if mark & np.uint64(7) == 0 and end - mark >= 8:
+            is_all = byte == 0xFF
+            mark += np.uint64(8)
+        else:
+            is_all = (byte >> np.uint8(mark & np.uint64(7))) & np.uint8(1) != 0
+            mark += np.uint64(1)
+    return is_all
 
+
+@kernel(types.intp(BATCH_ROWS, _INT8S, BYTES, types.int64, types.int64, _INT8S, _INT64S, _NUMBERS))
+def settle_batches(batches, verdicts, marks, first_mark, end_mark, fates, tallies, numbers):
+    """Tell the fate of the batches that need not be looked into, and count their records.
+
+    The result is how many others there are. Their numbers are put into `numbers`, those of damaged batches with them.
     REQUIRES: a bit of `marks` for each offset from `first_mark` to before `end_mark`.
     """
+    left = np.intp(0)
     for number in range(len(batches)):
         batch = batches[number]
-        count = np.int64(batch.record_count)
-        is_all = batch.magic == 2 and count > 0 and first_mark <= batch.base_offset <= batch.last_offset < end_mark
-        is_all = is_all and batch.last_offset - batch.base_offset == count - 1
-        mark = np.uint64(batch.base_offset - first_mark)
-        end = mark + np.uint64(count)
-        while is_all and mark < end:
-            byte = marks[mark >> np.uint64(3)]
-            if mark & np.uint64(7) == 0 and end - mark >= 8:
-                is_all = byte == 0xFF
-                mark += np.uint64(8)
-            else:
-                is_all = (byte >> np.uint8(mark & np.uint64(7))) & np.uint8(1) != 0
-                mark += np.uint64(1)
-        is_superseded[number] = is_all
+        verdict = verdicts[number]
+        is_filtered = verdict in (_FILTER, _FILTER_KEEP_EMPTY)
+        is_read = batch.crc_ok == 0 or verdict >= _CONTROL
+        is_read = is_read or (is_filtered and not _is_superseded(batch, marks, first_mark, end_mark))
+        if is_read and verdict != _AS_IS:
+            numbers[left] = number
+            left += 1
+            continue
+        fate = _DROPPED
+        if verdict == _AS_IS:
+            fate = _UNTOUCHED
+        elif verdict in (_EMPTY, _FILTER_KEEP_EMPTY) and batch.magic == 2:
+            fate = _EMPTIED
+        fates[number] = fate
+        if batch.crc_ok != 0:
+            count = max(np.int64(batch.record_count), np.int64(0))
+            tallies[_READ] += count
+            if fate == _UNTOUCHED:
+                tallies[_KEPT] += count
+            if is_filtered:
+                tallies[_SUPERSEDED] += count
+    return left
 
 
 @kernel(

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from duralog.columnar.pieces import PIECE_BYTES, Piece, read_pieces
 from duralog.errors import CorruptRecord, Fault
+from duralog.kernels.indexing import count_in_order
 from duralog.kernels.scan import scan_batches
 from duralog.storage.index_builder import half_a_batch
 from duralog.storage.segment import Segment
@@ -47,10 +44,11 @@ class SegmentSource:
     def pieces(self, start: int = 0, *, piece_bytes: int = PIECE_BYTES, check_crc: bool = True) -> Iterator[Piece]:
         """The batches from a position where one starts; `SegmentBroken` after the last that can be read."""
         last_offset = self.base_offset - 1
+        limit = min(self.next_base_offset - 1, self.base_offset + _INT32_MAX)
         for piece in read_pieces(
             self.segment.file, start=start, end=self.size_bytes, check_crc=check_crc, piece_bytes=piece_bytes
         ):
-            in_order = self._in_order(piece.batches, last_offset)
+            in_order = count_in_order(piece.batches, last_offset, limit)
             if in_order < len(piece.batches):
                 if in_order:
                     yield dataclasses.replace(piece, batches=piece.batches[:in_order])
@@ -62,18 +60,6 @@ class SegmentSource:
                 raise SegmentBroken(self, piece.fault)
             if piece.tail_bytes:
                 raise SegmentBroken(self, half_a_batch(piece, self.size_bytes - piece.tail_bytes))
-
-    def _in_order(self, rows: NDArray[Any], last_offset: int) -> int:
-        """How many batches continue the segment."""
-        if not len(rows):
-            return 0
-        last = rows["last_offset"]
-        first = np.where(rows["magic"] == 2, rows["base_offset"], last)
-        limit = min(self.next_base_offset - 1, self.base_offset + _INT32_MAX)
-        is_wrong = (first > last) | (last > limit)
-        is_wrong[0] |= first[0] <= last_offset
-        is_wrong[1:] |= first[1:] <= last[:-1]
-        return int(is_wrong.argmax()) if is_wrong.any() else len(rows)
 
 
 def check_crc(piece: Piece) -> None:
