@@ -62,8 +62,6 @@ def _map_sources(run: CompactionRun, view: LogView, sources: Sequence[SegmentSou
             tracker.expect(run.aborted_transactions(view, source))
             try:
                 for piece in source.pieces(start, piece_bytes=run.settings.piece_bytes, check_crc=False):
-                    run.has_read(batch_bytes(piece))
-                    run.report.map_bytes += batch_bytes(piece)
                     tracked = tracker.take(piece, has_checksums=False)
                     data = None if tracked is None else np.flatnonzero(~(tracked.is_control | tracked.may_go))
                     yield _Readable(source, piece, data)
@@ -80,11 +78,14 @@ def _map_sources(run: CompactionRun, view: LogView, sources: Sequence[SegmentSou
     full_in: SegmentSource | None = None
     with closing(run.work.map(read, readable())) as results:
         for (source, piece, _), chunks in results:
+            run.has_read(batch_bytes(piece))
+            run.report.map_bytes += batch_bytes(piece)
             if source is not sources[0]:
                 # There may be no record up to here.
                 offset_map.reach(source.base_offset - 1)
-            if len(bad := bad_checksums[source]) <= _MOST_BAD_CHECKSUMS:
-                bad.update(piece.batches["position"][piece.batches["crc_ok"] == 0].tolist())
+            is_bad = piece.batches["crc_ok"] == 0
+            if len(bad := bad_checksums[source]) <= _MOST_BAD_CHECKSUMS and is_bad.any():
+                bad.update(piece.batches["position"][is_bad].tolist())
             if not _put(run, piece, chunks, first_dirty_offset):
                 full_in = source
                 break

@@ -95,14 +95,17 @@ class Rewriter:
         def compact(judged: _Judged) -> CompactedPiece:
             return compact_piece(judged.piece, judged.judgement.verdicts, judged.rules, on_corrupt=self._run.refuse)
 
-        with closing(self._run.work.map(compact, self._judged(group, tallies))) as results:
-            for judged, compacted in results:
+        with closing(self._run.work.map(compact, self._judged(group))) as results:
+            for (source, piece, judgement, _), compacted in results:
+                self._run.has_read(batch_bytes(piece))
+                tallies.read_bytes += batch_bytes(piece)
                 tallies.add(compacted)
+                verdicts, kept_aborts, aborted_records = judgement
+                tallies.aborted += aborted_records
                 self._run.has_judged(compacted.records_read, compacted.records_kept)
-                verdicts, kept_aborts, _ = judged.judgement
-                yield RewrittenPiece(judged.source, judged.piece, verdicts, kept_aborts, compacted)
+                yield RewrittenPiece(source, piece, verdicts, kept_aborts, compacted)
 
-    def _judged(self, group: Sequence[SegmentSource], tallies: Tallies) -> Iterator[_Judged]:
+    def _judged(self, group: Sequence[SegmentSource]) -> Iterator[_Judged]:
         run = self._run
         for source in group:
             self._judge.tracker.expect(run.aborted_transactions(self._view, source))
@@ -116,13 +119,9 @@ class Rewriter:
             )
             bad_checksums = source.bad_checksums
             for piece in source.pieces(piece_bytes=run.settings.piece_bytes, check_crc=bad_checksums is None):
-                run.has_read(batch_bytes(piece))
-                tallies.read_bytes += batch_bytes(piece)
                 if bad_checksums:
                     piece.batches["crc_ok"][np.isin(piece.batches["position"], list(bad_checksums))] = 0
-                judgement = self._judge.judge(piece)
-                tallies.aborted += judgement.aborted_records
-                yield _Judged(source, piece, judgement, rules)
+                yield _Judged(source, piece, self._judge.judge(piece), rules)
 
     def _pass_over(self, source: SegmentSource) -> None:
         """Take in the transactions of a segment that stays as it is."""
