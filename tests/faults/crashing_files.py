@@ -424,6 +424,9 @@ class OpenFile:
                 found="the end of the file",
             )
 
+    def forget(self, position: int, size: int) -> None:
+        """Nothing to do: that is about speed."""
+
     def append(self, *buffers: Bytes) -> int:
         file = self._opened(writing=True)
         data = b"".join(bytes(memoryview(buffer).cast("B")) for buffer in buffers)
@@ -474,6 +477,9 @@ class OpenFile:
             file.resize(max(size, len(file.content)))
             file.allocated = max(file.allocated, size)
             self._disk._changed(file)
+
+    def begin_sync(self, position: int) -> None:
+        """Nothing to do: that is about speed."""
 
     def sync(self) -> None:
         self._disk._sync(self.name, self._opened())

@@ -25,6 +25,7 @@ from duralog.storage.compaction import (
 )
 from duralog.storage.compaction_run import map_bytes_for
 from duralog.storage.file_system import LocalFileSystem
+from duralog.storage.local_files import LocalFile
 from duralog.storage.partition_log import PartitionLog
 from tests.unit.log_in_folder import NOW_MS, LogInFolder
 
@@ -78,6 +79,31 @@ def test_the_last_record_of_each_key_stays_with_its_offset(tmp_path: Path) -> No
     assert report.bytes_after == report.written_bytes == log.segments[0].size_bytes < report.bytes_before
     assert report.rounds == 1
     assert not report.notes
+
+
+def test_the_system_keeps_no_more_in_memory_and_begins_to_write_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make(tmp_path, internal_segment_bytes=10 << 20).open()
+    write(log, "abcdefghij" * 3, "klmnopqrst", value=bytes(100_000))
+    forgotten: list[tuple[str, int, int]] = []
+    begun: list[tuple[str, int]] = []
+    monkeypatch.setattr(LocalFile, "forget", lambda file, at, size: forgotten.append((Path(file.name).name, at, size)))
+    monkeypatch.setattr(LocalFile, "begin_sync", lambda file, at: begun.append((Path(file.name).name, at)))
+    monkeypatch.setattr(cleaned_segment, "_WRITTEN_AHEAD", 600_000)
+    monkeypatch.setattr(compaction_run, "PIECE_BYTES", 700_000)
+    report = compact(log)
+    assert report.records_after == 20
+    # The first piece with survivors, and from then on as much as was written.
+    first = [at for name, at, _ in forgotten if name == f"{0:020d}.log"]
+    assert min(first) > 1_000_000
+    sizes = [size for _, _, size in forgotten]
+    assert report.written_bytes <= sum(sizes) < report.written_bytes + max(sizes)
+    assert {name for name, _ in begun} == {f"{0:020d}.log.cleaned"}
+    positions = [at for _, at in begun]
+    assert positions[0] == 0
+    assert len(positions) >= 2
+    assert positions == sorted(set(positions))
 
 
 def test_the_active_segment_and_what_is_not_yet_to_be_compacted_are_left_alone(tmp_path: Path) -> None:

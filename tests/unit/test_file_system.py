@@ -141,6 +141,33 @@ def test_appends_go_on_where_no_room_can_be_set_aside(path: str, monkeypatch: py
     assert asked == 1
 
 
+def test_what_is_forgotten_is_still_there(path: str) -> None:
+    file = FS.open(path, writable=True, create=True)
+    content = bytes(range(256)) * 256
+    file.append(content)
+    file.sync()
+    file.forget(0, len(content))
+    file.forget(100, 1 << 40)
+    assert file.read(0, len(content)) == content
+
+
+def test_the_system_is_asked_to_begin_with_what_a_sync_will_wait_for(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, ...]] = []
+    monkeypatch.setattr(local_files, "_sync_file_range", lambda *arguments: asked.append(arguments))
+    file = FS.open(path, writable=True, create=True)
+    file.append(bytes(100))
+    file.begin_sync(30)
+    assert [(descriptor, position, size) for descriptor, position, size, _ in asked] == [(file.fileno(), 30, 70)]
+    monkeypatch.undo()
+    file.begin_sync(0)
+    file.sync()
+    assert file.read(0, 100) == bytes(100)
+    monkeypatch.setattr(local_files, "_sync_file_range", None)
+    file.begin_sync(0)
+
+
 def test_reading_past_the_end_names_the_place(path: str) -> None:
     Path(path).write_bytes(b"0123456789")
     file = FS.open(path)

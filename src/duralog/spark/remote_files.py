@@ -157,6 +157,9 @@ class RemoteFile:
             )
         return data
 
+    def forget(self, position: int, size: int) -> None:
+        """Nothing to do: that is about speed."""
+
     def append(self, *buffers: Bytes) -> int:
         raise _refused("append to", self.name)
 
@@ -165,6 +168,9 @@ class RemoteFile:
 
     def allocate(self, size: int) -> None:
         raise _refused("allocate room in", self.name)
+
+    def begin_sync(self, position: int) -> None:
+        """Nothing to do: that is about speed."""
 
     def sync(self) -> None:
         raise _refused("sync", self.name)

@@ -17,6 +17,7 @@ from duralog.format.filenames import FileKind, FileState, SegmentFile
 from duralog.format.index_entries import AbortedTransaction, encode_transaction_index
 from duralog.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, Layout
 from duralog.format.varint import Bytes
+from duralog.kernels.columns import copy_rows
 from duralog.storage.file_system import FileSystem
 from duralog.storage.index_builder import IndexBuilder
 from duralog.storage.segment import Segment
@@ -24,6 +25,10 @@ from duralog.storage.segment_files import KINDS, SegmentOptions
 
 MOST_BYTES = 2**31 - 1
 """A position in an index has 32 bits."""
+
+
+_WRITTEN_AHEAD = 8 << 20
+"""So many bytes go to disk while the next ones are made, or the sync at the end would wait for all of them."""
 
 
 class CleanedSegment:
@@ -37,6 +42,7 @@ class CleanedSegment:
         self._indexes = IndexBuilder(base_offset, options.index_interval_bytes)
         self._aborted: list[AbortedTransaction] = []
         self.size_bytes = 0
+        self._sync_begun = 0
         # Those of an attempt that could not clean up after itself.
         for kind in KINDS:
             fs.remove(self._path(kind))
@@ -47,14 +53,18 @@ class CleanedSegment:
 
         Returns how many bytes that was.
         """
-        rows = batches.copy()
-        rows["position"] += self.size_bytes
+        rows = copy_rows(batches)
+        positions = rows["position"]
+        positions += self.size_bytes
         # Of a batch that was copied although it is damaged, the place is known all the same.
         rows["crc_ok"] = 1
         if self._indexes.add(rows) < len(rows):
             raise InvalidRecord(f"{self._path(FileKind.LOG)}: the batches to write are not in order")
         written = self._log.append(*buffers)
         self.size_bytes += written
+        if self.size_bytes - self._sync_begun >= _WRITTEN_AHEAD:
+            self._log.begin_sync(self._sync_begun)
+            self._sync_begun = self.size_bytes
         return written
 
     def fits(self, size_bytes: int) -> bool:

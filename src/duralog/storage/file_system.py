@@ -59,6 +59,9 @@ class File(Protocol):
     def read_into(self, position: int, target: memoryview) -> None:
         """Fill `target`; `CorruptRecord` if the file ends before."""
 
+    def forget(self, position: int, size: int) -> None:
+        """These bytes will hardly be read again: the system need not keep them in memory."""
+
     def append(self, *buffers: Bytes) -> int:
         """Write the buffers behind each other at the end, all or nothing. Returns how many bytes that was."""
 
@@ -67,6 +70,9 @@ class File(Protocol):
 
     def allocate(self, size: int) -> None:
         """Make room for `size` bytes in all: zeros behind the contents, whose end does not move."""
+
+    def begin_sync(self, position: int) -> None:
+        """Have the contents from here on go to disk meanwhile: a `sync` after it has less to wait for."""
 
     def sync(self) -> None:
         """Return when the contents would survive a loss of power."""

@@ -20,17 +20,20 @@ FILE_MODE = 0o644
 _MOST_BUFFERS = os.sysconf("SC_IOV_MAX")
 _ALLOCATED_AHEAD = 1 << 20
 _KEEP_SIZE = 1
+_BEGIN_WRITING = 2
 
 
-def _find_fallocate() -> Callable[[int, int, int, int], int] | None:
-    """Linux's call: that of POSIX, which Python has, would move the end of the file."""
-    call: Any = getattr(ctypes.CDLL(None), "fallocate", None)
+def _find_call(name: str, *argument_types: Any) -> Callable[..., int] | None:
+    """A call of Linux that Python does not have."""
+    call: Any = getattr(ctypes.CDLL(None), name, None)
     if call is not None:
-        call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    return cast("Callable[[int, int, int, int], int] | None", call)
+        call.argtypes = argument_types
+    return cast("Callable[..., int] | None", call)
 
 
-_fallocate = _find_fallocate()
+_fallocate = _find_call("fallocate", ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+"""That of POSIX, which Python has, would move the end of the file."""
+_sync_file_range = _find_call("sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 
 
 @contextmanager
@@ -86,6 +89,11 @@ class LocalFile:
                     found="the end of the file",
                 )
             got += count
+
+    def forget(self, position: int, size: int) -> None:
+        if hasattr(os, "posix_fadvise"):
+            with suppress(OSError):
+                os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_DONTNEED)
 
     def append(self, *buffers: Bytes) -> int:
         size = self.size
@@ -149,6 +157,11 @@ class LocalFile:
         if size > 0:
             with refusals("allocate room in", self.name):
                 os.posix_fallocate(self._descriptor, 0, size)
+
+    def begin_sync(self, position: int) -> None:
+        # What goes wrong here, `sync` finds out.
+        if _sync_file_range is not None:
+            _sync_file_range(self._descriptor, position, self.size - position, _BEGIN_WRITING)
 
     def sync(self) -> None:
         with refusals("sync", self.name):

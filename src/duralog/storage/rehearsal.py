@@ -176,6 +176,9 @@ class RehearsedFile:
     def read_into(self, position: int, target: memoryview) -> None:
         target[:] = self._content.read(position, len(target))
 
+    def forget(self, position: int, size: int) -> None:
+        """Nothing to do: that is about speed."""
+
     def append(self, *buffers: Bytes) -> int:
         return self._content.append(*buffers)
 
@@ -184,6 +187,9 @@ class RehearsedFile:
 
     def allocate(self, size: int) -> None:
         """Nothing to do: room is not what is tried out."""
+
+    def begin_sync(self, position: int) -> None:
+        """Nothing to do: that is about speed."""
 
     def sync(self) -> None:
         """Nothing to do: no change outlives the rehearsal."""

@@ -145,6 +145,9 @@ class MemoryFile:
     def read_into(self, position: int, target: memoryview) -> None:
         target[:] = self.read(position, len(target))
 
+    def forget(self, position: int, size: int) -> None:
+        """Nothing to do: that is about speed."""
+
     def append(self, *buffers: Bytes) -> int:
         raise _refused("append to", self.name)
 
@@ -153,6 +156,9 @@ class MemoryFile:
 
     def allocate(self, size: int) -> None:
         raise _refused("allocate room in", self.name)
+
+    def begin_sync(self, position: int) -> None:
+        """Nothing to do: that is about speed."""
 
     def sync(self) -> None:
         """Nothing to do."""
