@@ -35,8 +35,8 @@ CATALOG_FILE = "iceberg-catalog.db"
 DEFAULT_NAMESPACE = "duralog"
 _NAMESPACE = "namespace"
 _NAME = "name"
-_WITHOUT_METRICS = ("key", "value", "headers.element.key", "headers.element.value")
-"""The files have no statistics of these."""
+_WITHOUT_METRICS = ("key", "value", "headers.element.key", "headers.element.value", "timestamp")
+"""The files have no statistics of these; and of times, pyiceberg refuses those that are in no calendar."""
 _READERS = 8
 """The footer of every new file is read, which in an object store is mostly waiting."""
 
@@ -97,6 +97,9 @@ class IcebergTable(LakeTable):
             if self._table is None:
                 transaction = self._create()
             else:
+                # Of this process's copy only. A commit that lost against another one has to be decided about anew:
+                # its offsets may be in the table by now.
+                self._table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
                 transaction = self._table.transaction()
             with transaction:
                 transaction.set_properties({self._property: text})

@@ -1,0 +1,83 @@
+"""What the tests of tables share: jobs without Spark, logs with a history, and readers of the three formats."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+import duralog
+from duralog.spark.lake.parquet_files import NULL_VALUE
+
+FORMATS = ("parquet", "delta", "iceberg")
+DAY_MS = 86_400_000
+START_MS = 1_700_000_000_000 // DAY_MS * DAY_MS
+
+
+def run_here(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
+    """Let these jobs do their tasks in this process. What travels is pickled, as on the way to an executor."""
+
+    def run_tasks(_: Any, items: Sequence[Any], function: Callable[[Any], Any], **__: Any) -> list[Any]:
+        run: Callable[[Any], Any] = pickle.loads(pickle.dumps(function))
+        return [pickle.loads(pickle.dumps(run(pickle.loads(pickle.dumps(item))))) for item in items]
+
+    for module in modules:
+        monkeypatch.setattr(module, "run_tasks", run_tasks)
+
+
+def rows_of(table_format: str, path: str | Path) -> list[dict[str, Any]]:
+    """All rows of a table as a reader of the format sees them, in the order of partitions and offsets."""
+    rows: list[dict[str, Any]] = table_of(table_format, path).to_pylist()
+    return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
+
+
+def table_of(table_format: str, path: str | Path) -> pa.Table:
+    if table_format == "delta":
+        from deltalake import DeltaTable
+
+        return DeltaTable(str(path)).to_pyarrow_table()
+    if table_format == "iceberg":
+        return iceberg_table(path).scan().to_arrow()
+    column = (
+        pa.field("partition", pa.int32()) if Path(path).name.startswith("snapshot-") else pa.field("date", pa.date32())
+    )
+    hive = ds.HivePartitioning(pa.schema([column]), null_fallback=NULL_VALUE)
+    return ds.dataset(str(path), format="parquet", partitioning=hive).to_table()
+
+
+def iceberg_table(path: str | Path) -> Any:
+    from pyiceberg.catalog import load_catalog
+
+    folder, topic = Path(path).parent, Path(path).name
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return load_catalog("duralog", type="sql", uri=f"sqlite:///{folder}/iceberg-catalog.db").load_table(
+            ("duralog", topic)
+        )
+
+
+def fill_days(path: Path, *, partitions: int = 2, records: int = 20) -> None:
+    """A topic `events` with records of three days, one of which has no timestamp, and one an impossible one."""
+    with duralog.open(str(path)) as store:
+        store.create_topic("events", partitions=partitions, config={"index.interval.bytes": "100"})
+        for number in range(partitions):
+            append_days(store.partition("events", number), records)
+
+
+def append_days(log: duralog.PartitionLog, records: int, first: int = 0) -> None:
+    for place in range(first, first + records):
+        time_ms = START_MS + place * DAY_MS // 8
+        log.append(
+            [
+                duralog.Record(
+                    key=b"k%d" % (place % 7), value=b"v%d" % place, timestamp_ms=time_ms, headers=[("h", b"%d" % place)]
+                )
+            ]
+        )
