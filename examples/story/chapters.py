@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow.compute as pc
 
 import duralog
 from examples.story.change_stream import FIRST_MS, HOUR_MS, HOURS, ChangeStream
@@ -64,7 +65,7 @@ def write_changes(path: str, records: int, products: int) -> Written:
             last_is_deletion[chunk.products] = chunk.is_deletion
             counts += np.bincount(chunk.products, minlength=products)
             deletions += int(chunk.is_deletion.sum())
-            raw_bytes += chunk.table["key"].nbytes + chunk.table["value"].nbytes
+            raw_bytes += sum(pc.sum(pc.binary_length(chunk.table[name])).as_py() for name in ("key", "value"))
     return Written(
         records=records,
         deletions=deletions,

@@ -137,7 +137,7 @@ def html(story: Story) -> str:
         ),
         Section(
             "How long it took",
-            f"Seconds of this run, on {plural(story.cores, 'core')}. What starts for the first time takes longer.",
+            f"Seconds of this run, on {plural(story.cores, 'core')}. The first run on a machine compiles kernels, too.",
             lanes(
                 [Lane(step.name, [Part(step.seconds, AFTER, step.text)], step.text) for step in story.steps],
                 name="Seconds of each step",
