@@ -245,6 +245,9 @@ class CrashingFiles:
         with refusals("list", folder):
             return [_entry(name, item) for name, item in list(self._folder(folder).names.items())]
 
+    def list_names(self, folder: str) -> set[str]:
+        return {entry.name for entry in self.list(folder)}
+
     def entry(self, path: str) -> Entry | None:
         self._check("look at", path)
         with refusals("look at", path):

@@ -61,6 +61,9 @@ DEFAULT_MAX_SLICE_BYTES = 128 << 20
 _FILE_COST_BYTES = 256 << 10
 """Opening one more file takes about as long as reading this much more."""
 
+_WORTH_CUTTING_BYTES = _FILE_COST_BYTES
+"""A smaller segment is read whole: to look up where a time begins in it would take longer."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -273,6 +276,8 @@ def _first_since(segment: Segment, timestamp_ms: int) -> int:
         return segment.base_offset
     if largest_ms < timestamp_ms:
         return _BEHIND_ALL
+    if segment.size_bytes < _WORTH_CUTTING_BYTES:
+        return segment.base_offset
     entry = segment.time_index.lookup(timestamp_ms - 1)
     return segment.base_offset if entry.timestamp_ms == NO_TIMESTAMP else entry.offset + 1
 

@@ -72,6 +72,9 @@ class RemoteFileSystem:
         self._listings[posixpath.normpath(folder)] = {entry.name: entry for entry in entries}
         return entries
 
+    def list_names(self, folder: str) -> set[str]:
+        return {entry.name for entry in self.list(folder)}
+
     def entry(self, path: str) -> Entry | None:
         folder, name = posixpath.split(posixpath.normpath(path))
         listing = self._listings.get(folder)

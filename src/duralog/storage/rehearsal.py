@@ -82,6 +82,9 @@ class RehearsalFileSystem:
                     entries[entry.name] = entry
         return list(entries.values())
 
+    def list_names(self, folder: str) -> set[str]:
+        return {entry.name for entry in self.list(folder)}
+
     def entry(self, path: str) -> Entry | None:
         content = self._seen(path)
         name = os.path.basename(path)

@@ -51,12 +51,13 @@ class SegmentFiles:
         self.base_offset = base_offset
         self.read_only = read_only
         self.state = state
+        self._stem = f"{folder}/{SegmentFile(base_offset, FileKind.LOG).name.removesuffix(FileKind.LOG.value)}"
         self._opening = opening
         self._log: File | None = None
         self._is_closed = False
 
     def path(self, kind: FileKind) -> str:
-        return f"{self.folder}/{SegmentFile(self.base_offset, kind, self.state).name}"
+        return f"{self._stem}{kind.value}{self.state.value}"
 
     @property
     def log(self) -> File:

@@ -60,7 +60,7 @@ class ShadowFileSystem:
                     entries[name] = seen
         return list(entries.values())
 
-    def names(self, folder: str) -> set[str]:
+    def list_names(self, folder: str) -> set[str]:
         return {entry.name for entry in self.list(folder)}
 
     def entry(self, path: str) -> Entry | None:
@@ -174,7 +174,7 @@ def _steady_listing(fs: FileSystem, folder: str) -> list[Entry]:
     before: set[str] | None = None
     for _ in range(_MOST_LISTINGS):
         listing = fs.list(folder)
-        names = fs.names(folder)
+        names = fs.list_names(folder)
         # There may be names that no listing shows, those of links to nowhere.
         if names == {entry.name for entry in listing} or names == before:
             break
