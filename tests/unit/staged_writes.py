@@ -24,7 +24,7 @@ def options_of(path: object, **options: object) -> WriteOptions:
 
 
 def rows_of(**columns: Sequence[object] | pa.Array) -> pa.RecordBatch:
-    return pa.record_batch({name: values for name, values in columns.items()})
+    return pa.record_batch(columns)
 
 
 def stage(

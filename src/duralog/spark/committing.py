@@ -22,11 +22,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from duralog.columnar.pieces import Piece
 from duralog.config import BrokerConfig
-from duralog.errors import DuralogError, InvalidRecord, OffsetOutOfRange, StorageError, StoreLocked
+from duralog.errors import (
+    DuralogError,
+    InvalidRecord,
+    OffsetOutOfRange,
+    RecordTooLarge,
+    StorageError,
+    StoreLocked,
+)
 from duralog.format.checksum import crc32c
 from duralog.format.compression import Codec
 from duralog.format.filenames import SINK_JOURNAL
@@ -64,6 +74,7 @@ _logger = logging.getLogger(__name__)
 LOCK_WAIT_SECONDS = 30.0
 """Another write may be committing just now."""
 _LOCK_PAUSE_SECONDS = 0.1
+_INT32_MAX = 2**31 - 1
 
 Runs = Sequence[tuple[StagedFile, Run]]
 
@@ -250,7 +261,7 @@ def _check_rules(store: Store, by_partition: Mapping[TopicPartition, Runs], opti
             raise InvalidRecord(f"column key: {partition.topic} is compacted and takes no record without a key")
         largest = max(run.largest_batch for _, run in runs)
         if largest > min(config.max_message_bytes, config.segment_bytes):
-            raise InvalidRecord(
+            raise RecordTooLarge(
                 f"column value: a batch of {largest} bytes for {partition.topic}, whose max.message.bytes is"
                 f" {config.max_message_bytes} and segment.bytes {config.segment_bytes}"
             )
@@ -296,10 +307,18 @@ def _append(log: PartitionLog, files: FileSystem, runs: Runs, present: int, *, p
         for piece in read_run(files, file.path, run):
             rows = piece.batches[present:]
             present = max(0, present - len(piece.batches))
-            if len(rows):
-                begin = int(rows["position"][0]) - piece.position
-                end = int(rows["position"][-1] + rows["size"][-1]) - piece.position
+            for near in _of_one_segment(rows):
+                begin = int(near["position"][0]) - piece.position
+                end = int(near["position"][-1] + near["size"][-1]) - piece.position
                 log.append_batches(piece.data[begin:end].data, origin=origin)
+
+
+def _of_one_segment(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Batches whose offsets are so near to each other that a segment can hold them all."""
+    while len(rows):
+        near = int(np.searchsorted(rows["last_offset"] - rows["base_offset"][0], _INT32_MAX, side="right"))
+        yield rows[: max(near, 1)]
+        rows = rows[max(near, 1) :]
 
 
 class _Batch(NamedTuple):

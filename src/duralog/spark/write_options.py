@@ -14,6 +14,7 @@
 | `txnAppId`, `txnVersion` | a write of this application with a version that it has written before does nothing |
 | `kafka.bootstrap.servers` | a broker holds the directory: the rows go through its port, in one transaction |
 | `kafka.*` | configs of the producer for that; without a broker they have no effect |
+| `includeHeaders` | taken as Spark's sink takes it, without effect: a column `headers` is written |
 
 Everything is checked before the first task starts.
 """

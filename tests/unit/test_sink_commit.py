@@ -1,0 +1,247 @@
+"""The commit: all tasks once, in their order, whatever was staged beside, repeated, given up or damaged."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from duralog.errors import CorruptRecord, InvalidRecord, RecordTooLarge, StorageError, StoreLocked
+from duralog.spark import committing
+from duralog.spark.commit_journal import MOST_REMEMBERED, is_committed, remember
+from duralog.spark.committing import abandon, commit, discard, recover
+from duralog.spark.staging import RUBBISH_AGE_MS
+from duralog.spark.write_options import Transaction
+from duralog.storage.file_system import LocalFileSystem
+from duralog.storage.store import Store
+from tests.unit.staged_writes import NOW_MS, WRITER, make_topic, options_of, rows_of, stage, values_in, write
+
+OTHER = "f" * 32
+
+
+def left_in(path: Path) -> list[str]:
+    return sorted(file.name for file in path.glob("duralog-sink*"))
+
+
+def test_rows_follow_in_the_order_of_their_tasks(tmp_path: Path) -> None:
+    options = options_of(tmp_path, topic="t")
+    staged = stage(options, [[rows_of(value=[f"{task} {row}" for row in range(3)])] for task in range(12)])
+    report = commit(staged[::-1], options, writer=WRITER)
+    assert values_in(tmp_path) == {("t", 0): [f"{task} {row}".encode() for task in range(12) for row in range(3)]}
+    assert (report.records, report.partitions, report.is_repeated) == (36, 1, False)
+    assert left_in(tmp_path) == []
+
+
+def test_the_next_write_goes_behind_and_the_directory_is_left_clean(tmp_path: Path) -> None:
+    for label in ("one", "two"):
+        write(options_of(tmp_path, topic="t"), [rows_of(value=[label])])
+    assert values_in(tmp_path) == {("t", 0): [b"one", b"two"]}
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_segments_roll_as_they_are_filled(tmp_path: Path) -> None:
+    make_topic(tmp_path, "t", 1, {"segment.bytes": 1 << 20})
+    rows = rows_of(value=[os.urandom(1000) for _ in range(4000)])
+    write(options_of(tmp_path, topic="t", batchSize="100k"), [rows], [rows])
+    with Store(str(tmp_path)) as store:
+        log = store.partition("t", 0)
+        assert log.end_offset == 8000
+        assert [segment.size_bytes for segment in log.segments if segment.size_bytes > 1 << 20] == []
+        assert len(log.segments) >= 8
+        assert store.partition("t", 0).read_arrow(7990).num_rows == 10
+
+
+def test_a_task_without_rows(tmp_path: Path) -> None:
+    report = write(options_of(tmp_path, topic="t"), [], [rows_of(value=["x"])], [rows_of(value=["y"]).slice(1)])
+    assert report.records == 1
+    assert values_in(tmp_path) == {("t", 0): [b"x"]}
+
+
+def test_no_rows_at_all(tmp_path: Path) -> None:
+    named = Transaction(application="a", version=1)
+    report = write(options_of(tmp_path, topic="t"), [], transaction=named)
+    assert (report.records, report.partitions) == (0, 0)
+    assert write(options_of(tmp_path, topic="t"), [], transaction=named).is_repeated
+
+
+def test_attempts_that_nobody_reported_leave_nothing(tmp_path: Path) -> None:
+    """A task that was tried again, and one of which a second attempt ran at the same time."""
+    options = options_of(tmp_path, topic="t")
+    tasks = [[rows_of(value=["first"])], [rows_of(value=["second"])]]
+    lost, taken = stage(options, tasks), stage(options, tasks)
+    assert len(left_in(tmp_path)) == 4
+    assert {task.name for task in lost}.isdisjoint(task.name for task in taken)
+    commit(taken, options, writer=WRITER)
+    assert values_in(tmp_path) == {("t", 0): [b"first", b"second"]}
+    assert left_in(tmp_path) == []
+
+
+def test_what_other_writes_have_staged_stays_for_them(tmp_path: Path) -> None:
+    options = options_of(tmp_path, topic="t")
+    others = stage(options, [[rows_of(value=["other"])]], writer=OTHER)
+    write(options, [rows_of(value=["mine"])])
+    commit(others, options, writer=OTHER)
+    assert values_in(tmp_path) == {("t", 0): [b"mine", b"other"]}
+
+
+def test_what_a_dead_driver_left_goes_after_a_week(tmp_path: Path) -> None:
+    options = options_of(tmp_path, topic="t")
+    old, recent = (stage(options, [[rows_of(value=["x"])]], writer=OTHER)[0].name for _ in range(2))
+    assert old is not None
+    seconds = (NOW_MS - RUBBISH_AGE_MS) / 1000
+    os.utime(tmp_path / old, (seconds - 1, seconds - 1))
+    write(options, [rows_of(value=["mine"])])
+    assert left_in(tmp_path) == [recent]
+
+
+def test_an_aborted_write_leaves_nothing(tmp_path: Path) -> None:
+    options = options_of(tmp_path, topic="t")
+    stage(options, [[rows_of(value=["x"])], [rows_of(value=["y"])]])
+    discard(options, writer=WRITER)
+    assert left_in(tmp_path) == []
+    assert values_in(tmp_path) == {}
+
+
+def test_an_abort_does_not_undo_what_is_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark aborts a write whose commit has failed; once the journal is on disk, it will be completed."""
+    options = options_of(tmp_path, topic="t")
+    staged = stage(options, [[rows_of(value=["x"])]])
+    monkeypatch.setattr(committing, "_append_all", lambda *_, **__: (_ for _ in ()).throw(StorageError("disk full")))
+    with pytest.raises(StorageError, match="disk full"):
+        commit(staged, options, writer=WRITER)
+    monkeypatch.undo()
+    discard(options, writer=WRITER)
+    assert recover(str(tmp_path))
+    assert values_in(tmp_path) == {("t", 0): [b"x"]}
+    assert left_in(tmp_path) == []
+
+
+def test_a_version_is_committed_once(tmp_path: Path) -> None:
+    options = options_of(tmp_path, topic="t")
+    reports = [
+        write(
+            options,
+            [rows_of(value=[f"{application} {version}"])],
+            transaction=Transaction(application=application, version=version),
+        )
+        for application, version in [("a", 0), ("a", 0), ("b", 0), ("a", 2), ("a", 1), ("a", 3), ("a", 3)]
+    ]
+    assert [report.is_repeated for report in reports] == [False, True, False, False, True, False, True]
+    assert values_in(tmp_path) == {("t", 0): [b"a 0", b"b 0", b"a 2", b"a 3"]}
+    assert left_in(tmp_path) == ["duralog-sink.committed"]
+
+
+def test_what_is_remembered_is_bounded(tmp_path: Path) -> None:
+    files = LocalFileSystem()
+    for number in range(MOST_REMEMBERED + 2):
+        remember(files, str(tmp_path), Transaction(application=f"query {number}", version=5))
+        remember(files, str(tmp_path), Transaction(application="busy", version=number))
+    known = [
+        is_committed(files, str(tmp_path), Transaction(application=application, version=5))
+        for application in ("query 0", "query 2", "query 3", f"query {MOST_REMEMBERED + 1}", "busy")
+    ]
+    assert known == [False, False, True, True, True]
+
+
+@pytest.mark.parametrize("name", ["duralog-sink.committed", "duralog-sink.journal"])
+def test_a_damaged_memory_is_not_guessed_at(tmp_path: Path, name: str) -> None:
+    options = options_of(tmp_path, topic="t")
+    named = Transaction(application="a", version=0)
+    write(options, [rows_of(value=["x"])], transaction=named)
+    (tmp_path / name).write_bytes(b'00000000\n{"version":1}\n')
+    with pytest.raises(CorruptRecord, match=f"{name}: wrong checksum"):
+        write(options, [rows_of(value=["y"])], transaction=named)
+    assert values_in(tmp_path) == {("t", 0): [b"x"]}
+
+
+@pytest.mark.parametrize("where", ["the batches", "the table", "the end"])
+def test_a_damaged_staged_file_ends_the_write_before_it_is_decided(tmp_path: Path, where: str) -> None:
+    options = options_of(tmp_path, topic="t")
+    staged = stage(options, [[rows_of(value=["x" * 500])], [rows_of(value=["y" * 500])]])
+    path = tmp_path / str(staged[1].name)
+    data = bytearray(path.read_bytes())
+    data[{"the batches": 200, "the table": len(data) - 60, "the end": len(data) - 1}[where]] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptRecord, match=str(staged[1].name)):
+        commit(staged, options, writer=WRITER)
+    assert values_in(tmp_path) == {}
+    assert not (tmp_path / "duralog-sink.journal").exists()
+
+
+def test_a_staged_file_that_the_driver_does_not_see(tmp_path: Path) -> None:
+    options = options_of(tmp_path, topic="t")
+    staged = stage(options, [[rows_of(value=["x"])]])
+    (tmp_path / str(staged[0].name)).unlink()
+    with pytest.raises(StorageError, match="on a disk that the driver and all executors see"):
+        commit(staged, options, writer=WRITER)
+
+
+def test_a_directory_that_somebody_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committing, "LOCK_WAIT_SECONDS", 0.0)
+    options = options_of(tmp_path, topic="t")
+    with Store(str(tmp_path)), pytest.raises(StoreLocked, match=r"option kafka\.bootstrap\.servers"):
+        write(options, [rows_of(value=["x"])])
+
+
+CHANGES: dict[str, tuple[dict[str, object], type[Exception], str]] = {
+    "compacted": ({"cleanup.policy": "compact"}, InvalidRecord, "t is compacted and takes no record without a key"),
+    "smaller": ({"max.message.bytes": 100}, RecordTooLarge, "max.message.bytes is 100"),
+    "recompressed": ({"compression.type": "zstd"}, InvalidRecord, "compression.type of t has changed"),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_topic_that_changes_between_tasks_and_commit(tmp_path: Path, case: str) -> None:
+    config, kind, told = CHANGES[case]
+    options = options_of(tmp_path, topic="t")
+    staged = stage(options, [[rows_of(value=["x" * 200])]])
+    make_topic(tmp_path, "t", 1, config)
+    with pytest.raises(kind, match=told):
+        commit(staged, options, writer=WRITER)
+    assert values_in(tmp_path) == {}
+    assert not (tmp_path / "duralog-sink.journal").exists()
+
+
+def test_log_append_time_is_the_logs_to_give(tmp_path: Path) -> None:
+    make_topic(tmp_path, "t", 1, {"message.timestamp.type": "LogAppendTime"})
+    write(options_of(tmp_path, topic="t", codec="lz4"), [rows_of(value=["x"], timestamp=[5])])
+    with Store(str(tmp_path), read_only=True) as store:
+        (record,) = store.partition("t", 0).read(0)
+    assert (record.timestamp_ms, record.timestamp_type.name) == (NOW_MS, "LOG_APPEND_TIME")
+
+
+def test_an_interrupted_write_that_cannot_be_completed_is_told_of_and_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = options_of(tmp_path, topic="t")
+    write(options, [rows_of(value=["before"])])
+    staged = stage(options, [[rows_of(value=["x"])]])
+    monkeypatch.setattr(committing, "_append_all", lambda *_, **__: (_ for _ in ()).throw(StorageError("disk full")))
+    with pytest.raises(StorageError):
+        commit(staged, options, writer=WRITER)
+    monkeypatch.undo()
+    (tmp_path / str(staged[0].name)).unlink()
+    with pytest.raises(StorageError, match=r"cannot be completed: .* from these offsets on: t-0 1\. .*abandon"):
+        write(options, [rows_of(value=["y"])], writer=OTHER)
+    assert abandon(str(tmp_path))
+    assert not abandon(str(tmp_path))
+    assert not recover(str(tmp_path))
+    write(options, [rows_of(value=["y"])])
+    assert values_in(tmp_path) == {("t", 0): [b"before", b"y"]}
+
+
+def test_a_log_that_lost_records_since_is_not_guessed_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = options_of(tmp_path, topic="t", batchSize=10)
+    staged = stage(options, [[rows_of(value=["x", "y", "z"])]])
+    monkeypatch.setattr(committing, "remove_journal", lambda *_: (_ for _ in ()).throw(StorageError("crash")))
+    with pytest.raises(StorageError, match="crash"):
+        commit(staged, options, writer=WRITER)
+    monkeypatch.undo()
+    with Store(str(tmp_path)) as store:
+        log = store.partition("t", 0)
+        assert log.end_offset == 3
+        log.roll()
+        log.delete_segments([0], "test")
+    with pytest.raises(StorageError, match="the log was compacted or shortened since, from offset 0 on"):
+        recover(str(tmp_path))

@@ -1,0 +1,84 @@
+"""The options of a write: each one's meaning, and a sentence for each that is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from duralog.format.compression import Codec
+from duralog.spark.option_text import InvalidOption
+from duralog.spark.write_options import Transaction, WriteOptions
+
+
+def parse(streaming: bool = False, **options: str) -> WriteOptions:
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    return WriteOptions.of({"path": "/logs", **given}, streaming=streaming)
+
+
+def test_nothing_but_a_path() -> None:
+    options = parse()
+    assert (options.path, options.topic, options.codec, options.batch_bytes) == ("/logs", None, None, 16384)
+    assert not options.preserve_offsets
+    assert options.bootstrap_servers is None
+
+
+def test_everything() -> None:
+    options = parse(
+        TOPIC="orders",
+        kafka__compression__type="zstd",
+        level="3",
+        kafka__batch__size="64k",
+        partitions="6",
+        topic__cleanup__policy="compact",
+        store__log__segment__bytes="2000000",
+        txnAppId="loader",
+        txnVersion="12",
+        kafka__linger__ms="5",
+    )
+    assert options.topic == "orders"
+    assert (options.codec, options.level, options.batch_bytes, options.partitions) == (Codec.ZSTD, 3, 65536, 6)
+    assert options.new_topic_config().cleanup_policy == {"compact"}
+    assert options.broker_config().topic_defaults().segment_bytes == 2_000_000
+    assert options.transaction == Transaction(application="loader", version=12)
+    assert options.producer_configs["linger.ms"] == "5"
+
+
+@pytest.mark.parametrize(("path", "expected"), [("file:///a%20b/c", "/a b/c"), ("file:/a", "/a"), ("rel/x", "rel/x")])
+def test_paths(path: str, expected: str) -> None:
+    assert WriteOptions.of({"path": path}, streaming=False).path == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"path": ""}, "option path is missing"),
+        ({"path": "s3://bucket/logs"}, "a local or shared disk"),
+        ({"topik": "t"}, "there is no option topik: did you mean topic? There are path, topic"),
+        ({"topic": "a b"}, "option topic: a topic's name is made of"),
+        ({"codec": "brotli"}, "option codec is 'brotli': give none or gzip or snappy or lz4 or zstd"),
+        ({"codec": "lz4", "kafka.compression.type": "zstd"}, "differ"),
+        ({"level": "3"}, "option level needs the option codec"),
+        ({"codec": "zstd", "level": "99"}, "zstd has the levels"),
+        ({"codec": "zstd", "level": "high"}, "a whole number"),
+        ({"codec": "snappy", "level": "1"}, "snappy has no levels"),
+        ({"batchSize": "0"}, "option batchSize"),
+        ({"partitions": "-1"}, "option partitions is '-1'"),
+        ({"partitions": "1000000"}, "at most 100000"),
+        ({"preserveOffsets": "yes"}, "true or false"),
+        ({"preserveOffsets": "true", "kafka.bootstrap.servers": "h:1"}, "offsets of its own"),
+        ({"topic.cleanup.policy": "shred"}, "option topic.cleanup.policy"),
+        ({"topic.cleanup.polici": "compact"}, "cleanup.policy"),
+        ({"store.log.segment.bytes": "few"}, "option store.log.segment.bytes"),
+        ({"txnAppId": "a"}, "go together"),
+        ({"txnAppId": "a", "txnVersion": "x"}, "option txnVersion is 'x'"),
+        ({"kafka.transactional.id": "mine"}, "option kafka.transactional.id cannot be set"),
+    ],
+)
+def test_what_is_wrong_is_told(options: dict[str, str], told: str) -> None:
+    with pytest.raises(InvalidOption) as refused:
+        WriteOptions.of({"path": "/logs", **options}, streaming=False)
+    assert told in str(refused.value)
+
+
+def test_a_streaming_query_is_known_without_an_option() -> None:
+    with pytest.raises(InvalidOption, match="streaming query has its own"):
+        parse(streaming=True, txnAppId="a", txnVersion="1")
