@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -21,7 +21,10 @@ from duralog.cli.options import (
 from duralog.cli.tables import plural, row_line, size_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from duralog.cli.output import Output
+    from duralog.errors import CorruptRecord
     from duralog.storage.folder_changes import Action
     from duralog.storage.partition_repair import PartitionRepair
     from duralog.storage.repair import Repair
@@ -90,19 +93,40 @@ def _run(work: Repair, output: Output, progress: Any) -> bool:
     repairs: list[PartitionRepair] = []
     for repaired in work.run(show):
         repairs.append(repaired)
-        if output.as_json:
-            output.object(_object(repaired))
-        elif not repaired.is_sound:
-            _write(repaired, output)
+        write_repair(output, repaired)
+    write_end_of_repair(output, repairs, work)
+    return not work.left and not any(repaired.left or repaired.failure for repaired in repairs)
+
+
+class Repaired(Protocol):
+    """What there is to tell of a directory beside its partitions."""
+
+    @property
+    def dry_run(self) -> bool: ...
+    @property
+    def actions(self) -> Sequence[Action]: ...
+    @property
+    def left(self) -> Sequence[CorruptRecord]: ...
+
+
+def write_repair(output: Output, repaired: PartitionRepair) -> None:
+    """What was done to one partition."""
+    if output.as_json:
+        output.object(repaired.to_dict())
+    elif not repaired.is_sound:
+        _write(repaired, output)
+
+
+def write_end_of_repair(output: Output, repairs: Sequence[PartitionRepair], work: Repaired) -> None:
+    """What was done to the directory itself, and the summary."""
     for action in work.actions:
         if output.as_json:
-            output.object(_action_object(action))
+            output.object(action.to_dict())
         elif not output.quiet:
             output.line(_action_line(action))
     for error in work.left:
         output.finding(error)
     _summarise(work, repairs, output)
-    return not work.left and not any(repaired.left or repaired.failure for repaired in repairs)
 
 
 def _write(repaired: PartitionRepair, output: Output) -> None:
@@ -122,26 +146,7 @@ def _action_line(action: Action) -> str:
     return row_line(_ACTION, [action.verb, printable(os.path.basename(action.file)), printable(action.detail)])
 
 
-def _action_object(action: Action) -> dict[str, Any]:
-    return {"kind": "action", "action": action.verb, "file": action.file, "detail": action.detail}
-
-
-def _object(repaired: PartitionRepair) -> dict[str, Any]:
-    return {
-        "kind": "partition",
-        "topic": repaired.partition.topic,
-        "partition": repaired.partition.partition,
-        "folder": repaired.folder,
-        "end_offset": repaired.end_offset,
-        "findings": [str(error) for error in repaired.errors],
-        "actions": [_action_object(action) for action in repaired.actions],
-        "restorable_batches": repaired.restorable_batches,
-        "left": [str(error) for error in repaired.left],
-        "failure": repaired.failure,
-    }
-
-
-def _summarise(work: Repair, repairs: list[PartitionRepair], output: Output) -> None:
+def _summarise(work: Repaired, repairs: Sequence[PartitionRepair], output: Output) -> None:
     changed = [repaired for repaired in repairs if repaired.actions]
     quarantined = sum(action.bytes for repaired in changed for action in repaired.actions)
     left = len(work.left) + sum(len(repaired.left) + (repaired.failure is not None) for repaired in repairs)

@@ -30,6 +30,9 @@ class Action(NamedTuple):
     bytes: int = 0
     """Of those that were moved."""
 
+    def to_dict(self) -> dict[str, object]:
+        return {"kind": "action", "action": self.verb, "file": self.file, "detail": self.detail}
+
 
 class _File(NamedTuple):
     size: int

@@ -66,6 +66,20 @@ class PartitionRepair:
     def is_sound(self) -> bool:
         return not self.errors and not self.actions and self.failure is None
 
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "kind": "partition",
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "folder": self.folder,
+            "end_offset": self.end_offset,
+            "findings": [str(error) for error in self.errors],
+            "actions": [action.to_dict() for action in self.actions],
+            "restorable_batches": self.restorable_batches,
+            "left": [str(error) for error in self.left],
+            "failure": self.failure,
+        }
+
 
 class PartitionRepairer:
     """Repairs partitions of one directory, one after the other."""

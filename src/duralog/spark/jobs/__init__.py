@@ -19,6 +19,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from duralog.spark.jobs.compact import compact as compact
     from duralog.spark.jobs.compact_report import CompactJobReport as CompactJobReport
+    from duralog.spark.jobs.export import ExportReport as ExportReport
+    from duralog.spark.jobs.export import export as export
+    from duralog.spark.jobs.reindex import ReindexReport as ReindexReport
+    from duralog.spark.jobs.reindex import reindex as reindex
+    from duralog.spark.jobs.repair import RepairReport as RepairReport
+    from duralog.spark.jobs.repair import repair as repair
+    from duralog.spark.jobs.snapshot import SnapshotReport as SnapshotReport
+    from duralog.spark.jobs.snapshot import snapshot as snapshot
     from duralog.spark.jobs.upgrade import UpgradeReport as UpgradeReport
     from duralog.spark.jobs.upgrade import upgrade as upgrade
     from duralog.spark.jobs.verify import VerifyReport as VerifyReport
@@ -26,9 +34,17 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "CompactJobReport": "compact_report",
+    "ExportReport": "export",
+    "SnapshotReport": "snapshot",
+    "ReindexReport": "reindex",
+    "RepairReport": "repair",
     "UpgradeReport": "upgrade",
     "VerifyReport": "verify",
     "compact": "compact",
+    "export": "export",
+    "snapshot": "snapshot",
+    "reindex": "reindex",
+    "repair": "repair",
     "upgrade": "upgrade",
     "verify": "verify",
 }

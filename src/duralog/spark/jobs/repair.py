@@ -1,0 +1,239 @@
+"""`repair`: a directory brought in order as `duralog repair` does it, its partitions in parallel.
+
+The driver holds the directory's lock. Tasks verify it (`duralog.spark.jobs.verify`); those partitions that something is
+wrong with are repaired, each by a task that has it for itself (`duralog.storage.borrowed_partition`). The metadata log,
+which is one small partition, and the checkpoints are the driver's. Nothing is thrown away: what leaves a log goes to
+the quarantine in its folder.
+
+If a task or the driver dies, the directory does not count as closed in order, and the next start recovers it; the same
+job can be run again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial as with_first
+from typing import TYPE_CHECKING, Any
+
+from duralog.config import TopicConfig
+from duralog.errors import CorruptRecord
+from duralog.spark.jobs.holding import HeldDirectory, hold
+from duralog.spark.jobs.verify import VerifyReport, verify
+from duralog.spark.tasks import OnProgress, run_tasks
+from duralog.storage.borrowed_partition import Loan, borrow_folder
+from duralog.storage.file_system import FileSystem, LocalFileSystem
+from duralog.storage.folder_changes import Action
+from duralog.storage.log_directory import LogDirectory, TopicPartition
+from duralog.storage.metadata_log import METADATA_TOPIC
+from duralog.storage.partition_check import PartitionReport
+from duralog.storage.partition_repair import PartitionRepair, PartitionRepairer
+from duralog.storage.rehearsal import RehearsalFileSystem
+from duralog.storage.repair import TopicConfigs, left_of, lock_for_repair, repair_checkpoints, repairable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ACTIONS_SCHEMA = "topic string, partition int, kind string, action string, file string, detail string, bytes bigint"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairReport:
+    path: str
+    dry_run: bool
+    repairs: Sequence[PartitionRepair]
+    """Of all partitions that were looked at, also the sound ones."""
+    actions: Sequence[Action]
+    """On the files of the directory itself."""
+    left: Sequence[CorruptRecord]
+    """What is wrong with the directory and cannot be repaired here."""
+    seconds: float
+
+    @property
+    def is_well(self) -> bool:
+        """Nothing is left to do."""
+        return not self.left and not any(repaired.left or repaired.failure for repaired in self.repairs)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "dry_run": self.dry_run,
+            "seconds": round(self.seconds, 3),
+            "per_partition": [repaired.to_dict() for repaired in self.repairs],
+            "actions": [action.to_dict() for action in self.actions],
+            "left": [str(error) for error in self.left],
+        }
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """A row for each action; also for what is still wrong (`kind` is `left`) or failed (`failure`)."""
+        return spark.createDataFrame(list(self._rows()), ACTIONS_SCHEMA)
+
+    def _rows(self) -> Iterator[tuple[object, ...]]:
+        for repaired in self.repairs:
+            place = repaired.partition.topic, repaired.partition.partition
+            for action in repaired.actions:
+                yield *place, "action", action.verb, action.file, action.detail, action.bytes
+            for error in repaired.left:
+                yield *place, "left", None, error.file, str(error), 0
+            if repaired.failure is not None:
+                yield *place, "failure", None, repaired.folder, repaired.failure, 0
+        for action in self.actions:
+            yield None, None, "action", action.verb, action.file, action.detail, action.bytes
+        for error in self.left:
+            yield None, None, "left", None, error.file, str(error), 0
+
+
+def repair(
+    spark: SparkSession,
+    path: str,
+    *,
+    topics: Collection[str] | None = None,
+    partition: int | None = None,
+    restore: bool = False,
+    dry_run: bool = False,
+    on_progress: OnProgress | None = None,
+) -> RepairReport:
+    """Repair a directory that nobody has open. A dry run tells what would be done, and changes nothing.
+
+    With `restore`, what is valid in quarantine is put back. Damage in the metadata log is only taken out if its topic
+    is named.
+    """
+    began = time.monotonic()
+    with _held(path, dry_run=dry_run) as held:
+        # The absolute path: what tasks and driver say about a file is to be the same.
+        path = os.path.abspath(path)
+        verified = verify(spark, path, topics=topics, partition=partition, on_progress=on_progress)
+        work = _Work(
+            path=path,
+            restore=restore,
+            dry_run=dry_run,
+            may_cut_metadata=topics is not None and METADATA_TOPIC in topics,
+        )
+        results = _repair_all(spark, work, verified, held, on_progress)
+        repairs = [result.repaired for result in results]
+        if held is not None and (not held.was_clean or any(result.is_in_doubt for result in results)):
+            held.mark_in_doubt()
+        fs = work.file_system()
+        actions = [action for result in results for action in result.actions]
+        actions += repair_checkpoints(fs, LogDirectory(fs, path), repairs)
+    return RepairReport(
+        path=path,
+        dry_run=dry_run,
+        repairs=repairs,
+        actions=actions,
+        left=left_of(verified.errors, repairs),
+        seconds=time.monotonic() - began,
+    )
+
+
+@contextmanager
+def _held(path: str, *, dry_run: bool) -> Iterator[HeldDirectory | None]:
+    if not dry_run:
+        with hold(path, with_metadata=False) as held:
+            yield held
+        return
+    lock = lock_for_repair(path, dry_run=True)
+    try:
+        yield None
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What holds for all partitions."""
+
+    path: str
+    restore: bool
+    dry_run: bool
+    may_cut_metadata: bool
+
+    def file_system(self) -> FileSystem:
+        return RehearsalFileSystem(LocalFileSystem()) if self.dry_run else LocalFileSystem()
+
+    def repair(self, fs: FileSystem, directory: LogDirectory, item: _Item) -> _Result:
+        repairer = PartitionRepairer(
+            fs,
+            directory,
+            config_of=lambda _: item.config,
+            restore=self.restore,
+            dry_run=self.dry_run,
+            may_cut_metadata=self.may_cut_metadata,
+        )
+        repaired = repairer.repair(item.report, item.partition)
+        return _Result(repaired=repaired, actions=repairer.actions, is_in_doubt=repairer.is_in_doubt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Item:
+    partition: TopicPartition
+    report: PartitionReport
+    config: TopicConfig
+    loan: Loan | None
+    """None for a dry run, and for the metadata log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Result:
+    repaired: PartitionRepair
+    actions: Sequence[Action]
+    """On the cleaner's checkpoint."""
+    is_in_doubt: bool
+
+
+def _repair_all(
+    spark: SparkSession,
+    work: _Work,
+    verified: VerifyReport,
+    held: HeldDirectory | None,
+    on_progress: OnProgress | None,
+) -> list[_Result]:
+    """In the order of the partitions."""
+    configs = TopicConfigs(work.path)
+    items: list[_Item] = []
+    for report in verified.partitions:
+        partition = repairable(report)
+        if partition is not None:
+            loan = None if held is None or partition not in held.partitions else held.lend(partition)
+            items.append(_Item(partition=partition, report=report, config=configs.of(partition.topic), loan=loan))
+    in_driver = [item for item in items if not work.dry_run and item.loan is None]
+    in_tasks = [item for item in items if work.dry_run or item.loan is not None]
+    done = [_repair_partition(work, item) for item in in_driver]
+    done += run_tasks(
+        spark,
+        in_tasks,
+        with_first(_repair_partition, work),
+        weight=lambda item: item.report.counts.size_bytes,
+        on_progress=on_progress,
+        name="repair",
+    )
+    places = {item.partition: place for place, item in enumerate(items)}
+    return sorted(done, key=lambda result: places[result.repaired.partition])
+
+
+def _repair_partition(work: _Work, item: _Item) -> _Result:
+    if item.loan is None:
+        fs = work.file_system()
+        with _nothing_said():
+            return work.repair(fs, LogDirectory(fs, work.path), item)
+    with borrow_folder(item.loan) as folder, _nothing_said():
+        result = work.repair(folder.file_system, folder.directory, item)
+        folder.is_in_order = folder.was_in_order and not result.is_in_doubt
+        return result
+
+
+@contextmanager
+def _nothing_said() -> Iterator[None]:
+    """Recovery's own words about damage would be lines on the worker's standard error: the report has them all."""
+    logger = logging.getLogger("duralog")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
