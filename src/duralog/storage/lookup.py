@@ -124,7 +124,8 @@ def find_tail(
 
     Other bytes that cannot be a batch raise `CorruptRecord`. In a foreign file, which its owner may be writing to, they
     end the segment, and so does a batch with a wrong checksum: there may be zeros that were allocated ahead, with half
-    a batch in them.
+    a batch in them. But one that a sound batch follows was written whole: it is damaged, and stays for its readers to
+    find.
     """
     batches = _valid_batches if is_foreign else walk
     base_offset = offset_index.base_offset
@@ -161,13 +162,19 @@ def _tail_of(batches: Iterator[BatchHeader], base_offset: int) -> Tail:
 
 
 def _valid_batches(file: File, position: int, end: int) -> Iterator[BatchHeader]:
+    """The batches up to the last sound one."""
     last_offset = -1
+    unsound: list[BatchHeader] = []
     for piece in read_pieces(file, start=position, end=end):
         for row in piece.batches:
-            if not row["crc_ok"] or row["last_offset"] <= last_offset:
-                return
-            last_offset = row["last_offset"]
-            yield BatchHeader(*(int(row[name]) for name in _HEADER_FIELDS))
+            header = BatchHeader(*(int(row[name]) for name in _HEADER_FIELDS))
+            if not row["crc_ok"] or header.last_offset <= last_offset:
+                unsound.append(header._replace(max_timestamp_ms=NO_TIMESTAMP))
+                continue
+            last_offset = header.last_offset
+            yield from unsound
+            unsound.clear()
+            yield header
 
 
 def _tell_wrong(index: OffsetIndex, entry: OffsetIndexEntry, reason: object) -> None:

@@ -1,0 +1,55 @@
+"""Where a log ends for a reader that does not own it: before half a batch, but not before one damaged later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import duralog
+from duralog import CorruptRecord, Record
+
+START_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def log_file(tmp_path: Path) -> Path:
+    """Five batches of one size, too few for an index entry."""
+    with duralog.open(tmp_path) as store:
+        store.create_topic("t", partitions=1)
+        for number in range(5):
+            store.partition("t", 0).append([Record(key=b"k", value=b"%d" % number, timestamp_ms=START_MS + number)])
+    return tmp_path / "t-0" / f"{0:020}.log"
+
+
+def damage(file: Path, batch: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[(batch + 1) * (len(data) // 5) - 2] ^= 0xFF
+    file.write_bytes(data)
+
+
+def test_damage_that_a_sound_batch_follows_is_an_error(log_file: Path) -> None:
+    damage(log_file, 2)
+    with duralog.open(log_file.parent.parent, read_only=True) as store:
+        log = store.partition("t", 0)
+        assert log.end_offset == 5
+        records = log.read(0)
+        assert [next(records).offset for _ in range(2)] == [0, 1]
+        with pytest.raises(CorruptRecord, match="wrong checksum"):
+            next(records)
+        assert [record.offset for record in log.read(3)] == [3, 4]
+
+
+def test_the_last_batch_may_still_be_written(log_file: Path) -> None:
+    damage(log_file, 4)
+    with duralog.open(log_file.parent.parent, read_only=True) as store:
+        assert [record.offset for record in store.partition("t", 0).read(0)] == [0, 1, 2, 3]
+
+
+def test_the_times_of_damaged_batches_do_not_count(log_file: Path) -> None:
+    data = bytearray(log_file.read_bytes())
+    at = 2 * (len(data) // 5) + 35  # the largest timestamp in the header of the third batch
+    data[at : at + 8] = (START_MS * 2).to_bytes(8, "big")
+    log_file.write_bytes(data)
+    with duralog.open(log_file.parent.parent, read_only=True) as store:
+        assert store.partition("t", 0).segments[-1].largest_timestamp_ms == START_MS + 4
