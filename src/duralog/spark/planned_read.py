@@ -73,7 +73,7 @@ def chosen_partitions(store: Store, options: ReadOptions, *, may_be_gone: bool =
     found = select_partitions(store, pattern=selection.pattern or ".*")
     if selection.pattern is None and not found and not may_be_gone:
         raise UnknownTopic(
-            f"{options.path}: there are no topics: no folder here is named like a partition, TOPIC-NUMBER"
+            f"{options.path}: there are no topics: no folder is named like a partition, TOPIC-NUMBER"
         )
     return found
 

@@ -1,0 +1,168 @@
+"""Streaming queries of a Spark session over logs that change meanwhile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import duralog
+from duralog import Record, Store
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    config = {"log.index.interval.bytes": 256, "log.segment.delete.delay.ms": 0}
+    with duralog.open(tmp_path / "logs", config=config) as opened:
+        opened.create_topic("a", partitions=2)
+        yield opened
+
+
+def fill(store: Store, partition: int, count: int, topic: str = "a") -> None:
+    log = store.partition(topic, partition)
+    for _ in range(count):
+        log.append([Record(key=b"k", value=b"%d" % log.end_offset)])
+
+
+class Query:
+    """A query into a folder of JSON files, which Spark writes exactly once, with its checkpoint."""
+
+    def __init__(self, spark: SparkSession, store: Store, folder: Path) -> None:
+        self._spark = spark
+        self._path = store.path
+        self.output = folder / "output"
+        self.checkpoint = folder / "checkpoint"
+
+    def start(self, *, available_now: bool = True, **options: str) -> StreamingQuery:
+        frame = self._spark.readStream.format("duralog").options(startingOffsets="earliest", **options).load(self._path)
+        columns = frame.selectExpr("topic", "partition", "offset", "cast(value as string) as value")
+        writer = columns.writeStream.format("json").option("checkpointLocation", str(self.checkpoint))
+        if available_now:
+            writer = writer.trigger(availableNow=True)
+        return writer.start(str(self.output))
+
+    def run(self, **options: str) -> list[dict[str, Any]]:
+        """All that is available now. Returns the progress of the micro-batches that read something."""
+        query = self.start(**options)
+        query.awaitTermination()
+        return [json.loads(progress.json) for progress in query.recentProgress if progress.numInputRows]
+
+    def rows(self) -> list[tuple[str, int, int]]:
+        found = self._spark.read.schema("topic string, partition int, offset long, value string").json(str(self.output))
+        assert all(row["value"] == str(row["offset"]) for row in found.collect())
+        return sorted((row["topic"], row["partition"], row["offset"]) for row in found.collect())
+
+
+@pytest.fixture
+def query(spark: SparkSession, store: Store, tmp_path: Path) -> Query:
+    return Query(spark, store, tmp_path)
+
+
+def expected(*ranges: tuple[str, int, int, int]) -> list[tuple[str, int, int]]:
+    return sorted((topic, partition, offset) for topic, partition, a, b in ranges for offset in range(a, b))
+
+
+def test_a_query_that_is_started_again_goes_on_where_it_stood(store: Store, query: Query) -> None:
+    fill(store, 0, 10)
+    fill(store, 1, 5)
+    progress = query.run()
+    assert progress[-1]["sources"][0]["endOffset"] == {"a": {"0": 10, "1": 5}}
+    assert progress[-1]["sources"][0]["latestOffset"] == {"a": {"0": 10, "1": 5}}
+    assert query.run() == []
+    fill(store, 0, 3)
+    store.add_partitions("a", 3)
+    fill(store, 2, 4)
+    # Where a new query would start makes no difference to one that has a checkpoint.
+    assert sum(batch["numInputRows"] for batch in query.run(startingTimestamp="1")) == 7
+    assert query.rows() == expected(("a", 0, 0, 13), ("a", 1, 0, 5), ("a", 2, 0, 4))
+
+
+def test_triggers_are_limited(store: Store, query: Query) -> None:
+    fill(store, 0, 20)
+    batches = query.run(maxOffsetsPerTrigger="7")
+    assert [batch["numInputRows"] for batch in batches] == [7, 7, 6]
+    assert query.rows() == expected(("a", 0, 0, 20))
+
+
+def test_a_live_log(store: Store, query: Query) -> None:
+    """A query that runs on sees what is appended, rolled and compacted while it runs, once."""
+    running = query.start(available_now=False, maxBytesPerTrigger="2k", subscribePattern="[ab]")
+    try:
+        for step in range(4):
+            fill(store, step % 2, 20)
+            store.partition("a", step % 2).roll()
+            running.processAllAvailable()
+        store.create_topic("b", partitions=1)
+        fill(store, 0, 5, "b")
+        running.processAllAvailable()
+    finally:
+        running.stop()
+    assert query.rows() == expected(("a", 0, 0, 40), ("a", 1, 0, 40), ("b", 0, 0, 5))
+
+
+def test_committed_records_only(spark: SparkSession, store: Store, query: Query) -> None:
+    log = store.partition("a", 0)
+    for sequence, commit in enumerate((True, False, None)):
+        log.append(
+            [Record(key=b"t", value=b"%d" % log.end_offset)],
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        if commit is not None:
+            log.end_transaction(7, 0, commit=commit)
+    committed = {"kafka.isolation.level": "read_committed"}
+    assert query.run(**committed)[-1]["sources"][0]["endOffset"]["a"]["0"] == 4
+    assert query.rows() == [("a", 0, 0)]
+    log.end_transaction(7, 0, commit=True)
+    query.run(**committed)
+    assert query.rows() == [("a", 0, 0), ("a", 0, 4)]
+
+
+def test_loss_is_an_error_or_is_passed_over(store: Store, query: Query) -> None:
+    fill(store, 0, 10)
+    query.run()
+    fill(store, 0, 10)
+    log = store.partition("a", 0)
+    log.roll()
+    fill(store, 0, 2)
+    log.delete_records(before_offset=20)
+    store.apply_retention()
+    with pytest.raises(StreamingQueryException) as error:
+        query.run()
+    told = str(error.value)
+    assert "a-0: offsets 10 to 2" in told
+    assert "but the log goes from 20 to 22" in told
+    assert query.run(failOnDataLoss="false")[-1]["numInputRows"] == 2
+    assert query.rows() == expected(("a", 0, 0, 10), ("a", 0, 20, 22))
+
+
+def test_what_is_not_there_is_told_in_a_sentence(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    reader = spark.readStream.format("duralog").option("subscribe", "nope")
+    query = reader.load(store.path).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
+    with pytest.raises(StreamingQueryException, match="there is no topic nope in"):
+        query.trigger(availableNow=True).start().awaitTermination()
+
+
+def test_a_batch_at_a_time(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    """`foreachBatch` gets frames, with all columns."""
+    fill(store, 0, 6)
+    seen: list[tuple[int, list[int]]] = []
+
+    def keep(frame: DataFrame, number: int) -> None:
+        seen.append((number, sorted(row["offset"] for row in frame.collect())))
+
+    options: dict[str, str] = {"startingOffsets": "earliest", "includeHeaders": "true", "maxOffsetsPerTrigger": "4"}
+    frame = spark.readStream.format("duralog").options(**options).load(store.path)
+    writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "c"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert seen == [(0, [0, 1, 2, 3]), (1, [4, 5])]
