@@ -75,7 +75,7 @@ class Bank:
             store.create_topic(TOPIC, PARTITIONS, _KEEP_ALL)
         self._logs = [store.partition(TOPIC, number) for number in store.partitions(TOPIC)]
         self._clock = clock
-        self._last_ms = max(log.segments[-1].largest_timestamp_ms if log.end_offset else 0 for log in self._logs)
+        self._last_ms = max((record.timestamp_ms for record in _records(store)), default=0)
         self.accounts = state_of(store)
 
     def open(self, account: str) -> None:
@@ -120,15 +120,20 @@ class Bank:
 def state_of(store: duralog.Store, before_ms: int | None = None) -> Accounts:
     """The accounts as they were at this time, before whatever happened in that millisecond; or as they are now."""
     accounts: Accounts = {}
+    for record in _records(store, before_ms):
+        event = event_of(record)
+        accounts[event.account] = apply(accounts.get(event.account, Account()), event)
+    return accounts
+
+
+def _records(store: duralog.Store, before_ms: int | None = None) -> Iterator[duralog.Record]:
     for number in store.partitions(TOPIC):
         log = store.partition(TOPIC, number)
-        found = None if before_ms is None else log.offset_for_timestamp(before_ms)
+        end = None if before_ms is None else log.offset_for_timestamp(before_ms)
         for record in log.read(log.start_offset):
-            if found is not None and record.offset >= found.offset:
+            if end is not None and record.offset >= end.offset:
                 break
-            event = event_of(record)
-            accounts[event.account] = apply(accounts.get(event.account, Account()), event)
-    return accounts
+            yield record
 
 
 def history_of(store: duralog.Store, account: str) -> Iterator[tuple[int, Event, int]]:
@@ -216,42 +221,52 @@ def main() -> None:
     parser.add_argument("--data", default="build/event_sourcing", help="a folder, which is made anew")
     parser.add_argument("--commands", type=int, default=20_000)
     arguments = parser.parse_args()
-    folder = Path(arguments.data)
+    show(Path(arguments.data), arguments.commands)
+
+
+def show(folder: Path, commands: int) -> None:
+    """A month of the bank, its state in the middle and at the end, in three ways."""
+    from duralog.spark.session import active_session, local_session
+
     shutil.rmtree(folder, ignore_errors=True)
     start_ms = int(time.time() * 1000) - 30 * 24 * HOUR_MS
     day = RandomDay(7, start_ms)
-    from duralog.spark.session import local_session
-
     with duralog.open(folder / "log") as store:
         bank = Bank(store, day.clock)
         refused = 0
-        for command, account, values in day.commands(arguments.commands, names=300):
+        for command, account, values in day.commands(commands, names=300):
             try:
                 getattr(bank, command)(account, *values)
             except Refused:
                 refused += 1
-        print(f"{arguments.commands - refused:,} events; {refused:,} commands were refused")
-        middle_ms = (start_ms + day.now_ms) // 2
-        spark = local_session("local[2]", "event-sourcing", {"spark.driver.memory": "1g"})
+        print(f"{commands - refused:,} events; {refused:,} commands were refused")
+        running = active_session()
+        spark = running or local_session("local[2]", "event-sourcing", {"spark.driver.memory": "1g"})
         try:
-            for what, before_ms in (("in the middle", middle_ms), ("at the end", None)):
-                states = {
-                    "store": state_of(store, before_ms),
-                    "query of Spark": state_with_spark(spark, str(folder / "log"), before_ms),
-                    "snapshot job": state_by_snapshot(spark, str(folder / "log"), str(folder / "snapshot"), before_ms),
-                }
-                for way, accounts in states.items():
-                    cents = sum(account.cents for account in accounts.values())
-                    print(f"{what}, by the {way}: {len(accounts)} accounts with {cents / 100:,.2f}")
-                if any(accounts != states["store"] for accounts in states.values()):
-                    raise SystemExit("the three ways do not agree")
+            for what, before_ms in (("in the middle", (start_ms + day.now_ms) // 2), ("at the end", None)):
+                _compare(store, spark, folder, what, before_ms)
         finally:
-            spark.stop()
+            if running is None:
+                spark.stop()
         name = max(bank.accounts, key=lambda name: bank.accounts[name].cents)
         print(f"the last that happened to {name}:")
         for at_ms, event, balance in list(history_of(store, name))[-3:]:
             when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(at_ms / 1000))
             print(f"  {when}  {event.kind:9}  {event.cents / 100:10,.2f}  balance {balance / 100:10,.2f}")
+
+
+def _compare(store: duralog.Store, spark: SparkSession, folder: Path, what: str, before_ms: int | None) -> None:
+    log = str(folder / "log")
+    states = {
+        "store": state_of(store, before_ms),
+        "query of Spark": state_with_spark(spark, log, before_ms),
+        "snapshot job": state_by_snapshot(spark, log, str(folder / "snapshot"), before_ms),
+    }
+    for way, accounts in states.items():
+        cents = sum(account.cents for account in accounts.values())
+        print(f"{what}, by the {way}: {len(accounts)} accounts with {cents / 100:,.2f}")
+    if any(accounts != states["store"] for accounts in states.values()):
+        raise SystemExit("the three ways do not agree")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Writes a log with the store, then looks at it with the commands.
 
 A topic of orders in three segments, each with another codec. A new folder may be given for it; without one it is
-`build/sample`, which is made anew. `make run` calls this.
+`build/sample`, which is made anew.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def follow_sqlite(database: str, tables: list[str], store_path: str) -> None:
     """Capture until the process is ended, in whatever way."""
     with duralog.open(store_path) as store:
         topic = ChangeTopic(store, TOPIC)
-        source = SqliteChanges(database, tables)
+        source = SqliteChanges(database, tables, captured=topic.last)
         while True:
             if not capture_once(source, topic):
                 time.sleep(_PAUSE_SECONDS)

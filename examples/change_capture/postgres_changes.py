@@ -29,8 +29,8 @@ SELECT json_build_array(
 )
 FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey)
-JOIN pg_publication_tables p ON p.schemaname = n.nspname AND p.tablename = c.relname AND p.pubname = :'publication'
-WHERE i.indisprimary GROUP BY n.nspname, c.relname;
+WHERE i.indisprimary AND n.nspname || '.' || c.relname IN (SELECT json_array_elements_text(:'tables'))
+GROUP BY n.nspname, c.relname;
 """
 _PEEK = """
 SELECT json_build_array(encode(data, 'hex')) FROM pg_logical_slot_peek_binary_changes(
@@ -39,7 +39,7 @@ SELECT json_build_array(encode(data, 'hex')) FROM pg_logical_slot_peek_binary_ch
 
 
 class PostgresError(RuntimeError):
-    """What psql said."""
+    """What psql said, or why a database cannot be captured."""
 
 
 class PostgresChanges:
@@ -49,18 +49,23 @@ class PostgresChanges:
         self._connection = connection
         self._psql = psql
         self._name = name
-        self._install(tables)
-        self._primary_keys: dict[str, list[str]] = dict(self._rows(_PRIMARY_KEYS, publication=name))
+        self._tables = tables
+        self._primary_keys: dict[str, list[str]] = dict(self._rows(_PRIMARY_KEYS, tables=json.dumps(tables)))
         for table in tables:
             if table not in self._primary_keys:
-                raise PostgresError(f"{table} has no primary key: nothing tells which row a change is of")
-        self._tables = tables
+                raise PostgresError(f"there is no table {table} with a primary key, which tells what a change is of")
+        self._install(tables)
 
     def follow(self, topic: ChangeTopic, *, limit: int = 5_000) -> int:
         """Bring what is new into the topic, about so many changes at once. Returns how many."""
         appended = 0
         if topic.last is None:
             appended = self._copy(topic)
+        elif topic.last[0] > (position := self._position("pg_current_wal_lsn()")):
+            raise PostgresError(
+                f"the log has changes up to position {topic.last[0]}, the server is at {position}: it is another one,"
+                " or an old copy"
+            )
         while True:
             messages = (
                 bytes.fromhex(data)
@@ -79,14 +84,15 @@ class PostgresChanges:
             self._release(end_lsn)
 
     def _copy(self, topic: ChangeTopic) -> int:
-        [[position]] = self._rows(
-            "SELECT json_build_array(confirmed_flush_lsn - '0/0'::pg_lsn) FROM pg_replication_slots"
-            " WHERE slot_name = :'slot';",
-            slot=self._name,
-        )
+        confirmed = "confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = :'slot'"
+        position = self._position(f"(SELECT {confirmed})")
         # Below every number that the slot gives: a transaction in it is committed behind this position.
-        number = (int(position), 0)
-        return topic.append_copy(self._existing_rows(), number)
+        return topic.append_copy(self._existing_rows(), (position, 0))
+
+    def _position(self, lsn: str) -> int:
+        """A place in PostgreSQL's log as a number."""
+        [[position]] = self._rows(f"SELECT json_build_array({lsn} - '0/0'::pg_lsn);", slot=self._name)
+        return int(position)
 
     def _existing_rows(self) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
         for table in self._tables:

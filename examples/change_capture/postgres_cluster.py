@@ -17,7 +17,7 @@ from pathlib import Path
 _CONFIG = """
 listen_addresses = ''
 wal_level = logical
-max_replication_slots = 4
+max_replication_slots = 20
 fsync = off
 shared_buffers = 16MB
 """

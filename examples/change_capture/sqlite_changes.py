@@ -30,6 +30,10 @@ class UnsuitableTable(ValueError):
     """The changes of this table could be lost."""
 
 
+class OlderDatabase(ValueError):
+    """The log has changes that the database has not made: it is another one, or an old copy."""
+
+
 class _Table(NamedTuple):
     name: str
     columns: list[str]
@@ -39,13 +43,30 @@ class _Table(NamedTuple):
 class SqliteChanges:
     """Captures the named tables. Rows that are there already count as the first changes."""
 
-    def __init__(self, path: str, tables: Sequence[str], *, has_recursive_triggers: bool = False) -> None:
-        """`has_recursive_triggers`: every connection that writes to the database has set that pragma."""
+    def __init__(
+        self,
+        path: str,
+        tables: Sequence[str],
+        *,
+        captured: Number | None = None,
+        has_recursive_triggers: bool = False,
+    ) -> None:
+        """`captured` is the number that the log has; the changes up to it are forgotten.
+
+        `has_recursive_triggers`: every connection that writes to the database has set that pragma.
+        """
         self._database = sqlite3.connect(path, timeout=60, isolation_level=None)
         self._has_recursive_triggers = has_recursive_triggers
-        self._database.execute("BEGIN IMMEDIATE")
-        with self._database:
-            self._install([self._describe(name) for name in tables])
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            with self._database:
+                self._install([self._describe(name) for name in tables])
+                if captured is not None:
+                    self._check_given(captured)
+                    self.forget(captured)
+        except BaseException:
+            self.close()
+            raise
 
     def read(self, after: Number | None, limit: int = 5_000) -> list[Change]:
         """The changes behind a number, oldest first."""
@@ -64,6 +85,12 @@ class SqliteChanges:
 
     def close(self) -> None:
         self._database.close()
+
+    def _check_given(self, number: Number) -> None:
+        found = self._database.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (_OUTBOX,)).fetchone()
+        last = found[0] if found else 0
+        if number[0] > last:
+            raise OlderDatabase(f"the log has change {number[0]}, the last one of the database is {last}")
 
     def _describe(self, name: str) -> _Table:
         columns = self._database.execute(

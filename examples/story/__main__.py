@@ -143,11 +143,17 @@ def check(story: Story) -> None:
         sys.exit("\n".join(wrong))
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m examples.story", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", default=os.path.join("build", "story"), help="where everything goes")
-    parser.add_argument("--records", type=int, default=3_000_000)
-    parser.add_argument("--products", type=int, default=200_000)
+    parser.add_argument("--records", type=_count, default=3_000_000)
+    parser.add_argument("--products", type=_count, default=200_000)
     parser.add_argument("--master", default="local[*]", help="where Spark runs")
     arguments = parser.parse_args()
     folder = Path(arguments.data)

@@ -31,7 +31,7 @@ from examples.change_capture.shop import (
     run_in_postgres,
     run_in_sqlite,
 )
-from examples.change_capture.sqlite_changes import SqliteChanges, UnsuitableTable
+from examples.change_capture.sqlite_changes import OlderDatabase, SqliteChanges, UnsuitableTable
 
 ROOT = Path(__file__).parents[2]
 WHEN_ASKED = {"log.cleaner.enable": False, "log.segment.bytes": 1 << 20}
@@ -116,8 +116,8 @@ def test_a_follower_that_is_killed_again_and_again_loses_and_repeats_nothing(
             follower.wait()
         assert follower.returncode == -9, kill
     with duralog.open(log_path) as store:
-        source = SqliteChanges(str(tmp_path / "shop.db"), TABLES)
         topic = ChangeTopic(store, TOPIC)
+        source = SqliteChanges(str(tmp_path / "shop.db"), TABLES, captured=topic.last)
         capture_all(source, topic)
         source.close()
         (last,) = shop.execute("SELECT seq FROM sqlite_sequence WHERE name = 'duralog_changes'").fetchone()
@@ -283,6 +283,22 @@ def test_tables_whose_changes_could_be_lost_are_refused(tmp_path: Path, definiti
     database = sqlite3.connect(tmp_path / "x.db")
     assert database.execute("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'duralog%'").fetchone() == (0,)
     database.close()
+
+
+def test_a_database_from_before_the_log_is_refused(
+    tmp_path: Path, shop: sqlite3.Connection, store: duralog.Store
+) -> None:
+    """Its next changes would get numbers that the log has already, and be taken for old ones."""
+    topic = ChangeTopic(store, TOPIC)
+    topic.append([Change((10,), "products", (1,), {"id": 1})])
+    with pytest.raises(OlderDatabase, match="has change 10, the last one of the database is 0"):
+        SqliteChanges(str(tmp_path / "shop.db"), TABLES, captured=topic.last)
+    run_in_sqlite(shop, RandomShop(seed=1).transactions(50))
+    with pytest.raises(OlderDatabase):
+        SqliteChanges(str(tmp_path / "missing.db"), [], captured=topic.last)
+    SqliteChanges(str(tmp_path / "shop.db"), TABLES, captured=topic.last).close()
+    (first,) = shop.execute("SELECT min(number) FROM duralog_changes").fetchone()
+    assert first == 11
 
 
 def changes_of(numbers: range) -> list[Change]:
@@ -483,13 +499,23 @@ def test_postgres_truncated_tables_large_values_and_odd_texts(
     assert len(rows["public.products", ("2",)]["note"]) == 640_000
 
 
+def test_a_postgres_server_from_before_the_log_is_refused(binaries: Path, cluster: str, store: duralog.Store) -> None:
+    postgres = Postgres(binaries, cluster, "older")
+    topic = ChangeTopic(store, TOPIC)
+    topic.append([Change((2**60, 1), "public.products", ("1",), None)])
+    with pytest.raises(PostgresError, match="an old copy"):
+        postgres.changes().follow(topic)
+
+
 def test_postgres_tables_without_a_key_are_refused(binaries: Path, cluster: str) -> None:
     postgres = Postgres(binaries, cluster, "keyless")
     postgres.run("CREATE TABLE keyless (a integer);")
-    with pytest.raises(PostgresError, match=r"public\.keyless has no primary key"):
-        PostgresChanges(postgres.connection, ["public.keyless"], name="keyless", psql=postgres.psql)
-    with pytest.raises(PostgresError, match="does not exist"):
-        PostgresChanges(postgres.connection, ["public.none"], name="none", psql=postgres.psql)
+    for table in ("public.keyless", "public.none"):
+        with pytest.raises(PostgresError, match=f"no table {table} with a primary key"):
+            PostgresChanges(postgres.connection, ["public.orders", table], name="keyless", psql=postgres.psql)
+    # Nothing was begun: a slot that nobody follows would keep PostgreSQL's log for ever.
+    assert postgres.run("SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'keyless';") == "0"
+    assert postgres.run("SELECT count(*) FROM pg_publication;") == "0"
 
 
 RELATION = b"R" + struct.pack(">I", 7) + b"public\0t\0f" + struct.pack(">H", 2)

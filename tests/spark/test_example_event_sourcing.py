@@ -18,6 +18,7 @@ from examples.event_sourcing import (
     RandomDay,
     Refused,
     history_of,
+    show,
     state_by_snapshot,
     state_of,
     state_with_spark,
@@ -148,3 +149,10 @@ def test_times_do_not_go_back(tmp_path: Path) -> None:
         bank.deposit("a", 1)
         bank.deposit("a", 2)
         assert [at_ms for at_ms, _, _ in history_of(store, "a")] == [START_MS + 5, START_MS + 5, START_MS + 9]
+
+
+@pytest.mark.spark
+def test_the_example_runs(tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    show(tmp_path / "data", commands=800)
+    shown = capsys.readouterr().out
+    assert shown.count("in the middle, by the ") == shown.count("at the end, by the ") == 3

@@ -16,8 +16,8 @@ from examples.journaling import (
     Clicks,
     Journal,
     Totals,
-    Worker,
     committed_positions,
+    kill_in_the_middle,
     work,
 )
 
@@ -93,15 +93,7 @@ def test_a_killed_job_is_replaced(tmp_path: Path, spark: SparkSession) -> None:
     with duralog.open(clicks_path) as store:
         clicks = Clicks(store, seed=4)
         clicks.add(30_000)
-        worker = Worker(clicks_path, journal, "--clicks-at-once", "2000")
-        try:
-            while sum(committed_positions(journal).values()) < 10_000:
-                assert worker.process.poll() is None
-                clicks.add(50)
-        finally:
-            worker.kill()
-        taken_in = sum(committed_positions(journal).values())
-        assert taken_in >= 10_000
+        assert kill_in_the_middle(clicks, clicks_path, journal, taken_in=6_000, at_once=2_000) >= 6_000
         clicks.add(500)
         with duralog.open(journal) as changelog:
             Journal(changelog)  # Ends what was open, so that all of it can be compacted.
