@@ -22,7 +22,10 @@ from duralog.cli.tables import fitting, header_line, plural, row_line, size_text
 from duralog.cli.times import in_words
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from duralog.cli.output import Output
+    from duralog.config import TopicConfig
     from duralog.storage.partition_log import PartitionLog
     from duralog.storage.retention import Removal
     from duralog.storage.store import Store
@@ -70,12 +73,9 @@ def retain(
         output = standard_output(as_json=as_json, quiet=quiet)
         with opened_store(directory, read_only=dry_run, server_properties=server_properties, quiet=quiet) as store:
             removals, failures, looked_at = _retain(store, topic, partition, overrides, delete=not dry_run)
-            is_guessed = server_properties is None and any(_is_default(log) for log in looked_at)
-        if is_guessed:
-            output.note(
-                directory, "without --server-properties, topics that set no retention have Kafka's default of 7 days"
-            )
-        _write(output, removals, partitions=len(looked_at), dry_run=dry_run)
+        if server_properties is None:
+            note_defaults(output, directory, [log.config for log in looked_at])
+        write_removals(output, removals, partitions=len(looked_at), dry_run=dry_run)
         output.flush()
         if failures:
             raise typer.Exit(FAILURE)
@@ -106,15 +106,21 @@ def _retain(
     return removals, failures, looked_at
 
 
-def _is_default(log: PartitionLog) -> bool:
+def note_defaults(output: Output, directory: str, configs: Iterable[TopicConfig]) -> None:
+    """Say so if a limit that nobody has set decided about a topic."""
     from duralog.config import Origin
 
-    return "delete" in log.config.cleanup_policy and all(
-        log.config.source(name).origin is Origin.DEFAULT for name in _LIMITS
-    )
+    for config in configs:
+        is_default = all(config.source(name).origin is Origin.DEFAULT for name in _LIMITS)
+        if "delete" in config.cleanup_policy and is_default:
+            output.note(
+                directory, "without --server-properties, topics that set no retention have Kafka's default of 7 days"
+            )
+            return
 
 
-def _write(output: Output, removals: list[Removal], *, partitions: int, dry_run: bool) -> None:
+def write_removals(output: Output, removals: Sequence[Removal], *, partitions: int, dry_run: bool) -> None:
+    """The segments that went or would go, and the summary."""
     freed = sum(removal.size_bytes for removal in removals)
     if output.as_json:
         for removal in removals:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from duralog.spark.jobs.reindex import reindex as reindex
     from duralog.spark.jobs.repair import RepairReport as RepairReport
     from duralog.spark.jobs.repair import repair as repair
+    from duralog.spark.jobs.retain import RetainReport as RetainReport
+    from duralog.spark.jobs.retain import retain as retain
     from duralog.spark.jobs.snapshot import SnapshotReport as SnapshotReport
     from duralog.spark.jobs.snapshot import snapshot as snapshot
     from duralog.spark.jobs.upgrade import UpgradeReport as UpgradeReport
@@ -38,6 +40,7 @@ _MODULES = {
     "SnapshotReport": "snapshot",
     "ReindexReport": "reindex",
     "RepairReport": "repair",
+    "RetainReport": "retain",
     "UpgradeReport": "upgrade",
     "VerifyReport": "verify",
     "compact": "compact",
@@ -45,6 +48,7 @@ _MODULES = {
     "snapshot": "snapshot",
     "reindex": "reindex",
     "repair": "repair",
+    "retain": "retain",
     "upgrade": "upgrade",
     "verify": "verify",
 }

@@ -1,0 +1,79 @@
+"""`duralog job retain`: `duralog retain` with partitions in parallel. `spark.jobs.retain` does the work."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from duralog.cli.failures import FAILURE, say, told_plainly
+from duralog.cli.options import HOW, AsJson, NoProgress, PartitionChoice, Quiet, ServerProperties, standard_output
+from duralog.cli.retain import note_defaults, write_removals
+from duralog.cli.spark_job import (
+    DEFAULT_MASTER,
+    Conf,
+    JobProgress,
+    Location,
+    Master,
+    TopicChoices,
+    job_app,
+    spark_session,
+)
+
+
+@job_app.command()
+def retain(
+    path: Location,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Only tell which segments would go.", rich_help_panel=HOW)
+    ] = False,
+    topic: TopicChoices = None,
+    partition: PartitionChoice = None,
+    retention_ms: Annotated[
+        int | None, typer.Option(min=-1, help="As if this were the topics' retention.ms.", rich_help_panel=HOW)
+    ] = None,
+    retention_bytes: Annotated[
+        int | None, typer.Option(min=-1, help="As if this were the topics' retention.bytes.", rich_help_panel=HOW)
+    ] = None,
+    server_properties: ServerProperties = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+    master: Master = DEFAULT_MASTER,
+    conf: Conf = None,
+) -> None:
+    """Delete the segments that have expired, by time, by size and by log start offset, partitions in parallel.
+
+    The same as duralog retain. Without --dry-run, no broker may have the directory open.
+
+    Exit code: 0 done, 1 something could not be read or deleted, 2 wrong usage, 130 interrupted.
+    """
+    with told_plainly():
+        from duralog.cli.opened_store import broker_config
+
+        limits = {"retention.ms": retention_ms, "retention.bytes": retention_bytes}
+        output = standard_output(as_json=as_json, quiet=quiet)
+        with (
+            spark_session("retain", master=master, conf=conf) as spark,
+            JobProgress(wanted=not (no_progress or quiet)) as progress,
+        ):
+            from duralog.spark.jobs.retain import retain as run
+
+            report = run(
+                spark,
+                path,
+                topics=topic or None,
+                partition=partition,
+                overrides={name: value for name, value in limits.items() if value is not None},
+                config=broker_config(server_properties),
+                dry_run=dry_run,
+                on_progress=progress.show,
+            )
+        for failed, reason in report.failures.items():
+            say(f"error: {failed}: {reason}")
+        if server_properties is None:
+            note_defaults(output, path, report.configs.values())
+        write_removals(output, report.removals, partitions=len(report.configs), dry_run=dry_run)
+        output.flush()
+        if report.failures:
+            raise typer.Exit(FAILURE)

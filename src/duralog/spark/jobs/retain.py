@@ -1,0 +1,177 @@
+"""`retain`: segments that have expired are deleted, by the rules of `duralog retain`, partitions in parallel.
+
+A plan (`dry_run`) looks at names, sizes and time indexes only, takes no lock and changes nothing. Otherwise the driver
+holds the directory's lock, and each task has its partition for itself. A partition that fails costs the others nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial as with_first
+from typing import TYPE_CHECKING, Any
+
+from duralog.config import BrokerConfig, TopicConfig
+from duralog.errors import DuralogError
+from duralog.spark.jobs.chosen_partitions import choose_partitions
+from duralog.spark.jobs.holding import hold
+from duralog.spark.tasks import OnProgress, run_tasks
+from duralog.storage.background import wall_clock_ms
+from duralog.storage.borrowed_partition import Loan, borrow
+from duralog.storage.log_directory import TopicPartition
+from duralog.storage.log_retention import retain as retain_log
+from duralog.storage.partition_log import PartitionLog
+from duralog.storage.retention import BUILT_IN_POLICIES, Removal, RetentionPolicy
+from duralog.storage.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+REMOVALS_SCHEMA = (
+    "topic string, partition int, base_offset bigint, end_offset bigint, size_bytes bigint, policy string,"
+    " reason string"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetainReport:
+    path: str
+    dry_run: bool
+    removals: Sequence[Removal]
+    """Segments that went, or would go: by topic and partition, oldest first."""
+    configs: Mapping[TopicPartition, TopicConfig]
+    """Of all partitions that were looked at, as they held for this run."""
+    failures: Mapping[TopicPartition, str]
+    """Partitions whose segments stay, and why."""
+    seconds: float
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(removal.size_bytes for removal in self.removals)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "dry_run": self.dry_run,
+            "partitions": len(self.configs),
+            "segments": len(self.removals),
+            "bytes": self.size_bytes,
+            "seconds": round(self.seconds, 3),
+            "removals": [asdict(removal) for removal in self.removals],
+            "failures": {str(partition): failure for partition, failure in self.failures.items()},
+        }
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """A row for each segment that went or would go."""
+        names = [column.split()[0] for column in REMOVALS_SCHEMA.split(",")]
+        rows = [tuple(getattr(removal, name) for name in names) for removal in self.removals]
+        return spark.createDataFrame(rows, REMOVALS_SCHEMA)
+
+
+def retain(
+    spark: SparkSession,
+    path: str,
+    *,
+    topics: Collection[str] | None = None,
+    partition: int | None = None,
+    overrides: Mapping[str, object] | None = None,
+    policies: Sequence[RetentionPolicy] = BUILT_IN_POLICIES,
+    config: BrokerConfig | None = None,
+    now_ms: int | None = None,
+    dry_run: bool = False,
+    on_progress: OnProgress | None = None,
+) -> RetainReport:
+    """Delete the segments that have expired from a directory that nobody has open; a dry run only tells them.
+
+    `overrides` are as if the topics had these configs, `config` is what the broker's `server.properties` sets. Policies
+    are pickled.
+    """
+    began = time.monotonic()
+    work = _Work(
+        path=os.path.abspath(path),
+        overrides=dict(overrides or {}),
+        policies=tuple(policies),
+        config=config or BrokerConfig(),
+        now_ms=wall_clock_ms() if now_ms is None else now_ms,
+    )
+    looked_at = (_planned if dry_run else _carried_out)(spark, work, topics, partition, on_progress)
+    return RetainReport(
+        path=path,
+        dry_run=dry_run,
+        removals=[removal for found in looked_at for removal in found.removals],
+        configs={found.partition: found.config for found in looked_at if found.config is not None},
+        failures={found.partition: found.failure for found in looked_at if found.failure is not None},
+        seconds=time.monotonic() - began,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LookedAt:
+    partition: TopicPartition
+    config: TopicConfig | None = None
+    removals: Sequence[Removal] = ()
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    path: str
+    overrides: Mapping[str, object]
+    policies: Sequence[RetentionPolicy]
+    config: BrokerConfig
+    now_ms: int
+
+    def retain(self, log: PartitionLog, *, delete: bool) -> _LookedAt:
+        log.update_config(log.config.with_overrides(dict(self.overrides)))
+        removals = retain_log(log, self.policies, self.now_ms, delete=delete)
+        return _LookedAt(partition=TopicPartition(log.topic, log.partition), config=log.config, removals=removals)
+
+
+def _planned(
+    spark: SparkSession,
+    work: _Work,
+    topics: Collection[str] | None,
+    partition: int | None,
+    on_progress: OnProgress | None,
+) -> list[_LookedAt]:
+    with Store(work.path, config=work.config, read_only=True) as store:
+        found = [TopicPartition(topic, number) for topic in store.topics() for number in store.partitions(topic)]
+    chosen = choose_partitions(found, topics, partition, work.path)
+    return run_tasks(spark, chosen, with_first(_plan_partition, work), on_progress=on_progress, name="retain")
+
+
+def _plan_partition(work: _Work, partition: TopicPartition) -> _LookedAt:
+    try:
+        with Store(work.path, config=work.config, read_only=True) as store:
+            return work.retain(store.partition(*partition), delete=False)
+    except DuralogError as error:
+        return _LookedAt(partition=partition, failure=str(error))
+
+
+def _carried_out(
+    spark: SparkSession,
+    work: _Work,
+    topics: Collection[str] | None,
+    partition: int | None,
+    on_progress: OnProgress | None,
+) -> list[_LookedAt]:
+    with hold(work.path, config=work.config) as held:
+        chosen = choose_partitions((*held.partitions, *held.offline), topics, partition, work.path)
+        loans = [held.lend(found) for found in chosen if found not in held.offline]
+        looked_at = run_tasks(spark, loans, with_first(_retain_partition, work), on_progress=on_progress, name="retain")
+    offline = [
+        _LookedAt(partition=found, failure=f"it is offline: {held.offline[found]}")
+        for found in chosen
+        if found in held.offline
+    ]
+    return sorted([*looked_at, *offline], key=lambda found: found.partition)
+
+
+def _retain_partition(work: _Work, loan: Loan) -> _LookedAt:
+    try:
+        with borrow(loan) as borrowed:
+            return work.retain(borrowed.log, delete=True)
+    except DuralogError as error:
+        return _LookedAt(partition=loan.partition, failure=str(error))
