@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import pyarrow.parquet as pq
+
 from duralog.spark.lake.parquet_files import EXTENSION, DataFile
 from duralog.spark.lake.table_state import TableState
 from duralog.spark.lake.tables import LakeTable
@@ -45,7 +47,12 @@ class ParquetVersions(ParquetTable):
         return sorted(file.path for file in found if file.path.endswith(EXTENSION))
 
     def _commit(self, state: TableState, added: Sequence[DataFile], removed: Sequence[str]) -> None:
-        """Nothing: the state names the run, and with it the folder."""
+        """The state names the run, and with it the folder. One without rows has a file, too, that tells the columns."""
+        del removed  # They are in the folder of another run.
+        target, folder = self.spec.target, _folder(state.run)
+        if not added and not target.files(folder.rstrip("/")):
+            with target.create(f"{folder}{self.spec.partition_column}=0/part-empty{EXTENSION}") as file:
+                pq.write_table(self.file_schema.empty_table(), file)
 
     def _clean_up(self) -> None:
         assert self.state is not None

@@ -1,0 +1,449 @@
+"""The latest state of every key of a topic, as a table: what the topic says now, or said at some point.
+
+    snapshot(spark, "data", "lake", topics=["users"], format="delta")
+
+Each topic is a table of its own, `<target>/<topic>`, with the columns of Spark's Kafka connector, partitioned by the
+partition of the topic. Of each key of a partition there is one row, its last record; a key whose last record is a
+tombstone has none. Records without a key have no place in it, and are counted.
+
+Plain Parquet has no commits, so each run writes a folder of its own, `<target>/<topic>/snapshot-<run>`, which the
+report names. Delta and Iceberg tables keep their address; files of former snapshots stay until the table is vacuumed.
+
+**As of when.** A snapshot is of a prefix of each partition: the records before an offset. `as_of_offsets` gives the
+offsets. `as_of_ms` means the first offset whose record has that timestamp or a later one, as Kafka's `offsetsForTimes`
+finds it: timestamps need not rise, so a record with an earlier one behind that offset is left out. Without either, it
+is the last stable offset. What the log has lost by compaction or retention before cannot be brought back.
+
+**From the last snapshot.** A run reads only the offsets since the last one and merges them with its rows; the result is
+what a full run gives. Where that could not be sure it makes a full one, and the report tells why: the point lies before
+the last one, or tombstones may have been compacted away since.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from duralog.columnar.schema import PARTITION
+from duralog.errors import DuralogError, InvalidConfig, OffsetOutOfRange
+from duralog.spark.jobs.snapshot_shuffle import snapshot_by_shuffle
+from duralog.spark.jobs.snapshot_task import PartitionOutcome, PartitionTask, snapshot_partition
+from duralog.spark.jobs.topic_choice import partitions_by_topic
+from duralog.spark.lake.columns import table_schema
+from duralog.spark.lake.parquet_table import ParquetVersions
+from duralog.spark.lake.table_state import TableFormat, TableState
+from duralog.spark.lake.tables import LakeTable, TableSpec, now_ms, only_writer, open_table, split_options
+from duralog.spark.lake.targets import PART_SUFFIX, Target
+from duralog.spark.locations import open_store
+from duralog.spark.planning import OffsetRange, Offsets, Timestamps, plan, resolve
+from duralog.spark.tasks import OnProgress, run_tasks
+from duralog.storage.isolation import Isolation
+from duralog.storage.log_directory import TopicPartition
+from duralog.storage.metadata_folder import METADATA_PARTITION
+from duralog.storage.retention import COMPACT
+from duralog.storage.store import Store
+from duralog.storage.time_lookup import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_JOB = "snapshot"
+DEFAULT_MAP_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotTable:
+    """The snapshot of one topic."""
+
+    topic: str
+    path: str
+    """What to open."""
+    format: str
+    live_keys: int
+    """Rows of the table."""
+    deleted_keys: int
+    """Keys whose last record is a tombstone, among what this run read."""
+    keyless_records: int
+    """Among what this run read of the log."""
+    records_read: int
+    read_bytes: int
+    """Of the log."""
+    files: int
+    """Written by this run."""
+    written_bytes: int
+    removed_files: int
+    is_incremental: bool
+    why_full: str | None
+    start_offsets: Mapping[int, int]
+    """From where this run read each partition."""
+    end_offsets: Mapping[int, int]
+    """The snapshot is of the records before these."""
+    shuffled_partitions: tuple[int, ...]
+    """Those whose keys did not fit into the memory of one task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotReport:
+    tables: tuple[SnapshotTable, ...]
+    seconds: float
+
+    @property
+    def live_keys(self) -> int:
+        return sum(table.live_keys for table in self.tables)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "live_keys": self.live_keys}
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """A row for each table."""
+        schema = (
+            "topic string, path string, format string, live_keys long, deleted_keys long, keyless_records long,"
+            " records_read long, read_bytes long, files long, written_bytes long, removed_files long,"
+            " is_incremental boolean, why_full string, start_offsets map<int, long>, end_offsets map<int, long>,"
+            " shuffled_partitions array<int>"
+        )
+        return spark.createDataFrame([asdict(table) for table in self.tables], schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What was asked for, of every topic."""
+
+    format: TableFormat
+    isolation: Isolation
+    as_of_ms: int | None
+    as_of_offsets: Mapping[str, Mapping[int, int]]
+    full: bool
+    headers: bool
+    map_bytes: int
+    max_slice_bytes: int
+
+    @property
+    def is_latest(self) -> bool:
+        return self.as_of_ms is None and not self.as_of_offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TopicRun:
+    """The snapshot of one topic, from opening its table to the report."""
+
+    table: LakeTable
+    request: _Request
+    before: TableState
+    after: TableState
+    """But for the counts of keys."""
+    why_full: str | None
+    ranges: Mapping[TopicPartition, OffsetRange]
+    tasks: Sequence[PartitionTask]
+    replaced: Sequence[str]
+    """Files of a snapshot that a full one takes the place of."""
+
+    def commit(self, outcomes: Sequence[PartitionOutcome], shuffled: Sequence[int]) -> SnapshotTable:
+        added = [file for outcome in outcomes for file in outcome.added]
+        removed = [*self.replaced, *(path for outcome in outcomes for path in outcome.removed)]
+        counts = {str(outcome.partition): outcome.live_keys for outcome in outcomes}
+        if self.why_full is None:
+            counts = {**self.before.details["live_keys"], **counts}
+        details = {**self.after.details, "live_keys": counts}
+        after = TableState(
+            job=_JOB,
+            topic=self.after.topic,
+            topic_id=self.after.topic_id,
+            table_format=self.after.table_format,
+            isolation=self.after.isolation,
+            headers=self.after.headers,
+            next_offsets=self.after.next_offsets,
+            run=self.after.run,
+            details=details,
+        )
+        if self.tasks or self.why_full is not None:
+            self.table.commit(after, added, removed)
+        return SnapshotTable(
+            topic=self.after.topic,
+            path=self.table.path,
+            format=str(self.after.table_format),
+            live_keys=sum(counts.values()),
+            deleted_keys=sum(outcome.deleted_keys for outcome in outcomes),
+            keyless_records=sum(outcome.keyless_records for outcome in outcomes),
+            records_read=sum(outcome.records_read for outcome in outcomes),
+            read_bytes=sum(task.size_bytes for task in self.tasks),
+            files=len(added),
+            written_bytes=sum(file.size_bytes for file in added),
+            removed_files=len(removed),
+            is_incremental=self.why_full is None,
+            why_full=self.why_full,
+            start_offsets={partition.partition: found.start_offset for partition, found in self.ranges.items()},
+            end_offsets=dict(self.after.next_offsets),
+            shuffled_partitions=tuple(shuffled),
+        )
+
+
+def snapshot(
+    spark: SparkSession,
+    path: str,
+    target: str,
+    *,
+    topics: Sequence[str] | None = None,
+    format: str = TableFormat.PARQUET,
+    as_of_ms: int | None = None,
+    as_of_offsets: Mapping[str, Mapping[int, int]] | None = None,
+    isolation: str = Isolation.READ_COMMITTED,
+    full: bool = False,
+    headers: bool = False,
+    map_bytes: int = DEFAULT_MAP_BYTES,
+    max_slice_bytes: int = 128 << 20,
+    storage_options: Mapping[str, str] | None = None,
+    target_options: Mapping[str, str] | None = None,
+    on_progress: OnProgress | None = None,
+) -> SnapshotReport:
+    """Bring the tables of the topics to their latest state, or to that of an earlier point.
+
+    `as_of_offsets` has the offsets by topic and partition, each the first one that does not count; a partition that is
+    not named is taken to its end. `full` starts anew instead of from the last snapshot. `map_bytes` is the memory that
+    a task has for keys, about 26 bytes each; a partition with more of them is shuffled.
+    """
+    began = time.perf_counter()
+    if as_of_ms is not None and as_of_offsets:
+        raise InvalidConfig("a snapshot is as of a time or as of offsets: give one of them")
+    request = _Request(
+        format=TableFormat(format),
+        isolation=Isolation(isolation),
+        as_of_ms=as_of_ms,
+        as_of_offsets=as_of_offsets or {},
+        full=full,
+        headers=headers,
+        map_bytes=map_bytes,
+        max_slice_bytes=max_slice_bytes,
+    )
+    options, catalog = split_options(target_options)
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(path, storage_options or {}))
+        chosen = partitions_by_topic(store, topics)
+        for topic in request.as_of_offsets:
+            if topic not in chosen:
+                raise InvalidConfig(f"there are offsets for topic {topic}, of which no snapshot is taken")
+        runs = []
+        for topic, partitions in chosen.items():
+            folder = Target(target, options).child(topic)
+            spec = TableSpec(
+                job=_JOB,
+                topic=topic,
+                target=folder,
+                schema=table_schema(headers=headers),
+                partition_column=PARTITION,
+                catalog=catalog,
+                is_replaced=True,
+            )
+            stack.enter_context(only_writer(folder, _JOB))
+            runs.append(_prepare(store, open_table(request.format, spec), request, partitions))
+        return _run(spark, runs, on_progress, began)
+
+
+def _run(
+    spark: SparkSession, runs: Sequence[_TopicRun], on_progress: OnProgress | None, began: float
+) -> SnapshotReport:
+    tasks = [task for run in runs for task in run.tasks]
+    outcomes = run_tasks(
+        spark,
+        tasks,
+        snapshot_partition,
+        weight=lambda task: task.size_bytes,
+        on_progress=on_progress,
+        name=_JOB,
+        writes=True,
+    )
+    by_task = dict(zip(map(id, tasks), outcomes, strict=True))
+    tables = []
+    for run in runs:
+        shuffled = [task.partition for task in run.tasks if by_task[id(task)].is_too_large]
+        done = [
+            snapshot_by_shuffle(spark, task) if by_task[id(task)].is_too_large else by_task[id(task)]
+            for task in run.tasks
+        ]
+        tables.append(run.commit(done, shuffled))
+    return SnapshotReport(tables=tuple(tables), seconds=time.perf_counter() - began)
+
+
+def _prepare(store: Store, table: LakeTable, request: _Request, partitions: list[TopicPartition]) -> _TopicRun:
+    spec = table.spec
+    read_ms = now_ms()
+    nothing = TableState(
+        job=_JOB,
+        topic=spec.topic,
+        topic_id=store.topic_id(spec.topic),
+        table_format=request.format,
+        isolation=str(request.isolation),
+        headers=request.headers,
+        next_offsets={},
+        run=0,
+        details={
+            "live_keys": {},
+            "read_ms": read_ms,
+            "is_latest": request.is_latest,
+            "first_offsets": {str(found.partition): store.partition(*found).start_offset for found in partitions},
+        },
+    )
+    before = table.state or nothing
+    before.check(nothing, spec.where)
+    _check_not_cut(store, before, partitions)
+    table.begin(nothing)
+    ends = _ends(store, request, partitions)
+    why_full = _why_full(store, before, request, ends, read_ms)
+    starts = {
+        partition: OffsetRange(
+            max(
+                0 if why_full is not None else before.next_offsets.get(partition.partition, 0),
+                min(store.partition(*partition).start_offset, ends[partition]),
+            ),
+            ends[partition],
+        )
+        for partition in partitions
+    }
+    _remove_leftovers(table, before)
+    old_files = table.files()
+    after = TableState(
+        job=_JOB,
+        topic=spec.topic,
+        topic_id=nothing.topic_id,
+        table_format=request.format,
+        isolation=nothing.isolation,
+        headers=request.headers,
+        next_offsets={partition.partition: end for partition, end in ends.items()},
+        run=before.run + 1,
+        details=nothing.details,
+    )
+    return _TopicRun(
+        table=table,
+        request=request,
+        before=before,
+        after=after,
+        why_full=why_full,
+        ranges=starts,
+        tasks=_tasks(store, table, request, starts, before if why_full is None else nothing, old_files, after.run),
+        replaced=old_files if why_full is not None else (),
+    )
+
+
+def _check_not_cut(store: Store, before: TableState, partitions: Sequence[TopicPartition]) -> None:
+    for partition in partitions:
+        known, end = before.next_offsets.get(partition.partition, 0), store.partition(*partition).end_offset
+        if known > end:
+            raise OffsetOutOfRange(
+                f"{partition.topic}-{partition.partition}: the last snapshot is as of offset {known}, but the log ends"
+                f" at {end}: it was cut, or made again. Give another target"
+            )
+
+
+def _ends(store: Store, request: _Request, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    end: Offsets | Timestamps
+    if request.as_of_ms is not None:
+        end = Timestamps(everywhere_ms=request.as_of_ms)
+    else:
+        given = request.as_of_offsets.get(partitions[0].topic, {})
+        numbers = {partition.partition for partition in partitions}
+        if unknown := sorted(set(given) - numbers):
+            raise InvalidConfig(f"there is no partition {unknown[0]} of topic {partitions[0].topic}")
+        of = {TopicPartition(partitions[0].topic, number): offset for number, offset in given.items()}
+        end = Offsets(everywhere=LATEST, of=of)
+    found = resolve(store, partitions, Offsets(everywhere=EARLIEST), end, isolation=request.isolation)
+    return {partition: bounds.end_offset for partition, bounds in found.items()}
+
+
+def _why_full(
+    store: Store, before: TableState, request: _Request, ends: Mapping[TopicPartition, int], read_ms: int
+) -> str | None:
+    """Why this run cannot go on from the last snapshot, None if it can."""
+    if before.run == 0:
+        return "there is no snapshot yet"
+    if request.full:
+        return "a full one was asked for"
+    if before.isolation != request.isolation:
+        return f"the last one was taken with {before.isolation}"
+    if request.isolation is Isolation.READ_UNCOMMITTED:
+        return "records of transactions that were aborted may have been compacted away since"
+    for partition, end in ends.items():
+        if end < before.next_offsets.get(partition.partition, 0):
+            return "the last one is of a later point"
+    try:
+        taken_ms, was_latest = int(before.details["read_ms"]), bool(before.details["is_latest"])
+        for name in ("live_keys", "first_offsets"):
+            {int(number): int(count) for number, count in before.details[name].items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return "the state of the last one does not tell when it was taken"
+    if not _may_be_compacted(store, before.topic):
+        return None
+    retention_ms = store.topic_config(before.topic).delete_retention_ms
+    if not was_latest or read_ms - taken_ms >= retention_ms:
+        return (
+            "tombstones behind the last one may have been compacted away since: it must be of the end of the log, and"
+            f" younger than delete.retention.ms ({retention_ms})"
+        )
+    return None
+
+
+def _may_be_compacted(store: Store, topic: str) -> bool:
+    """Unless the configs of the topic are there and say otherwise."""
+    try:
+        store.partition(*METADATA_PARTITION)
+    except DuralogError:
+        return True
+    return COMPACT in store.topic_config(topic).cleanup_policy
+
+
+def _remove_leftovers(table: LakeTable, before: TableState) -> None:
+    """What a run that died has left. The files of a run have its number in their names."""
+    target, live = table.spec.target, set(table.files())
+    is_versioned = isinstance(table, ParquetVersions)
+    stale = []
+    for file in target.files(table.data_folder.rstrip("/")):
+        name = file.path.rpartition("/")[2]
+        is_ours = name.startswith(f"part-{before.run + 1:06d}-") or is_versioned
+        if (is_ours and file.path not in live) or (name.startswith(".part-") and name.endswith(PART_SUFFIX)):
+            stale.append(file.path)
+    target.delete(stale)
+
+
+def _tasks(
+    store: Store,
+    table: LakeTable,
+    request: _Request,
+    ranges: Mapping[TopicPartition, OffsetRange],
+    before: TableState,
+    old_files: Sequence[str],
+    run: int,
+) -> list[PartitionTask]:
+    spec = table.spec
+    planned = plan(store, ranges, isolation=request.isolation, max_slice_bytes=request.max_slice_bytes)
+    copies = isinstance(table, ParquetVersions)
+    tasks = []
+    is_changed = {}
+    for partition, wanted in ranges.items():
+        number = partition.partition
+        first_offset = store.partition(*partition).start_offset
+        folder = f"{PARTITION}={number}"
+        files = tuple(path for path in old_files if before.run and path.rpartition("/")[0].rpartition("/")[2] == folder)
+        slices = tuple(found for found in planned.slices if found.partition == number)
+        known = before.details["live_keys"].get(str(number), 0)
+        is_changed[number] = bool(slices) or first_offset != before.details["first_offsets"].get(str(number))
+        tasks.append(
+            PartitionTask(
+                topic=spec.topic,
+                partition=number,
+                slices=slices,
+                files=files,
+                first_offset=first_offset,
+                most_keys=known + wanted.end_offset - wanted.start_offset,
+                map_bytes=request.map_bytes,
+                target=spec.target,
+                folder=table.data_folder,
+                schema=table.file_schema,
+                stem=f"part-{run:06d}-{number:05d}",
+                copies=copies,
+            )
+        )
+    # A folder of its own must hold everything, unless nothing at all has changed.
+    needs_all = copies and any(is_changed.values())
+    return [task for task in tasks if needs_all or is_changed[task.partition]]

@@ -1,0 +1,82 @@
+"""`job export` with Spark: its tasks, what Spark and others read of the tables, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner, Result
+
+from duralog.cli.main import app
+from duralog.errors import UnknownTopic
+from duralog.spark.jobs import export
+from duralog.spark.tasks import TaskProgress
+from tests.unit.lake_directory import FORMATS, fill_days, rows_of
+
+pytestmark = pytest.mark.spark
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "data"
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["job", "export", *arguments])
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_the_table_is_what_the_source_reads(spark: SparkSession, tmp_path: Path, table_format: str) -> None:
+    data, target = str(GOLDEN / "store"), tmp_path / "lake"
+    options = {"kafka.isolation.level": "read_committed", "includeHeaders": "true"}
+    frame = spark.read.format("duralog").options(**options).option("subscribe", "txn,codecs").load(data)
+    told: list[TaskProgress] = []
+    report = export(
+        spark, data, str(target), topics=["txn", "codecs"], format=table_format, headers=True, on_progress=told.append
+    )
+    assert report.records == frame.count() > 0
+    assert (told[-1].tasks_done, told[-1].weight_done) == (told[-1].tasks, told[-1].weight)
+    for table in report.tables:
+        rows = frame.where(frame.topic == table.topic).drop("timestamp").orderBy("partition", "offset").collect()
+        expected = [row.asDict(recursive=True) for row in rows]
+        found = rows_of(table_format, table.path)
+        assert [{name: row[name] for name in expected[0]} for row in found] == expected
+
+
+def test_spark_reads_the_parquet_with_dates(spark: SparkSession, tmp_path: Path) -> None:
+    fill_days(tmp_path / "data")
+    export(spark, str(tmp_path / "data"), str(tmp_path / "lake"), max_slice_bytes=300)
+    frame = spark.read.parquet(str(tmp_path / "lake" / "events"))
+    assert dict(frame.dtypes)["date"] == "date"
+    assert frame.where("date = to_date(timestamp)").count() == frame.count() == 40
+    assert frame.where("date = '2023-11-15'").count() == 16
+
+
+def test_the_report_as_a_frame(spark: SparkSession, tmp_path: Path) -> None:
+    fill_days(tmp_path / "data")
+    report = export(spark, str(tmp_path / "data"), str(tmp_path / "lake"))
+    (row,) = report.frame(spark).collect()
+    assert (row.topic, row.records, row.end_offsets) == ("events", 40, {0: 20, 1: 20})
+
+
+def test_an_error_of_a_task_is_itself(spark: SparkSession, tmp_path: Path) -> None:
+    fill_days(tmp_path / "data")
+    with pytest.raises(UnknownTopic, match="there is no topic nope"):
+        export(spark, str(tmp_path / "data"), str(tmp_path / "lake"), topics=["nope"])
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_command(tmp_path: Path) -> None:
+    fill_days(tmp_path / "data")
+    arguments = [str(tmp_path / "data"), str(tmp_path / "lake"), "--format", "delta"]
+    first = run(*arguments, "--json")
+    assert first.exit_code == 0, first.output
+    told: dict[str, Any] = json.loads(first.stdout)
+    assert (told["records"], told["tables"][0]["end_offsets"]) == (40, {"0": 20, "1": 20})
+    second = run(*arguments)
+    assert second.exit_code == 0
+    assert second.stdout.splitlines()[1].split()[:4] == ["events", "0", "0", "0"]
+    wrong = run(*arguments[:2])
+    assert wrong.exit_code == 1
+    assert "expected a table of format parquet, found one of format delta" in wrong.stderr
+    assert run(str(tmp_path / "data")).exit_code == 2
