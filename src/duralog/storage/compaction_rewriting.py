@@ -1,6 +1,6 @@
 """The second pass of a compaction: group after group, what survives of its segments.
 
-Batches are judged in order in one thread; compacting the pieces can be done by several, and the results come in order.
+Pieces are read and judged in order, by one thread at a time; several can compact them, and the results come in order.
 A segment that turns out to be broken stays as it is: the group that it was in is begun again without it.
 """
 
