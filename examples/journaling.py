@@ -269,8 +269,8 @@ def kill_in_the_middle(clicks: Clicks, clicks_path: str, journal: str, *, taken_
         while sum(committed_positions(journal).values()) < taken_in:
             if worker.process.poll() is not None:
                 raise SystemExit("the job ended by itself")
-            clicks.add(100)
-            time.sleep(0.05)
+            clicks.add(50)
+            time.sleep(0.2)
     finally:
         worker.kill()
     return sum(committed_positions(journal).values())

@@ -92,8 +92,8 @@ def test_a_killed_job_is_replaced(tmp_path: Path, spark: SparkSession) -> None:
     clicks_path, journal = str(tmp_path / "clicks"), str(tmp_path / "journal")
     with duralog.open(clicks_path) as store:
         clicks = Clicks(store, seed=4)
-        clicks.add(30_000)
-        assert kill_in_the_middle(clicks, clicks_path, journal, taken_in=6_000, at_once=2_000) >= 6_000
+        clicks.add(8_000)
+        assert kill_in_the_middle(clicks, clicks_path, journal, taken_in=2_000, at_once=1_000) >= 2_000
         clicks.add(500)
         with duralog.open(journal) as changelog:
             Journal(changelog)  # Ends what was open, so that all of it can be compacted.
