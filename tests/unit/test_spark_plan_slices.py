@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,12 +29,13 @@ END = 1000
 SEGMENTS = END // ROLLED_AFTER
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    with open_for_writing(tmp_path) as store:
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("planned")
+    with open_for_writing(path) as store:
         store.create_topic("orders", 1)
         fill(store.partition("orders", 0), 0, END)
-    return tmp_path
+    return path
 
 
 @pytest.fixture
@@ -78,7 +80,7 @@ def test_an_empty_range_needs_nothing(store: Store) -> None:
 
 def test_a_range_that_is_not_there_is_data_loss(store: Store) -> None:
     ranges = {ORDERS: OffsetRange(990, 1010)}
-    with pytest.raises(OffsetOutOfRange, match="orders-0: offsets 990 to 1010 were asked for, .* from 0 to 1000"):
+    with pytest.raises(OffsetOutOfRange, match=r"orders-0: offsets 990 to 1010 were asked for, .* from 0 to 1000"):
         plan(store, ranges)
     losses: list[DataLoss] = []
     assert offsets(read(plan(store, ranges, on_data_loss=losses.append).slices)) == list(range(990, END))
@@ -124,9 +126,10 @@ def test_times_that_do_not_rise_lose_nothing(tmp_path: Path) -> None:
             assert set(late) <= set(offsets(table))
 
 
-def test_a_segment_that_knows_no_time_is_read(path: Path) -> None:
-    (path / "orders-0" / "00000000000000000200.timeindex").write_bytes(b"")
-    with open_store(str(path)) as store:
+def test_a_segment_that_knows_no_time_is_read(path: Path, tmp_path: Path) -> None:
+    copied = Path(shutil.copytree(path, tmp_path / "copied"))
+    (copied / "orders-0" / "00000000000000000200.timeindex").write_bytes(b"")
+    with open_store(str(copied)) as store:
         planned = plan_all(store, not_before_ms=NOW_MS + 900)
         assert set(range(200, 400)) <= set(offsets(read(planned.slices)))
         assert planned.segments_planned == 2
