@@ -244,8 +244,8 @@ def told_offsets(told: list[CorruptBytes]) -> list[int]:
 
 
 @pytest.mark.parametrize("max_slice_bytes", SIZES)
-@pytest.mark.parametrize("offset", [0, 10, 200, 390, 500, 990])
-@pytest.mark.parametrize("field", ["crc", "attributes", "record_count", "last_offset_delta"])
+@pytest.mark.parametrize("offset", [0, 200, 390, 990])
+@pytest.mark.parametrize("field", ["crc", "last_offset_delta"])
 def test_a_corrupt_batch_is_named_or_skipped(path: Path, offset: int, field: str, max_slice_bytes: int) -> None:
     log, position, size = batch_at(path, offset)
     slices = planned(path, max_slice_bytes).slices
@@ -265,7 +265,7 @@ def test_a_corrupt_batch_is_named_or_skipped(path: Path, offset: int, field: str
 
 
 @pytest.mark.parametrize("max_slice_bytes", SIZES)
-@pytest.mark.parametrize("offset", [0, 20, 200, 500, 990])
+@pytest.mark.parametrize("offset", [0, 200, 500, 990])
 @pytest.mark.parametrize("byte", [0, 3], ids=["far too long", "a little too long"])
 def test_behind_a_broken_length_reading_goes_on_at_an_index_entry(
     path: Path, offset: int, byte: int, max_slice_bytes: int
