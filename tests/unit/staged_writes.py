@@ -35,6 +35,7 @@ def stage(
     batch: int = 0,
     files: FileSystem | None = None,
     gathered_bytes: int = 1 << 20,
+    now_ms: int = NOW_MS,
 ) -> list[StagedTask]:
     targets = store_targets(options, files)
     return [
@@ -46,7 +47,7 @@ def stage(
             batch=batch,
             task=task,
             file_system=files,
-            clock=lambda: NOW_MS,
+            clock=lambda: now_ms,
             gathered_bytes=gathered_bytes,
         )
         for task, rows in enumerate(tasks)
@@ -60,10 +61,11 @@ def write(
     transaction: Transaction | None = None,
     files: FileSystem | None = None,
     gathered_bytes: int = 1 << 20,
+    now_ms: int = NOW_MS,
 ) -> CommitReport:
     """A whole write: one list of Arrow batches for each task."""
-    staged = stage(options, tasks, writer=writer, files=files, gathered_bytes=gathered_bytes)
-    return commit(staged, options, writer=writer, transaction=transaction, file_system=files, clock=lambda: NOW_MS)
+    staged = stage(options, tasks, writer=writer, files=files, gathered_bytes=gathered_bytes, now_ms=now_ms)
+    return commit(staged, options, writer=writer, transaction=transaction, file_system=files, clock=lambda: now_ms)
 
 
 def values_in(path: object, files: FileSystem | None = None) -> dict[tuple[str, int], list[bytes | None]]:

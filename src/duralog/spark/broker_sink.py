@@ -14,7 +14,8 @@ nothing of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,10 +39,17 @@ except ImportError:
 # Its types name what it does not export.
 admin: Any = _admin_client
 
+_NOT_READY = (
+    client.KafkaError.NOT_COORDINATOR,
+    client.KafkaError.COORDINATOR_NOT_AVAILABLE,
+    client.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+
 _ANSWER_SECONDS = 30.0
 _TRANSACTION_MS = 900_000
 """As long as a broker allows unless it is told otherwise: `transaction.max.timeout.ms`."""
 _COMMIT_SECONDS = 600.0
+_PAUSE_SECONDS = 0.2
 _QUEUED_MESSAGES = 1_000_000
 _SMALLEST_LARGEST_MESSAGE = 1_000_000
 
@@ -107,21 +115,50 @@ def _send_once(
     """Whether the rows were sent; they are not if they were before."""
     sending = _Sending(_producer(options, name, max(run.largest_batch for _, run in runs)))
     sending.producer.init_transactions(_COMMIT_SECONDS)
-    if transaction is not None and _sent_versions(options, name) > transaction.version:
-        return False
-    sending.producer.begin_transaction()
+    topics = sorted({run.topic for _, run in runs})
+    memory = None if transaction is None else _Memory(options, name, topics, transaction.version)
     try:
-        for file, run in runs:
-            sending.send(files, file, run)
-        sending.finish()
-        if transaction is not None:
-            place = client.TopicPartition(runs[0][1].topic, 0, transaction.version + 1)
-            sending.producer.send_offsets_to_transaction([place], _group_metadata(options, name), _ANSWER_SECONDS)
-        _commit(sending.producer)
-    except BaseException:
-        sending.give_up()
-        raise
+        if memory is not None and memory.is_sent():
+            return False
+        sending.producer.begin_transaction()
+        try:
+            for file, run in runs:
+                sending.send(files, file, run)
+            sending.finish()
+            if memory is not None:
+                memory.add_to(sending.producer)
+            _patiently(lambda: sending.producer.commit_transaction(_COMMIT_SECONDS), _COMMIT_SECONDS)
+        except BaseException:
+            sending.give_up()
+            raise
+    finally:
+        if memory is not None:
+            memory.close()
     return True
+
+
+class _Memory:
+    """What was sent before, as offsets of a consumer group, on the first partition of every topic of the write."""
+
+    def __init__(self, options: WriteOptions, group: str, topics: Sequence[str], version: int) -> None:
+        self._consumer = client.Consumer({**_connection(options), "group.id": group})
+        self._topics = topics
+        self._version = version
+
+    def is_sent(self) -> bool:
+        """Whether this version, or a later one, was sent. REQUIRES: no transaction of its name is open."""
+        asked = [client.TopicPartition(topic, 0) for topic in self._topics]
+        found = _patiently(lambda: self._consumer.committed(asked, _ANSWER_SECONDS), _ANSWER_SECONDS)
+        return any(place.offset > self._version for place in found)
+
+    def add_to(self, producer: Any) -> None:
+        """Let the transaction that is open be remembered, if it is committed."""
+        places = [client.TopicPartition(topic, 0, self._version + 1) for topic in self._topics]
+        group = self._consumer.consumer_group_metadata()
+        _patiently(lambda: producer.send_offsets_to_transaction(places, group, _ANSWER_SECONDS), _ANSWER_SECONDS)
+
+    def close(self) -> None:
+        self._consumer.close()
 
 
 class _Sending:
@@ -187,29 +224,17 @@ def _messages(records: pa.RecordBatch) -> Iterator[tuple[bytes | None, bytes | N
     yield from zip(records.column(KEY).to_pylist(), records.column(VALUE).to_pylist(), times, told, strict=True)
 
 
-def _commit(producer: Any) -> None:
+def _patiently(ask: Callable[[], Any], seconds: float) -> Any:
+    """The answer, asked for again as long as the broker says that it is not ready: a coordinator moves, or starts."""
+    deadline = time.monotonic() + seconds
     while True:
         try:
-            producer.commit_transaction(_COMMIT_SECONDS)
-            return
+            return ask()
         except client.KafkaException as error:
-            if not error.args[0].retriable():
+            reason = error.args[0]
+            if not (reason.retriable() or reason.code() in _NOT_READY) or time.monotonic() >= deadline:
                 raise
-
-
-def _sent_versions(options: WriteOptions, group: str) -> int:
-    """One above the last version that was sent; 0 if none was."""
-    asked = [client.ConsumerGroupTopicPartitions(group)]
-    answer = _admin(options).list_consumer_group_offsets(asked, require_stable=True)[group].result(_ANSWER_SECONDS)
-    return max((place.offset for place in answer.topic_partitions), default=0)
-
-
-def _group_metadata(options: WriteOptions, group: str) -> Any:
-    consumer = client.Consumer({**_connection(options), "group.id": group})
-    try:
-        return consumer.consumer_group_metadata()
-    finally:
-        consumer.close()
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _make_topics(options: WriteOptions, topics: Sequence[str]) -> None:
@@ -265,6 +290,8 @@ def _told(options: WriteOptions) -> Iterator[None]:
     """What goes wrong between here and the broker, in a sentence."""
     try:
         yield
+    except TimeoutError as error:
+        raise StorageError(f"the broker at {options.bootstrap_servers} does not answer") from error
     except client.KafkaException as error:
         reason = error.args[0]
         told = f"the broker at {options.bootstrap_servers}: {reason.str() if hasattr(reason, 'str') else reason}"

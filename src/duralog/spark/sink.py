@@ -55,7 +55,7 @@ def _planned(
         kind = "outputMode complete" if streaming else "mode overwrite"
         raise InvalidConfig(f"{kind} cannot be written: a log is only appended to, so use append")
     chosen = WriteOptions.of(options, streaming=streaming)
-    record_names(to_arrow_schema(schema), chosen)
+    record_names(to_arrow_schema(schema, timezone="UTC"), chosen)
     if chosen.bootstrap_servers is not None:
         from duralog.spark.broker_sink import broker_targets
 

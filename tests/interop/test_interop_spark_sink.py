@@ -1,0 +1,234 @@
+"""What a write from Spark leaves, Kafka opens and serves; and what a running Kafka holds, goes through its port."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import confluent_kafka
+import pyarrow as pa
+import pytest
+
+import duralog
+from duralog.errors import StorageError, StoreLocked
+from duralog.format.murmur2 import partition_of_key
+from duralog.spark import committing
+from duralog.spark.broker_sink import broker_targets, send
+from duralog.spark.staging import StagedTask
+from duralog.spark.staging_task import stage_rows
+from duralog.spark.write_options import Transaction, WriteOptions
+from oracle.dump_check import dump_complaints
+from oracle.kafka_process import KafkaProcess
+from oracle.kafka_server import KafkaServer
+from oracle.partition_view import PartitionView, seen_by_duralog, seen_by_kafka
+from tests.unit import staged_writes
+from tests.unit.staged_writes import WRITER, options_of, rows_of, stage
+
+pytestmark = pytest.mark.interop
+
+NOW_MS = int(time.time() * 1000)
+OTHER = "e" * 32
+LOGS = [("wide", 0), ("wide", 1), ("wide", 2), ("compacted", 0), ("stamped", 0), ("restored", 0), ("restored", 1)]
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def write(options: WriteOptions, *tasks: list[pa.RecordBatch], transaction: Transaction | None = None) -> None:
+    staged_writes.write(options, *tasks, transaction=transaction, now_ms=NOW_MS)
+
+
+def numbered(first: int, count: int, **columns: object) -> pa.RecordBatch:
+    numbers = range(first, first + count)
+    return rows_of(
+        key=[b"key %d" % (number % 20) for number in numbers],
+        value=[b"value %d " % number * 5 for number in numbers],
+        timestamp=[NOW_MS - 60_000 + number for number in numbers],
+        headers=pa.array([[("n", b"%d" % number)] for number in numbers], HEADERS),
+        **columns,
+    )
+
+
+@dataclass
+class Served:
+    directory: Path
+    made: dict[tuple[str, int], PartitionView] = field(default_factory=dict)
+    served: dict[tuple[str, int], PartitionView] = field(default_factory=dict)
+    dump: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def served(kafka: KafkaProcess, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """A directory that nothing but the sink has written to, with all that a write may leave in it."""
+    served = Served(tmp_path_factory.mktemp("sink") / "store")
+    path = served.directory
+    segments = {"topic.segment.bytes": 1 << 20}
+    wide = options_of(path, topic="wide", partitions=3, codec="zstd", level=5, batchSize=500, **segments)
+    write(wide, [numbered(0, 300), numbered(300, 300)], [numbered(600, 100)])
+    write(wide, [numbered(700, 50)], transaction=Transaction(application="query 1", version=4))
+    large = rows_of(key=[b"k"] * 300, value=[bytes(10_000)] * 300, timestamp=[NOW_MS] * 300)
+    lag = {"topic.cleanup.policy": "compact", "topic.min.compaction.lag.ms": 10**9}
+    write(options_of(path, topic="compacted", **segments, **lag), [large, numbered(0, 50)])
+    stamped = options_of(path, topic="stamped", codec="lz4", **{"topic.message.timestamp.type": "LogAppendTime"})
+    write(stamped, [numbered(0, 40)])
+    restored = options_of(path, topic="restored", partitions=2, preserveOffsets="true", codec="snappy")
+    first = numbered(0, 100, partition=[0] * 100, offset=[1000 + 7 * number for number in range(100)])
+    second = numbered(100, 9, partition=[1] * 9, offset=[*range(9)], timestampType=pa.array([1] * 9, pa.int32()))
+    write(restored, [second], [first])
+    stage(wide, [[numbered(0, 5)]], writer=OTHER, now_ms=NOW_MS)
+    with duralog.open(path) as store:
+        served.made = {log: seen_by_duralog(store.partition(*log)) for log in LOGS}
+    served.dump = dump_complaints(kafka, path)
+    with KafkaServer(kafka, path) as server:
+        server.topics()
+        served.served = {log: seen_by_kafka(server, *log) for log in LOGS}
+        served.errors = server.errors
+    return served
+
+
+@pytest.mark.parametrize(("topic", "partition"), LOGS)
+def test_kafka_serves_what_was_written(served: Served, topic: str, partition: int) -> None:
+    assert served.served[topic, partition] == served.made[topic, partition]
+
+
+def test_all_rows_are_there(served: Served) -> None:
+    """Guards the tests above, which empty logs would pass."""
+    counts = Counter[str]()
+    for (topic, _), view in served.served.items():
+        counts[topic] += len(view.records)
+    assert counts == {"wide": 750, "compacted": 350, "stamped": 40, "restored": 109}
+    view = served.served["restored", 0]
+    assert (view.start_offset, view.end_offset) == (1000, 1694)
+    assert len(list((served.directory / "compacted-0").glob("*.log"))) >= 3
+
+
+def test_kafka_has_nothing_to_complain_of(served: Served) -> None:
+    # Offsets that were left out on purpose are no complaint.
+    assert [line for line in served.dump if not line.startswith("restored-0: ")] == []
+    assert served.errors == []
+    assert sorted(file.suffix for file in served.directory.glob("duralog-sink*")) == [".committed", ".staged"]
+
+
+@pytest.fixture(scope="module")
+def server(kafka: KafkaProcess, tmp_path_factory: pytest.TempPathFactory) -> KafkaServer:
+    path = tmp_path_factory.mktemp("held") / "store"
+    with duralog.open(path) as store:
+        store.create_topic("t", 5)
+        store.create_topic("compacted", 1, {"cleanup.policy": "compact"})
+    server = KafkaServer(kafka, path)
+    server.directory = path  # type: ignore[attr-defined]
+    with server:
+        server.topics()
+        yield server
+
+
+def through_the_port(server: KafkaServer, **options: object) -> WriteOptions:
+    given = {name: str(value) for name, value in options.items()}
+    path = str(server.directory)  # type: ignore[attr-defined]
+    return WriteOptions.of({"path": path, "kafka.bootstrap.servers": server.bootstrap, **given}, streaming=False)
+
+
+def staged(options: WriteOptions, *tasks: list[pa.RecordBatch]) -> list[StagedTask]:
+    targets = broker_targets(options)
+    return [
+        stage_rows(rows, targets, options, writer=WRITER, batch=0, task=number) for number, rows in enumerate(tasks)
+    ]
+
+
+def committed(server: KafkaServer, topic: str, partitions: int) -> list[dict[str, object]]:
+    return [
+        record
+        for number in range(partitions)
+        for record in server.consume(topic, number, isolation="read_committed")["records"]
+    ]
+
+
+def test_a_directory_that_kafka_holds(server: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committing, "LOCK_WAIT_SECONDS", 0.0)
+    options = options_of(server.directory, topic="t")  # type: ignore[attr-defined]
+    with pytest.raises(StoreLocked, match=r"give its address in the option kafka\.bootstrap\.servers"):
+        write(options, [numbered(0, 10)])
+
+
+def test_rows_go_through_the_port_once(server: KafkaServer) -> None:
+    options = through_the_port(server, topic="t", codec="lz4")
+    named = Transaction(application="query 7", version=3)
+    reports = []
+    for _ in range(2):
+        tasks = staged(options, [numbered(0, 200)], [numbered(200, 100)])
+        reports.append(send(tasks, options, writer=WRITER, transaction=named))
+    later = Transaction(application="query 7", version=4)
+    reports.append(send(staged(options, [numbered(300, 10)]), options, writer=WRITER, transaction=later))
+    reports.append(send(staged(options, [numbered(0, 10)]), options, writer=WRITER, transaction=named))
+    assert [(report.records, report.is_repeated) for report in reports] == [
+        (300, False),
+        (0, True),
+        (10, False),
+        (0, True),
+    ]
+    found = committed(server, "t", 5)
+    assert sorted(bytes.fromhex(str(record["value"])) for record in found) == sorted(
+        b"value %d " % number * 5 for number in range(310)
+    )
+    for number in range(5):
+        for record in server.consume("t", number, isolation="read_committed")["records"]:
+            assert partition_of_key(bytes.fromhex(record["key"]), 5) == number
+    assert not list(server.directory.glob("duralog-sink*"))  # type: ignore[attr-defined]
+
+
+def test_a_topic_is_made_with_its_configs(server: KafkaServer) -> None:
+    options = through_the_port(server, topic="made", partitions=3, **{"topic.retention.ms": 123_456_789})
+    send(staged(options, [numbered(0, 30)]), options, writer=WRITER)
+    made = server.topics()["made"]
+    assert (made["partitions"], made["configs"]) == (3, {"retention.ms": "123456789"})
+    assert len(committed(server, "made", 3)) == 30
+
+
+def test_what_the_broker_would_refuse_is_refused_by_the_tasks(server: KafkaServer) -> None:
+    options = through_the_port(server, topic="compacted")
+    with pytest.raises(duralog.InvalidRecord, match="column key, row 0 of task 0, for compacted-0: null"):
+        staged(options, [rows_of(value=["x"])])
+
+
+def test_a_transaction_that_fails_shows_nothing(server: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver's connection breaks after rows were sent."""
+    options = through_the_port(server, topic="broken", partitions=1)
+    tasks = staged(options, [numbered(0, 50)])
+    named = Transaction(application="query 8", version=0)
+
+    def fail(*_: object) -> None:
+        raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(confluent_kafka.KafkaError._TRANSPORT))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("duralog.spark.broker_sink._Memory.add_to", fail)
+        with pytest.raises(StorageError, match=f"the broker at {server.bootstrap}"):
+            send(tasks, options, writer=WRITER, transaction=named)
+    assert committed(server, "broken", 1) == []
+    assert send(tasks, options, writer=WRITER, transaction=named).records == 50
+    assert len(committed(server, "broken", 1)) == 50
+
+
+def test_librdkafka_chooses_the_same_partitions(server: KafkaServer) -> None:
+    """Its `murmur2` is the one that Java clients have."""
+    chosen: dict[bytes, int] = {}
+    producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "partitioner": "murmur2_random"})
+    for number in range(200):
+        key = b"k" * (number % 9) + b"%d" % number
+
+        def note(_error: object, message: confluent_kafka.Message) -> None:
+            chosen[message.key()] = message.partition()
+
+        producer.produce("t", b"", key, on_delivery=note)
+    producer.flush(30)
+    assert len(chosen) == 200
+    assert {key: partition_of_key(key, 5) for key in chosen} == chosen
+
+
+def test_no_broker_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("duralog.spark.broker_sink._ANSWER_SECONDS", 1.0)
+    options = WriteOptions.of(
+        {"path": str(tmp_path), "topic": "t", "kafka.bootstrap.servers": "127.0.0.1:1"}, streaming=False
+    )
+    with pytest.raises(StorageError, match=r"the broker at 127\.0\.0\.1:1: "):
+        broker_targets(options)
