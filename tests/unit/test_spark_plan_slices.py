@@ -16,6 +16,7 @@ import pytest
 
 from duralog.errors import OffsetOutOfRange
 from duralog.format.producer_snapshot import encode_producer_snapshot
+from duralog.format.record import Record
 from duralog.spark.locations import LocatedStore, Location, open_store
 from duralog.spark.planning import DataLoss, OffsetRange, plan, resolve, select_partitions
 from duralog.storage.file_system import LocalFileSystem
@@ -23,6 +24,8 @@ from duralog.storage.isolation import Isolation
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.store import Store
 from tests.unit.planned_log import NOW_MS, ROLLED_AFTER, fill, offsets, open_for_writing, plan_all, read, record
+from tests.unit.store_directory import NOW_MS as CLOCK_MS
+from tests.unit.store_directory import Clock, Directory
 
 ORDERS = TopicPartition("orders", 0)
 END = 1000
@@ -133,6 +136,43 @@ def test_a_segment_that_knows_no_time_is_read(path: Path, tmp_path: Path) -> Non
         planned = plan_all(store, not_before_ms=NOW_MS + 900)
         assert set(range(200, 400)) <= set(offsets(read(planned.slices)))
         assert planned.segments_planned == 2
+
+
+HOUR_MS = 3_600_000
+
+
+def hourly(path: Path, timestamp_type: str) -> Store:
+    """Ten segments of a topic, an hour apart."""
+    clock = Clock()
+    with Directory(path, clock).open({"log.retention.ms": -1}) as store:
+        store.create_topic("orders", 1, {"message.timestamp.type": timestamp_type})
+        log = store.partition("orders", 0)
+        for _ in range(10):
+            log.append([Record(value=b"x", timestamp_ms=clock.now_ms)])
+            log.roll()
+            clock.now_ms += HOUR_MS
+    return open_store(str(path))
+
+
+def test_what_is_too_late_is_left_out_where_the_log_sets_the_times(tmp_path: Path) -> None:
+    with hourly(tmp_path, "LogAppendTime") as store:
+        between = {"not_before_ms": CLOCK_MS + 3 * HOUR_MS, "before_ms": CLOCK_MS + 5 * HOUR_MS}
+        # One hour more than asked for: clocks are not exact.
+        assert offsets(read(plan_all(store, **between).slices)) == [3, 4, 5]
+
+
+def test_what_is_too_late_is_read_where_producers_set_the_times(tmp_path: Path) -> None:
+    with hourly(tmp_path, "CreateTime") as store:
+        assert offsets(read(plan_all(store, before_ms=CLOCK_MS + 5 * HOUR_MS).slices)) == list(range(10))
+
+
+def test_older_segments_of_such_a_topic_may_have_times_of_producers(tmp_path: Path) -> None:
+    hourly(tmp_path, "CreateTime").close()
+    with Directory(tmp_path, Clock()).open({"log.retention.ms": -1}) as store:
+        store.alter_topic_config("orders", {"message.timestamp.type": "LogAppendTime"})
+    with open_store(str(tmp_path)) as store:
+        assert store.topic_config("orders").message_timestamp_type == "LogAppendTime"
+        assert offsets(read(plan_all(store, before_ms=CLOCK_MS + 5 * HOUR_MS).slices)) == list(range(10))
 
 
 # Cut and put together

@@ -19,7 +19,6 @@ from typing import Any
 
 from duralog.format.filenames import FileKind
 from duralog.format.index_entries import AbortedTransaction
-from duralog.format.layout import NO_TIMESTAMP
 from duralog.spark.locations import Location, location_of
 from duralog.spark.offset_ranges import (
     FROM_EARLIEST,
@@ -35,6 +34,7 @@ from duralog.spark.offset_ranges import (
 )
 from duralog.spark.remote_work import read_largest_timestamps, side_by_side
 from duralog.spark.slices import DataLoss, FileIdentity, Slice
+from duralog.spark.time_range import TimeRange
 from duralog.storage.isolation import Isolation
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.log_view import LogView
@@ -61,8 +61,7 @@ DEFAULT_MAX_SLICE_BYTES = 128 << 20
 _FILE_COST_BYTES = 256 << 10
 """Opening one more file takes about as long as reading this much more."""
 
-_WORTH_CUTTING_BYTES = _FILE_COST_BYTES
-"""A smaller segment is read whole: to look up where a time begins in it would take longer."""
+_FAR_BEHIND = 2**63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,19 +110,21 @@ def plan(
     max_slice_bytes: int = DEFAULT_MAX_SLICE_BYTES,
     min_slices: int | None = None,
     not_before_ms: int | None = None,
+    before_ms: int | None = None,
     on_data_loss: OnDataLoss | None = None,
 ) -> Plan:
     """How to read these ranges.
 
-    Records from before `not_before_ms` may be left out, but need not be. With `min_slices` there are about so many
-    tasks at least. A range that the log does not have as a whole is data loss.
+    Records from before `not_before_ms`, and from `before_ms` on, may be left out, but need not be. With `min_slices`
+    there are about so many tasks at least. A range that the log does not have as a whole is data loss.
     """
     if max_slice_bytes <= 0:
         raise ValueError("max_slice_bytes must be positive")
     location = location_of(store)
 
     def look(item: tuple[TopicPartition, OffsetRange]) -> _PartitionPlan:
-        return _PartitionPlan(store, location, *item, isolation, not_before_ms)
+        times = TimeRange.of(store.topic_config(item[0].topic), not_before_ms, before_ms)
+        return _PartitionPlan(store, location, *item, isolation, times)
 
     planned = []
     for found in side_by_side(look, sorted(ranges.items()), is_remote=location.is_remote):
@@ -187,7 +188,7 @@ class _PartitionPlan:
         partition: TopicPartition,
         wanted: OffsetRange,
         isolation: Isolation,
-        not_before_ms: int | None,
+        times: TimeRange,
     ) -> None:
         self._location = location
         self._partition = partition
@@ -199,9 +200,9 @@ class _PartitionPlan:
         self.loss = data_loss(partition, wanted, view, limit) if is_lost else None
         self.total_bytes = view.segments.size_bytes
         self.segments_total = len(view.segments)
-        if not_before_ms is not None and location.is_remote:
+        if times.not_before_ms is not None and location.is_remote:
             read_largest_timestamps(view.segments.from_floor(within.start_offset))
-        self.extents = list(_extents(view, within, not_before_ms))
+        self.extents = list(_extents(view, within, times))
         is_hiding = isolation is Isolation.READ_COMMITTED and self.extents
         self._aborted = _Aborted(view, within) if is_hiding else None
         view.segments.active.let_go()
@@ -243,7 +244,7 @@ class _PartitionPlan:
         )
 
 
-def _extents(view: LogView, wanted: OffsetRange, not_before_ms: int | None) -> Iterator[_Extent]:
+def _extents(view: LogView, wanted: OffsetRange, times: TimeRange) -> Iterator[_Extent]:
     segments = view.segments.from_floor(wanted.start_offset)
     for place, segment in enumerate(segments):
         if segment.base_offset >= wanted.end_offset:
@@ -254,9 +255,8 @@ def _extents(view: LogView, wanted: OffsetRange, not_before_ms: int | None) -> I
             continue
         next_base = view.end_offset if is_active else segments[place + 1].base_offset
         start, end = max(wanted.start_offset, segment.base_offset), min(wanted.end_offset, next_base)
-        if not_before_ms is not None:
-            start = max(start, _first_since(segment, not_before_ms))
-        if start >= end:
+        start = max(start, times.first_offset(segment))
+        if start >= end or times.is_before(segment):
             continue
         index = segment.offset_index
         # Entries tell where batches end, so one that is not above an offset leads to a batch not behind it.
@@ -266,25 +266,6 @@ def _extents(view: LogView, wanted: OffsetRange, not_before_ms: int | None) -> I
             yield _Extent(segment, start, end, position, end_position, is_active)
 
 
-def _first_since(segment: Segment, timestamp_ms: int) -> int:
-    """An offset below which no record of the segment has this time or a later one; no offset of it has if above all.
-
-    A segment that knows no time at all may only lack an index.
-    """
-    largest_ms = segment.max_timestamp_ms
-    if largest_ms == NO_TIMESTAMP:
-        return segment.base_offset
-    if largest_ms < timestamp_ms:
-        return _BEHIND_ALL
-    if segment.size_bytes < _WORTH_CUTTING_BYTES:
-        return segment.base_offset
-    entry = segment.time_index.lookup(timestamp_ms - 1)
-    return segment.base_offset if entry.timestamp_ms == NO_TIMESTAMP else entry.offset + 1
-
-
-_BEHIND_ALL = 2**63
-
-
 def _end_position(index: OffsetIndex, end_offset: int) -> int:
     """Where a batch starts that has only offsets from `end_offset` on; far behind all if the index knows none."""
     # The batch of the last entry below the end ends before it, the next entry's may hold it.
@@ -292,7 +273,7 @@ def _end_position(index: OffsetIndex, end_offset: int) -> int:
     entry = index.upper_bound_by_position(before.position + 1)
     if before.offset < end_offset - 1 and entry is not None:
         entry = index.upper_bound_by_position(entry.position + 1)
-    return _BEHIND_ALL if entry is None else entry.position
+    return _FAR_BEHIND if entry is None else entry.position
 
 
 class _Aborted:
