@@ -6,7 +6,6 @@ What is sent are a few rows with much in each of them. So Spark has hardly anyth
 from __future__ import annotations
 
 import pickle
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -60,7 +59,7 @@ class KeyTasks:
 
     def mark(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with joined(self.lock_path, self.job):
-            marks = segment_marks(LocalFileSystem(), self.shuffle, self.segments, uuid.uuid4().hex, _rows(batches))
+            marks = segment_marks(LocalFileSystem(), self.shuffle, self.segments, _rows(batches))
         numbers = pa.array([found.segment for found in marks], pa.int32())
         pickled = pa.array([pickle.dumps(found) for found in marks], pa.binary())
         yield pa.RecordBatch.from_arrays([numbers, pickled], schema=_MARKS)

@@ -93,11 +93,9 @@ class WaitingGroups:
 
     def _segment(self, source: SegmentSource) -> SegmentToRewrite:
         number = self._numbers[source.base_offset]
-        bad_checksums = self._marks[number].findings.bad_checksums
         return SegmentToRewrite(
             segment=self._segments[number],
-            marks=self._marks[number].path,
-            bad_checksums=None if bad_checksums is None else frozenset(bad_checksums),
+            marks=self._marks[number],
             # A value in a segment that stays as it is would come back.
             keep_tombstones=self._run.has_left_below(source),
             keep_legacy_tombstones=source.modified_ms > self._legacy_horizon_ms,

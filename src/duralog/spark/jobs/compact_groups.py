@@ -5,11 +5,12 @@ had come at the group's start. All else is the compaction of the store: batches 
 same code. The result lies in a folder that no other attempt has, and counts for nothing: the driver puts it into its
 place when the task is done. So a task may die, run twice, or come late.
 
-Memory: a bit for each offset that a segment spans, which are at most 2^31, and a few pieces of 4 MB.
+Memory: the marks of a segment (`compact_marks`), a few pieces of 4 MB, and a bit for each offset that a piece spans.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -21,7 +22,8 @@ from duralog.config import TopicConfig
 from duralog.errors import CorruptRecord
 from duralog.format.producer_snapshot import ProducerEntry
 from duralog.kernels.offset_map import OffsetMap, Superseded
-from duralog.spark.jobs.compact_rows import SegmentToRead
+from duralog.spark.jobs.compact_marks import MarksFile
+from duralog.spark.jobs.compact_rows import SegmentMarks, SegmentToRead
 from duralog.storage.batch_verdicts import BatchJudge, Judgement
 from duralog.storage.cleaned_segment import CleanedSegment
 from duralog.storage.compaction_report import Tallies
@@ -38,10 +40,7 @@ _MOST_DAMAGE_TOLD = 1000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentToRewrite:
     segment: SegmentToRead
-    marks: str | None
-    """A file with a bit for each offset, set for those that are superseded; None if there is none."""
-    bad_checksums: frozenset[int] | None
-    """The positions of batches with a wrong checksum; None if the checksums have to be looked at."""
+    marks: SegmentMarks
     keep_tombstones: bool
     keep_legacy_tombstones: bool
 
@@ -97,11 +96,11 @@ class KnownOffsets(OffsetMap):
         self.latest_offset = latest_offset
 
 
-def rewrite_group(group: GroupToRewrite, attempt: str) -> RewrittenGroup:
-    """Write what is left of a group. `attempt` is a name that no other attempt has."""
+def rewrite_group(group: GroupToRewrite) -> RewrittenGroup:
+    """Write what is left of a group."""
     files = LocalFileSystem()
     with joined(group.lock_path, group.job):
-        done = RewrittenGroup(f"{group.staging}/{group.base_offset}-{attempt}")
+        done = RewrittenGroup(f"{group.staging}/{group.base_offset}-{uuid.uuid4().hex}")
         files.make_folder(done.folder)
         cleaned = CleanedSegment(files, done.folder, group.base_offset, segment_options(group.config))
         try:
@@ -142,29 +141,22 @@ def _judged(
     for found in group.segments:
         source = found.segment.open(files, group.folder, group.config)
         judge.tracker.expect(found.segment.aborted)
-        rules = SurvivalRules(
-            offset_map=KnownOffsets(_marks(files, found), group.end - 1),
-            round_ms=group.now_ms,
-            delete_retention_ms=group.config.delete_retention_ms,
-            keep_legacy_tombstones=found.keep_legacy_tombstones,
-            keep_tombstones=found.keep_tombstones,
-        )
-        bad_checksums = found.bad_checksums
+        marks = MarksFile(files, found.segment, found.marks)
+        bad_checksums = found.marks.findings.bad_checksums
+        first_offset = source.base_offset
         for piece in source.pieces(piece_bytes=group.piece_bytes, check_crc=bad_checksums is None):
             tallies.read_bytes += batch_bytes(piece)
             if bad_checksums:
                 piece.batches["crc_ok"][np.isin(piece.batches["position"], list(bad_checksums))] = 0
             judgement = judge.judge(piece)
             tallies.aborted += judgement.aborted_records
+            end_offset = int(piece.batches["last_offset"][-1]) + 1
+            rules = SurvivalRules(
+                offset_map=KnownOffsets(marks.between(first_offset, end_offset), group.end - 1),
+                round_ms=group.now_ms,
+                delete_retention_ms=group.config.delete_retention_ms,
+                keep_legacy_tombstones=found.keep_legacy_tombstones,
+                keep_tombstones=found.keep_tombstones,
+            )
+            first_offset = end_offset
             yield source, piece, judgement, rules
-
-
-def _marks(files: FileSystem, found: SegmentToRewrite) -> Superseded:
-    first, end = found.segment.base_offset, found.segment.next_base_offset
-    size = (end - first + 7) // 8
-    if found.marks is None:
-        return Superseded(first, end, np.zeros(size, np.uint8))
-    file = files.open(found.marks)
-    bits = np.frombuffer(file.read(0, size), np.uint8)
-    file.close()
-    return Superseded(first, end, bits)

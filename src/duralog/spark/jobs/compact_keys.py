@@ -3,12 +3,12 @@
 Three steps, each done by many tasks, with a shuffle between them:
 
 1. `segment_keys`: a task reads a segment. What was compacted before asks: here are digests of keys, and the offsets
-   that have them. What is new answers: the last offset of each key in this segment. A map of bounded memory finds that;
-   when it is full, what it has goes out, and it begins anew. Records that lose their key within the segment are marked
-   at once, in a row of bits, and are not sent at all.
+   that have them. What is new answers: the last offset of each key in a run of records. A map of bounded memory finds
+   that; when it is full, what it has goes out, and the next run begins. Records that lose their key within a run are
+   known to be superseded at once.
 2. `superseded_offsets`: a task has a share of all digests, whole: all that was sent of a key is there. It knows the
    last new offset of each, and so which offsets below are superseded.
-3. `segment_marks`: a task puts together what is known of some segments, a bit for each offset, and writes it to a file.
+3. `segment_marks`: a task puts together what is known of some segments, and writes it to files.
 
 So of a record no more than the 16 bytes of its key's digest and its offset is ever sent.
 
@@ -17,8 +17,9 @@ and counts for readers; the same that the map of `duralog.storage.compaction_map
 That holds for offsets that rise from record to record, which marks need to mean one record each. Of a log in which they
 do not, the findings say so, and it is not compacted in this form.
 
-Memory, of a task of each step: `memory_bytes` for maps and keys, a few pieces of 4 MB, and a bit for each offset that
-the segment spans, which are at most 2^31. None of it depends on how many keys or records a log has.
+Memory of a task: in the first step the map, `memory_bytes`, as much again at most for the offsets of a run, and a few
+pieces of 4 MB. In the second one, `memory_bytes` for a share, as long as a record takes two bytes of the log or more.
+In the third one, marks: see `compact_marks`. None of it depends on how many keys or records a log has.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from duralog.columnar.pieces import Piece
 from duralog.errors import CorruptRecord
 from duralog.format.layout import CONTROL_BIT
 from duralog.kernels.key_digests import Digests
-from duralog.kernels.offset_map import OffsetMap, Superseded
+from duralog.kernels.offset_map import OffsetMap
+from duralog.spark.jobs.compact_marks import packed_offsets
 from duralog.spark.jobs.compact_rows import Findings, KeyRow, KeyShuffle, RowKind, SegmentToRead
 from duralog.spark.jobs.compact_transactions import TransactionExtract
 from duralog.storage.compaction_run import map_bytes_for
@@ -45,7 +47,6 @@ from duralog.storage.transaction_cleaning import TransactionTracker
 
 _RECORDS_AT_ONCE = 1 << 16
 """Of a row that is sent: a megabyte and a half."""
-_MARK_BYTES_AT_ONCE = 1 << 20
 _ASKED_AT_ONCE = 1 << 19
 _MOST_DAMAGE_TOLD = 1000
 _MOST_BAD_CHECKSUMS = 10_000
@@ -70,22 +71,16 @@ class _Disorder(Exception):
     pass
 
 
-class _RunMap(OffsetMap):
-    """The last offset of each key of a run of records, which marks in bits that are not its own."""
-
-    def mark_in(self, marks: Superseded) -> None:
-        self._watched = marks
-
-
 class _SegmentReader:
     def __init__(self, shuffle: KeyShuffle, segment: SegmentToRead) -> None:
         self._shuffle = shuffle
         self._segment = segment
         self.findings = Findings()
         span = segment.next_base_offset - segment.base_offset
-        self._marks = Superseded(segment.base_offset, segment.next_base_offset, np.zeros((span + 7) // 8, np.uint8))
-        self._map = _RunMap(min(shuffle.memory_bytes, map_bytes_for(span, shuffle.load_factor)), shuffle.load_factor)
-        self._map.mark_in(self._marks)
+        self._map = OffsetMap(min(shuffle.memory_bytes, map_bytes_for(span, shuffle.load_factor)), shuffle.load_factor)
+        self._run: list[NDArray[np.int64]] = []
+        """All offsets that were put into the map."""
+        self._room = self._most_records = max(shuffle.memory_bytes // 16, 1)
         self._runs = 0
 
     def rows(self, source: SegmentSource) -> Iterator[KeyRow]:
@@ -96,7 +91,6 @@ class _SegmentReader:
             if not is_all_new and segment.new_from < segment.size_bytes:
                 yield from self._read_new(source, segment.new_from)
             yield from self._end_run()
-            yield from self._mark_rows()
         except _Disorder as disorder:
             findings.disorder = str(disorder)
 
@@ -150,7 +144,10 @@ class _SegmentReader:
             self.findings.new_records += len(keyed)
             digests, offsets = keyed.digests, keyed.offsets
             while len(offsets):
-                taken = self._map.put(digests, offsets)
+                part = slice(0, self._room)
+                taken = self._map.put(digests[part], offsets[part])
+                self._run.append(offsets[:taken])
+                self._room -= taken
                 digests, offsets = digests[taken:], offsets[taken:]
                 if len(offsets):
                     yield from self._end_run()
@@ -160,12 +157,21 @@ class _SegmentReader:
             self.findings.damage.append(error)
 
     def _end_run(self) -> Iterator[KeyRow]:
-        """Send what the map has, and begin anew."""
-        digests, offsets = self._map.entries()
-        yield from self._shares(RowKind.NEW, digests, offsets)
+        """Send what the map has, and what it lost, and begin anew."""
+        if not self._run:
+            return
+        digests, last_offsets = self._map.entries()
+        yield from self._shares(RowKind.NEW, digests, last_offsets)
+        offsets = np.concatenate(self._run)
+        is_superseded = np.ones(len(offsets), np.bool_)
+        is_superseded[np.searchsorted(offsets, last_offsets)] = False
+        number = self._segment.number
+        for kind, first_offset, data in packed_offsets(offsets[is_superseded]):
+            yield KeyRow(number % self._shuffle.shares, number, kind, first_offset, b"", data)
         self._runs += 1
+        self._run.clear()
+        self._room = self._most_records
         self._map.clear()
-        self._map.mark_in(self._marks)
 
     def _shares(self, kind: RowKind, digests: Digests, offsets: NDArray[np.int64]) -> Iterator[KeyRow]:
         """Cut up by the tasks of the next step."""
@@ -180,13 +186,6 @@ class _SegmentReader:
                 chosen = sorted_by_target[begin : min(begin + _RECORDS_AT_ONCE, int(edges[target + 1]))]
                 sent = digests[chosen].tobytes(), offsets[chosen].tobytes()
                 yield KeyRow(target, self._segment.number, kind, order, *sent)
-
-    def _mark_rows(self) -> Iterator[KeyRow]:
-        number, bits = self._segment.number, self._marks.bits
-        for begin in range(0, len(bits), _MARK_BYTES_AT_ONCE):
-            part = bits[begin : begin + _MARK_BYTES_AT_ONCE]
-            if part.any():
-                yield KeyRow(number % self._shuffle.shares, number, RowKind.MARKS, begin, b"", part.tobytes())
 
 
 class _Asked:

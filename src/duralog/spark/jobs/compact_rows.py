@@ -25,10 +25,10 @@ class RowKind(IntEnum):
     """Digests and offsets of records that were compacted before."""
     NEW = 1
     """Digests and their last offsets in a part of a segment."""
-    MARKS = 2
-    """Bits of a segment."""
-    SUPERSEDED = 3
-    """Offsets of a segment."""
+    BITS = 2
+    """Superseded offsets of a segment as bits: bit i % 8 of byte i // 8 is that of the first offset + i."""
+    OFFSETS = 3
+    """Superseded offsets of a segment, one by one."""
     FINDINGS = 4
     """What else was found in a segment, pickled."""
 
@@ -42,10 +42,10 @@ class KeyRow(NamedTuple):
     """Its number."""
     kind: RowKind
     order: int
-    """Of `NEW`: those with a higher one have higher offsets. Of `MARKS`: the place of the first byte."""
+    """Of `NEW`: those with a higher one have higher offsets. Of `BITS`: the first offset."""
     digests: bytes | memoryview
     offsets: bytes | memoryview
-    """8 bytes each; of `MARKS` the bits, of `FINDINGS` the object."""
+    """8 bytes each; of `BITS` the bits, of `FINDINGS` the object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,4 +122,6 @@ class SegmentMarks:
     segment: int
     findings: Findings = field(default_factory=Findings)
     path: str | None = None
-    """A file with a bit for each offset; None if none is set."""
+    """A file with the superseded offsets; None if there are none."""
+    kind: RowKind = RowKind.BITS
+    """How they stand there: bits from the segment's base offset on, or offsets that rise."""

@@ -18,10 +18,9 @@ The result is that of the store's compaction with a map that has room for all ke
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from duralog.errors import DuralogError
 from duralog.format.filenames import FileState, SegmentFile
@@ -29,7 +28,7 @@ from duralog.kernels.offset_map import MakeMap, OffsetMap
 from duralog.spark.jobs.compact_frames import KeyTasks, shuffle_keys
 from duralog.spark.jobs.compact_group_plan import WaitingGroups
 from duralog.spark.jobs.compact_groups import GroupToRewrite, RewrittenGroup, rewrite_group
-from duralog.spark.jobs.compact_marks import SHARE_ROW_BYTES
+from duralog.spark.jobs.compact_marks import SHARE_ROW_BYTES, mark_bytes
 from duralog.spark.jobs.compact_report import CompactionForm, PartitionCompaction
 from duralog.spark.jobs.compact_rows import KeyShuffle, SegmentMarks, SegmentToRead
 from duralog.spark.jobs.compact_task import CompactWork, compact_borrowed, compact_in_task, told
@@ -55,23 +54,60 @@ _GROUPS_PER_CORE = 4
 _SMALLEST_MAP_BYTES = 72
 
 
-class _NotInThisForm(DuralogError):
-    """The offsets of the log do not rise from record to record."""
+class NotInThisForm(DuralogError):
+    """The offsets of the log do not rise from record to record, so a mark would not mean one record."""
+
+
+class Crew(Protocol):
+    """Who does what tasks do."""
+
+    @property
+    def groups_at_once(self) -> int:
+        """So many groups are rewritten before they are put into their places."""
+
+    def shuffle_keys(self, tasks: KeyTasks) -> list[SegmentMarks]:
+        """All steps of the first pass. Returns what is known of each segment, in their order."""
+
+    def rewrite(self, groups: Sequence[GroupToRewrite]) -> list[RewrittenGroup]: ...
+
+
+class SparkCrew:
+    def __init__(self, spark: SparkSession, name: str, on_progress: OnProgress | None) -> None:
+        self._spark = spark
+        self._name = name
+        self._on_progress = on_progress
+
+    @property
+    def groups_at_once(self) -> int:
+        return _GROUPS_PER_CORE * self._spark.sparkContext.defaultParallelism
+
+    def shuffle_keys(self, tasks: KeyTasks) -> list[SegmentMarks]:
+        return shuffle_keys(self._spark, tasks)
+
+    def rewrite(self, groups: Sequence[GroupToRewrite]) -> list[RewrittenGroup]:
+        return run_tasks(
+            self._spark,
+            groups,
+            rewrite_group,
+            weight=lambda group: group.size_bytes,
+            on_progress=self._on_progress,
+            name=self._name,
+        )
 
 
 def compact_shuffled(spark: SparkSession, work: CompactWork, on_progress: OnProgress | None) -> PartitionCompaction:
     """What became of the partition. What fails is told, and not raised."""
     loan, settings = work.loan, work.settings
-    compaction = _Compaction(spark, loan, on_progress)
+    name = f"compact {loan.partition}"
+    compaction = ShuffledCompaction(loan, SparkCrew(spark, name, on_progress))
     try:
         with (
             borrow(loan, clock=lambda: settings.now_ms, compact_log=compaction.compact_log) as borrowed,
             reports_only(),
         ):
             report = compact_borrowed(borrowed, settings)
-    except _NotInThisForm:
+    except NotInThisForm:
         with_rounds = replace(work, settings=replace(settings, may_take_rounds=True))
-        name = f"compact {loan.partition}"
         done = run_tasks(spark, [with_rounds], compact_in_task, on_progress=on_progress, name=name)
         assert done[0] is not None
         return done[0]
@@ -80,13 +116,12 @@ def compact_shuffled(spark: SparkSession, work: CompactWork, on_progress: OnProg
     return PartitionCompaction(partition=loan.partition, form=CompactionForm.SHUFFLED, report=report)
 
 
-class _Compaction:
+class ShuffledCompaction:
     """One compaction of one log."""
 
-    def __init__(self, spark: SparkSession, loan: Loan, on_progress: OnProgress | None) -> None:
-        self._spark = spark
+    def __init__(self, loan: Loan, crew: Crew) -> None:
         self._loan = loan
-        self._on_progress = on_progress
+        self._crew = crew
 
     def compact_log(
         self,
@@ -155,7 +190,8 @@ class _Compaction:
     ) -> tuple[list[SegmentMarks], list[SegmentToRead]]:
         report, settings = run.report, run.settings
         segments = [_to_read(run, number, source) for number, source in enumerate(sources)]
-        offsets = run.end - sources[0].base_offset
+        # A record takes an offset, and at least two bytes, however well it is compressed.
+        most_records = min(run.end - sources[0].base_offset, sum(source.size_bytes for source in sources) // 2)
         shuffle = KeyShuffle(
             folder=run.log.folder,
             config=run.log.config,
@@ -163,17 +199,17 @@ class _Compaction:
             memory_bytes=settings.memory_bytes,
             load_factor=settings.load_factor,
             piece_bytes=settings.piece_bytes,
-            shares=max(1, -(-offsets * SHARE_ROW_BYTES // settings.memory_bytes)),
+            shares=max(1, -(-most_records * SHARE_ROW_BYTES // settings.memory_bytes)),
             mark_tasks=_mark_tasks(segments, settings.memory_bytes),
             staging=staging,
         )
         run.begin_phase(CompactionPhase.MAPPING, sum(source.size_bytes for source in sources))
         tasks = KeyTasks(shuffle=shuffle, segments=segments, lock_path=self._loan.lock_path, job=self._loan.job)
-        marks = shuffle_keys(self._spark, tasks)
+        marks = self._crew.shuffle_keys(tasks)
         for source, found in zip(sources, marks, strict=True):
             findings = found.findings
             if findings.disorder is not None:
-                raise _NotInThisForm(findings.disorder)
+                raise NotInThisForm(findings.disorder)
             report.map_records += findings.new_records
             report.map_bytes += findings.new_bytes
             for error in findings.damage:
@@ -183,17 +219,9 @@ class _Compaction:
         return marks, segments
 
     def _rewrite(self, run: CompactionRun, files: FileSystem, groups: WaitingGroups) -> None:
-        cores = self._spark.sparkContext.defaultParallelism
         run.begin_phase(CompactionPhase.REWRITING, groups.size_bytes)
-        while waiting := groups.next(_GROUPS_PER_CORE * cores):
-            done = run_tasks(
-                self._spark,
-                [found.work for found in waiting],
-                _rewrite_as_new_attempt,
-                weight=lambda work: work.size_bytes,
-                on_progress=self._on_progress,
-                name=f"compact {self._loan.partition}",
-            )
+        while waiting := groups.next(self._crew.groups_at_once):
+            done = self._crew.rewrite([found.work for found in waiting])
             for group, rewritten in zip(waiting, done, strict=True):
                 for error in rewritten.damage:
                     run.refuse(error, 0)
@@ -206,10 +234,6 @@ class _Compaction:
                 run.has_judged(rewritten.tallies.records_read, rewritten.tallies.records_kept)
                 run.has_read(group.work.size_bytes)
                 groups.finished(group)
-
-
-def _rewrite_as_new_attempt(group: GroupToRewrite) -> RewrittenGroup:
-    return rewrite_group(group, uuid.uuid4().hex)
 
 
 def _to_read(run: CompactionRun, number: int, source: SegmentSource) -> SegmentToRead:
@@ -232,7 +256,8 @@ def _mark_tasks(segments: Sequence[SegmentToRead], memory_bytes: int) -> tuple[i
     tasks: list[int] = []
     task, room = -1, 0
     for segment in segments:
-        size = (segment.next_base_offset - segment.base_offset + 7) // 8
+        # As bits or, where that is less, eight bytes for each record of at least eight bytes.
+        size = min(mark_bytes(segment), segment.size_bytes)
         if task < 0 or room < size:
             task, room = task + 1, memory_bytes
         tasks.append(task)
