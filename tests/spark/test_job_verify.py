@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +68,7 @@ def told(report: VerifyReport | Verification, partitions: list[Any]) -> list[Any
 
 
 def by_threads(path: Path, **options: Any) -> list[Any]:
-    verification = Verification(str(path), **options)
-    return told(verification, list(verification.run()))
+    return told(*_verified(path, **options))
 
 
 @pytest.mark.parametrize("damage", [lambda _: None, damage_a_log, damage_everything])
@@ -135,6 +134,58 @@ def test_a_report_is_json(spark: SparkSession, store: Path) -> None:
     told = json.loads(json.dumps(verify(spark, str(store)).to_dict()))
     assert (told["partitions"], told["findings"], len(told["per_partition"])) == (20, 1, 20)
     assert told["errors"][0]["fault"] == "CRC_MISMATCH"
+
+
+@pytest.fixture
+def in_bucket(store: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """The directory on an object store: its address, and how to reach it."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    damage_everything(store)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+        client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", **keys)
+        client.create_bucket(Bucket="logs")
+        for file in store.rglob("*"):
+            if file.is_file():
+                client.upload_file(str(file), "logs", f"kafka/{file.relative_to(store)}")
+        client.close()
+        yield (
+            "s3://logs/kafka",
+            {
+                "endpoint_override": f"{host}:{port}",
+                "scheme": "http",
+                "access_key": "test",
+                "secret_key": "test",
+                "region": "us-east-1",
+            },
+        )
+    finally:
+        server.stop()
+
+
+def test_a_directory_on_an_object_store(
+    spark: SparkSession, store: Path, in_bucket: tuple[str, dict[str, str]]
+) -> None:
+    address, options = in_bucket
+    report = verify(spark, address, storage_options=options)
+    remote, local = (
+        json.dumps(told(found, partitions)).replace(where, "HERE")
+        for found, partitions, where in (
+            (report, list(report.partitions), address),
+            (*_verified(store), str(store)),
+        )
+    )
+    assert json.loads(remote) == json.loads(local)
+
+
+def _verified(path: Path, **options: Any) -> tuple[Verification, list[Any]]:
+    verification = Verification(str(path), **options)
+    return verification, list(verification.run())
 
 
 def run(*arguments: object, code: int = 0) -> Result:

@@ -13,7 +13,7 @@ Entries are a tuple, replaced whole: readers need no lock, writers need the log'
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,25 @@ from duralog.format.layout import NO_LEADER_EPOCH
 from duralog.storage.file_system import FileSystem
 
 UNDEFINED_OFFSET = -1
+
+
+def epochs_in(data: bytes, path: str) -> Sequence[EpochStart]:
+    """What a `leader-epoch-checkpoint` holds, checked. `path` is what an error calls it."""
+    try:
+        entries = decode_leader_epoch_checkpoint(data)
+    except CorruptRecord as error:
+        raise error.in_file(path) from None
+    previous = EpochStart(-1, -1)
+    for entry in entries:
+        if entry.epoch <= previous.epoch or entry.start_offset <= previous.start_offset:
+            raise CorruptRecord(
+                "leader epochs and their offsets rise, but these do not",
+                file=path,
+                expected=f"over epoch {previous.epoch} and offset {previous.start_offset}",
+                found=f"epoch {entry.epoch} from offset {entry.start_offset} on",
+            )
+        previous = entry
+    return entries
 
 
 class LeaderEpochs:
@@ -41,21 +60,7 @@ class LeaderEpochs:
         """What the file holds; nothing if there is no file. The file is left as it is."""
         if not file_system.exists(path):
             return cls(file_system, path)
-        try:
-            entries = decode_leader_epoch_checkpoint(file_system.read_all(path))
-        except CorruptRecord as error:
-            raise error.in_file(path) from None
-        previous = EpochStart(-1, -1)
-        for entry in entries:
-            if entry.epoch <= previous.epoch or entry.start_offset <= previous.start_offset:
-                raise CorruptRecord(
-                    "leader epochs and their offsets rise, but these do not",
-                    file=path,
-                    expected=f"over epoch {previous.epoch} and offset {previous.start_offset}",
-                    found=f"epoch {entry.epoch} from offset {entry.start_offset} on",
-                )
-            previous = entry
-        return cls(file_system, path, entries)
+        return cls(file_system, path, epochs_in(file_system.read_all(path), path))
 
     @classmethod
     def rebuild(cls, file_system: FileSystem, path: str, runs: Iterable[NDArray[Any]]) -> LeaderEpochs:

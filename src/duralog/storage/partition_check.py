@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from duralog.errors import CorruptRecord, StorageError
+from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import EpochStart
 from duralog.format.filenames import HALF_WRITTEN_SUFFIX, LEADER_EPOCH_CHECKPOINT, FileState, PartitionFolder
 from duralog.format.producer_snapshot import decode_producer_snapshot
@@ -20,8 +20,8 @@ from duralog.format.properties import decode_partition_metadata
 from duralog.storage.chain_check import Chain, Checked, Counts, Snapshot
 from duralog.storage.checked_files import LOCAL_FILES, CheckedFiles
 from duralog.storage.files import Content, FoundFile
-from duralog.storage.findings import Findings, Note
-from duralog.storage.leader_epochs import LeaderEpochs
+from duralog.storage.findings import Findings, Note, unreadable
+from duralog.storage.leader_epochs import epochs_in
 from duralog.storage.quarantine import QUARANTINE_FOLDER
 
 _SNAPSHOT_ATTEMPTS = 5
@@ -181,11 +181,12 @@ class PartitionCheck:
     def _read_epochs(self) -> Sequence[EpochStart]:
         path = os.path.join(self.folder, LEADER_EPOCH_CHECKPOINT)
         try:
-            return LeaderEpochs.open(self._source.file_system, path).entries
+            data = self._source.read_small(path)
+            return () if data is None else epochs_in(data, path)
         except CorruptRecord as error:
             self.findings.report(error)
-        except StorageError as error:
-            self.findings.report(CorruptRecord(str(error)))
+        except OSError as error:
+            self.findings.report(unreadable(path, error))
         return ()
 
     def _read_topic_id(self, files: Sequence[FoundFile]) -> str | None:

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING
 
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import PartitionFolder
+from duralog.spark.jobs.remote_checks import files_at
 from duralog.spark.jobs.task_sizes import in_groups
-from duralog.spark.locations import file_system
+from duralog.spark.locations import Location
 from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.storage.chain_check import Checked
-from duralog.storage.checked_files import LOCAL_FILES, CheckedFiles, FilesOf
-from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.findings import Note
 from duralog.storage.partition_check import PartitionReport
 from duralog.storage.verification import ChainWork, Totals, Verification
@@ -99,10 +98,14 @@ def verify(
     With `deep`, every record is unpacked. With `interval_bytes`, indexes must be just what the rule gives for it.
     """
     started = time.monotonic()
-    location = _Location(path, tuple(sorted((storage_options or {}).items())))
-    source, folder = location.open()
+    location = Location.of(path, storage_options)
     verification = Verification(
-        folder, topics=topics, partition=partition, interval_bytes=interval_bytes, decode=deep, source=source
+        location.url,
+        topics=topics,
+        partition=partition,
+        interval_bytes=interval_bytes,
+        decode=deep,
+        source=files_at(location),
     )
     work = verification.work()
     groups = in_groups(spark, work, lambda chain: chain.size_bytes)
@@ -126,20 +129,8 @@ def verify(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Location:
-    """Where the files are, as a task can be told."""
-
-    path: str
-    storage_options: tuple[tuple[str, str], ...]
-
-    def open(self) -> tuple[CheckedFiles, str]:
-        files, folder = file_system(self.path, dict(self.storage_options))
-        return (LOCAL_FILES if isinstance(files, LocalFileSystem) else FilesOf(files)), folder
-
-
-def _check(location: _Location, group: Sequence[ChainWork]) -> list[Checked]:
-    source, _ = location.open()
+def _check(location: Location, group: Sequence[ChainWork]) -> list[Checked]:
+    source = files_at(location)
     return [work.check(_go_on, source) for work in group]
 
 

@@ -1,0 +1,73 @@
+"""The files of a directory on an object store or HDFS as checks read them. Paths are URLs, and findings name these."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from duralog.columnar.pieces import ByteSource
+from duralog.errors import StorageError
+from duralog.spark.locations import Location
+from duralog.spark.remote_files import ReadAhead, RemoteFile
+from duralog.storage.checked_files import LOCAL_FILES, CheckedFiles
+from duralog.storage.files import FoundFile, in_order
+
+
+def files_at(location: Location) -> CheckedFiles:
+    """The files of a location, to be checked; `location.url` is the path to begin with."""
+    return RemoteFiles(location) if location.is_remote else LOCAL_FILES
+
+
+class RemoteFiles:
+    """Sizes are those of the last listing: asking for one is a request. Logs are read in large blocks, ahead."""
+
+    def __init__(self, location: Location) -> None:
+        self._files, _ = location.connect()
+        self._prefix = location.target().prefix
+        self._sizes: dict[str, int] = {}
+
+    def look_into(self, folder: str) -> tuple[list[FoundFile], list[str]]:
+        with _as_os_errors():
+            entries = self._files.list(self._path(folder))
+        found = {os.path.join(folder, entry.name): entry for entry in entries}
+        self._sizes |= {url: entry.size for url, entry in found.items() if not entry.is_folder}
+        return in_order(
+            [url for url, entry in found.items() if not entry.is_folder],
+            [url for url, entry in found.items() if entry.is_folder],
+        )
+
+    def read_small(self, path: str) -> bytes | None:
+        try:
+            with _as_os_errors():
+                return self._files.read_all(self._path(path))
+        except FileNotFoundError:
+            return None
+
+    def size_of(self, path: str) -> int:
+        return self._sizes.get(path, 0)
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[ByteSource]:
+        with _as_os_errors():
+            file = self._files.open(self._path(path))
+            assert isinstance(file, RemoteFile)
+            try:
+                with ReadAhead(file, 0, file.size) as source:
+                    yield source
+            finally:
+                file.close()
+
+    def _path(self, url: str) -> str:
+        return url.removeprefix(self._prefix)
+
+
+@contextmanager
+def _as_os_errors() -> Iterator[None]:
+    try:
+        yield
+    except StorageError as error:
+        if isinstance(error.__cause__, OSError):
+            raise error.__cause__ from None
+        raise OSError(errno.EIO, str(error)) from error

@@ -1,0 +1,88 @@
+"""`duralog job` without Spark: what it lists, what it refuses, and what it says where PySpark is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from duralog.cli import spark_job
+from duralog.cli.main import app
+from duralog.spark.tasks import TaskProgress
+
+JOBS = {"verify", "repair", "reindex", "retain", "upgrade"}
+
+
+def run(*arguments: object, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, ["job", *map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_help_lists_the_jobs_and_loads_no_spark() -> None:
+    program = "import sys, duralog.cli.main; print(*(name for name in sys.modules if name.startswith('pyspark')))"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == ""
+    listed = run("--help").stdout
+    assert all(f" {job} " in listed for job in JOBS)
+
+
+@pytest.mark.parametrize("job", sorted(JOBS))
+def test_every_job_says_what_its_exit_code_means(job: str) -> None:
+    told = run(job, "--help").stdout
+    assert "Exit code: 0" in told
+    assert "--master" in told
+    assert "--json" in told
+
+
+@pytest.mark.parametrize("job", sorted(JOBS))
+def test_settings_must_have_a_name_and_a_value(job: str, tmp_path: Path) -> None:
+    assert "--conf: 'x' is not of the form NAME=VALUE" in run(job, tmp_path, "--conf", "x", code=2).stderr
+
+
+def test_without_pyspark_a_sentence_tells_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in sys.modules if name.startswith(("pyspark", "duralog.spark"))]:
+        monkeypatch.delitem(sys.modules, name)
+    # An import of what is None fails as if it were not installed.
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    told = run("verify", tmp_path, code=1).stderr
+    assert told.strip() == "duralog: error: this command needs PySpark: pip install 'duralog[spark]'"
+
+
+class Bar:
+    """Stands for the bar on a terminal."""
+
+    made: ClassVar[list[Bar]] = []
+
+    def __init__(self, total_bytes: int, *, wanted: bool) -> None:  # noqa: ARG002 (as the real one)
+        self.total_bytes = total_bytes
+        self.done = 0
+        self.label = ""
+        self.is_hidden = False
+        self.made.append(self)
+
+    def begin(self, label: str) -> None:
+        self.label = label
+
+    def advance(self, read_bytes: int) -> None:
+        self.done += read_bytes
+
+    def hide(self) -> None:
+        self.is_hidden = True
+
+
+def test_every_phase_of_a_job_has_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_job, "Progress", Bar)
+    monkeypatch.setattr(Bar, "made", [])
+    with spark_job.JobProgress(wanted=True) as progress:
+        for name, weight in (("verify", 100), ("repair", 60)):
+            for done in (0, 50, weight):
+                progress.show(TaskProgress(name=name, tasks=2, tasks_done=done // 50, weight=weight, weight_done=done))
+    assert [(bar.label, bar.total_bytes, bar.done, bar.is_hidden) for bar in Bar.made] == [
+        ("verify: 2 of 2 tasks", 100, 100, True),
+        ("repair: 1 of 2 tasks", 60, 60, True),
+    ]
