@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from duralog.spark.jobs.retain import retain as retain
     from duralog.spark.jobs.snapshot import SnapshotReport as SnapshotReport
     from duralog.spark.jobs.snapshot import snapshot as snapshot
+    from duralog.spark.jobs.stats import stats as stats
+    from duralog.spark.jobs.stats_report import StatsReport as StatsReport
     from duralog.spark.jobs.upgrade import UpgradeReport as UpgradeReport
     from duralog.spark.jobs.upgrade import upgrade as upgrade
     from duralog.spark.jobs.verify import VerifyReport as VerifyReport
@@ -37,18 +39,20 @@ if TYPE_CHECKING:
 _MODULES = {
     "CompactJobReport": "compact_report",
     "ExportReport": "export",
-    "SnapshotReport": "snapshot",
     "ReindexReport": "reindex",
     "RepairReport": "repair",
     "RetainReport": "retain",
+    "SnapshotReport": "snapshot",
+    "StatsReport": "stats_report",
     "UpgradeReport": "upgrade",
     "VerifyReport": "verify",
     "compact": "compact",
     "export": "export",
-    "snapshot": "snapshot",
     "reindex": "reindex",
     "repair": "repair",
     "retain": "retain",
+    "snapshot": "snapshot",
+    "stats": "stats",
     "upgrade": "upgrade",
     "verify": "verify",
 }

@@ -11,7 +11,7 @@ twice writes the same files.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,12 +20,11 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import functions
 
-from duralog.columnar.decoded import CHUNK_RECORDS
 from duralog.columnar.schema import PARTITION
-from duralog.kernels.key_digests import Digests
-from duralog.kernels.offset_map import OffsetMap
 from duralog.spark.connector_columns import record_columns
+from duralog.spark.jobs.key_shuffle import keys_frame, last_marks, mark_batches, slices_by_task
 from duralog.spark.jobs.keyed_offsets import (
+    KeyedChunk,
     Numbers,
     count_of_file,
     keys_of_file,
@@ -44,13 +43,7 @@ from duralog.spark.tasks import as_sentence
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SOURCE_BYTES = 128 << 20
-_LOCAL_MAP_BYTES = 64 << 20
-"""Of the map that a task of the first step has. When it is full its keys go out, and it begins anew."""
-
-_KEYS_SCHEMA = "source int, high long, low long, mark long"
 _OUTCOME_SCHEMA = "outcome binary"
-_RECORDS, _KEYLESS = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,82 +75,46 @@ def snapshot_by_shuffle(spark: SparkSession, task: PartitionTask) -> PartitionOu
 
 
 def _sources(task: PartitionTask) -> list[_Source]:
-    sources = [_Source(file=path) for path in task.files]
-    waiting: list[Slice] = []
-    for found in task.slices:
-        if waiting and sum(other.size_bytes for other in waiting) + found.size_bytes > _SOURCE_BYTES:
-            sources.append(_Source(slices=tuple(waiting)))
-            waiting = []
-        waiting.append(found)
-    if waiting:
-        sources.append(_Source(slices=tuple(waiting)))
-    return sources
+    files = [_Source(file=path) for path in task.files]
+    return [*files, *(_Source(slices=slices) for slices in slices_by_task(task.slices))]
 
 
 def _shuffle(spark: SparkSession, task: PartitionTask, sources: list[_Source]) -> list[_Written]:
-    def find(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with plain_errors():
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield from _keys_of(task, sources[number], number)
-
     def write(table: pa.Table) -> pa.Table:
         with plain_errors():
             number = table.column("source")[0].as_py()
             written = _write(task, sources[number], number, table.column("mark").to_numpy())
             return pa.table({"outcome": [pickle.dumps(written)]})
 
-    parts = len(sources)
-    keys = spark.range(0, parts, 1, parts).mapInArrow(find, _KEYS_SCHEMA)
+    keys = keys_frame(spark, len(sources), lambda number: _keys_of(task, sources[number], number))
     latest = keys.groupBy("high", "low").agg(
         functions.max("mark").alias("mark"), functions.max_by("source", "mark").alias("source")
     )
     # With the number of parts given, Spark does not put several sources together into one task.
-    written = latest.repartition(parts, "source").groupBy("source").applyInArrow(write, _OUTCOME_SCHEMA)
+    parted = latest.repartition(len(sources), "source")
     try:
-        return [pickle.loads(row.outcome) for row in written.collect()]
+        rows = parted.groupBy("source").applyInArrow(write, _OUTCOME_SCHEMA).collect()
     except PySparkException as error:
         raise as_sentence("snapshot", error) from error
+    return [pickle.loads(row.outcome) for row in rows]
 
 
 def _keys_of(task: PartitionTask, source: _Source, number: int) -> Iterator[pa.RecordBatch]:
     """The last mark of each key of the source, and at the end how many records there were."""
-    if source.file is not None:
-        chunks = keys_of_file(task.target, source.file, task.first_offset)
-    else:
-        chunks = keys_of_log(source.slices)
-    offset_map = OffsetMap(min(_LOCAL_MAP_BYTES, task.map_bytes))
-    records = keyless = 0
-    for chunk in chunks:
-        if source.file is None:
-            records += chunk.records
-            keyless += chunk.keyless
-        taken = 0
-        while taken < len(chunk.marks):
-            taken += offset_map.put(chunk.digests[taken:], chunk.marks[taken:])
-            if taken < len(chunk.marks):
-                yield from _batches(number, *offset_map.entries())
-                offset_map.clear()
-    yield from _batches(number, *offset_map.entries())
+    counts = np.zeros(2, np.int64)
+
+    def chunks() -> Iterator[KeyedChunk]:
+        if source.file is not None:
+            yield from keys_of_file(task.target, source.file, task.first_offset)
+            return
+        for chunk in keys_of_log(source.slices):
+            counts[:] += (chunk.records, chunk.keyless)
+            yield chunk
+
+    yield from last_marks(number, chunks(), task.map_bytes)
     # As if they were keys: no digest is like these, and no mark of a record is negative.
-    counts = np.array([records, keyless], np.int64)
-    names = np.array([[number, name] for name in (_RECORDS, _KEYLESS)], np.uint64)
-    yield from _batches(number, names, -1 - counts)
-
-
-def _batches(number: int, digests: Digests, marks: Numbers) -> Iterator[pa.RecordBatch]:
-    for first in range(0, len(marks), CHUNK_RECORDS):
-        part = slice(first, first + CHUNK_RECORDS)
-        words = digests[part].view(np.int64)
-        yield pa.RecordBatch.from_arrays(
-            [
-                pa.array(np.full(len(words), number, np.int32)),
-                pa.array(np.ascontiguousarray(words[:, 0])),
-                pa.array(np.ascontiguousarray(words[:, 1])),
-                pa.array(marks[part]),
-            ],
-            names=["source", "high", "low", "mark"],
-        )
+    names = np.array([[number, name] for name in range(len(counts))], np.uint64)
+    yield from mark_batches(number, names, -1 - counts)
 
 
 def _write(task: PartitionTask, source: _Source, number: int, marks: Numbers) -> _Written:
