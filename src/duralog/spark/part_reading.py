@@ -176,7 +176,7 @@ class PartReader(Generic[T]):
 
 def _source(part: Part) -> AbstractContextManager[ByteSource]:
     file = part.file
-    if isinstance(file, RemoteFile):
+    if isinstance(file, RemoteFile) and not file.is_at_hand(part.position, part.end_position):
         return ReadAhead(file, part.position, part.end_position)
     return nullcontext(file)
 

@@ -135,7 +135,7 @@ class RemoteFile:
 
     def read(self, position: int, size: int) -> bytes:
         start, window = self._window
-        if not start <= position <= position + size <= start + len(window):
+        if not self.is_at_hand(position, position + size):
             if size >= WINDOW_BYTES:
                 return self.fetch(position, size)
             start, window = position, self.fetch(position, max(size, min(WINDOW_BYTES, self.size - position)))
@@ -144,6 +144,14 @@ class RemoteFile:
 
     def read_into(self, position: int, target: memoryview) -> None:
         target[:] = self.read(position, len(target))
+
+    def bring(self, position: int, end_position: int) -> None:
+        """Have these bytes at hand for all reads within them, as long as there is none elsewhere."""
+        self._window = position, self.fetch(position, end_position - position)
+
+    def is_at_hand(self, position: int, end_position: int) -> bool:
+        start, window = self._window
+        return start <= position <= end_position <= start + len(window)
 
     def fetch(self, position: int, size: int) -> bytes:
         """Exactly `size` bytes, by one request."""

@@ -13,7 +13,7 @@ the offset index that leads to a valid batch, or not at all in this segment; the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from functools import partial
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from duralog.errors import StorageError, UnknownTopic
 from duralog.format.filenames import FileKind
 from duralog.spark.offset_ranges import OffsetRange, OnDataLoss, data_loss, tell_loss
 from duralog.spark.part_reading import Convert, NotAsExpected, OnCorruptBytes, Part, PartReader, T
+from duralog.spark.planned_parts import OpenPart, open_ahead, open_planned
 from duralog.spark.slices import DataLoss, Slice
 from duralog.storage.isolation import Isolation
 from duralog.storage.log_directory import TopicPartition
@@ -45,9 +46,8 @@ def read_slices(
     on_data_loss: OnDataLoss | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of all slices, in order. See `read_slice`."""
-    return chain.from_iterable(
-        read_slice(found, columns=columns, on_corrupt=on_corrupt, on_data_loss=on_data_loss) for found in slices
-    )
+    for found, open_part in open_ahead(slices):
+        yield from _read(found, _to_arrow(found, columns), open_part, on_corrupt, on_data_loss)
 
 
 def read_slice(
@@ -62,7 +62,21 @@ def read_slice(
     Without `on_corrupt`, damage raises `CorruptRecord`; without `on_data_loss`, offsets that are gone raise
     `OffsetOutOfRange`.
     """
+    return read_slice_pieces(found, _to_arrow(found, columns), on_corrupt=on_corrupt, on_data_loss=on_data_loss)
 
+
+def read_slice_pieces(
+    found: Slice,
+    convert: Convert[T],
+    *,
+    on_corrupt: OnCorruptBytes | None = None,
+    on_data_loss: OnDataLoss | None = None,
+) -> Iterator[T]:
+    """What `convert` makes of the pieces of the slice, in order. See `read_slice` for what goes wrong."""
+    return _read(found, convert, partial(open_planned, found), on_corrupt, on_data_loss)
+
+
+def _to_arrow(found: Slice, columns: Sequence[str] | None) -> Convert[pa.RecordBatch]:
     def to_arrow(piece: Piece, rows: Rows | None, refuse: OnCorrupt) -> Iterator[pa.RecordBatch]:
         return piece_to_arrow(
             piece,
@@ -75,20 +89,19 @@ def read_slice(
             on_corrupt=refuse,
         )
 
-    return read_slice_pieces(found, to_arrow, on_corrupt=on_corrupt, on_data_loss=on_data_loss)
+    return to_arrow
 
 
-def read_slice_pieces(
+def _read(
     found: Slice,
     convert: Convert[T],
-    *,
-    on_corrupt: OnCorruptBytes | None = None,
-    on_data_loss: OnDataLoss | None = None,
+    open_part: OpenPart,
+    on_corrupt: OnCorruptBytes | None,
+    on_data_loss: OnDataLoss | None,
 ) -> Iterator[T]:
-    """What `convert` makes of the pieces of the slice, in order. See `read_slice` for what goes wrong."""
     reader = PartReader(found, convert, on_corrupt)
     try:
-        part = _planned_part(found)
+        part = open_part()
         yield from reader.read(part)
         # A segment may end before the next one begins: compaction has taken the last records away.
         if reader.is_done() or part.end_position == part.file.size:
@@ -96,38 +109,6 @@ def read_slice_pieces(
     except NotAsExpected:
         pass
     yield from _read_as_it_is_now(found, reader, on_data_loss)
-
-
-def _planned_part(found: Slice) -> Part:
-    """The planned file, as far as its size tells."""
-    files, _ = found.location.connect()
-    try:
-        file = files.open(found.path)
-    except StorageError:
-        # It is gone, or cannot be read at all: looking at the log as it is now will tell.
-        raise NotAsExpected from None
-    is_right_size = file.size >= found.end_position if found.identity is None else file.size == found.identity.size
-
-    def is_same() -> bool:
-        entry = files.entry(found.path)
-        if entry is None:
-            return False
-        if found.identity is None:
-            return entry.size >= found.end_position
-        return (entry.size, entry.modified_ms) == found.identity
-
-    if not is_right_size:
-        raise NotAsExpected
-    return Part(
-        files=files,
-        file=file,
-        path=found.path,
-        base_offset=found.base_offset,
-        position=found.position,
-        end_position=found.end_position,
-        ends_with_batch=found.end_position == file.size,
-        is_same=is_same,
-    )
 
 
 def _read_as_it_is_now(found: Slice, reader: PartReader[T], on_data_loss: OnDataLoss | None) -> Iterator[T]:
