@@ -10,7 +10,7 @@ import pytest
 from duralog.errors import CorruptRecord, InvalidRecord, RecordTooLarge, StorageError, StoreLocked
 from duralog.spark import committing
 from duralog.spark.commit_journal import MOST_REMEMBERED, is_committed, remember
-from duralog.spark.committing import abandon, commit, discard, recover
+from duralog.spark.committing import abandon, check_free, commit, discard, recover
 from duralog.spark.staging import RUBBISH_AGE_MS
 from duralog.spark.write_options import Transaction
 from duralog.storage.file_system import LocalFileSystem
@@ -180,8 +180,20 @@ def test_a_staged_file_that_the_driver_does_not_see(tmp_path: Path) -> None:
 def test_a_directory_that_somebody_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committing, "LOCK_WAIT_SECONDS", 0.0)
     options = options_of(tmp_path, topic="t")
-    with Store(str(tmp_path)), pytest.raises(StoreLocked, match=r"option kafka\.bootstrap\.servers"):
-        write(options, [rows_of(value=["x"])])
+    check_free(str(tmp_path))
+    with Store(str(tmp_path)):
+        with pytest.raises(StoreLocked, match=r"option kafka\.bootstrap\.servers"):
+            write(options, [rows_of(value=["x"])])
+        with pytest.raises(StoreLocked, match=r"option kafka\.bootstrap\.servers"):
+            check_free(str(tmp_path))
+    check_free(str(tmp_path))
+
+
+def test_a_commit_waits_for_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Store(str(tmp_path))
+    monkeypatch.setattr(committing.time, "sleep", lambda _: other.close())
+    write(options_of(tmp_path, topic="t"), [rows_of(value=["x"])])
+    assert values_in(tmp_path) == {("t", 0): [b"x"]}
 
 
 CHANGES: dict[str, tuple[dict[str, object], type[Exception], str]] = {

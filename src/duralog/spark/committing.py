@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ from duralog.errors import (
 )
 from duralog.format.checksum import crc32c
 from duralog.format.compression import Codec
-from duralog.format.filenames import SINK_JOURNAL
+from duralog.format.filenames import LOCK, SINK_JOURNAL
 from duralog.format.layout import BATCH_V2
 from duralog.spark.commit_journal import (
     Journal,
@@ -76,6 +76,7 @@ LOCK_WAIT_SECONDS = 30.0
 _LOCK_PAUSE_SECONDS = 0.1
 _INT32_MAX = 2**31 - 1
 
+T = TypeVar("T")
 Runs = Sequence[tuple[StagedFile, Run]]
 
 
@@ -167,23 +168,36 @@ def discard(options: WriteOptions, *, writer: str, batch: int = 0, file_system: 
     sweep(files, options.path, writer=writer, up_to_batch=batch, kept=() if journal is None else journal.files)
 
 
+def check_free(path: str, *, file_system: FileSystem | None = None) -> None:
+    """Find out before the first task starts whether a broker holds the directory."""
+    files = file_system or LocalFileSystem()
+    lock = f"{path}/{LOCK}"
+    if files.exists(lock):
+        _once_free(lambda: files.lock(lock)).release()
+
+
 @contextmanager
 def _opened(path: str, config: BrokerConfig, files: FileSystem, clock: Clock) -> Iterator[Store]:
     """The directory, locked. Nothing goes on in it beside the caller: a backup may come back with old records."""
+    with _once_free(
+        lambda: Store(path, config=config, file_system=files, clock=clock, scheduler=Scheduler(threads=0))
+    ) as store:
+        yield store
+
+
+def _once_free(attempt: Callable[[], T]) -> T:
+    """What needs the directory's lock, tried again while another write may be committing."""
     deadline = time.monotonic() + LOCK_WAIT_SECONDS
     while True:
         try:
-            store = Store(path, config=config, file_system=files, clock=clock, scheduler=Scheduler(threads=0))
-            break
+            return attempt()
         except StoreLocked as error:
             if time.monotonic() >= deadline:
                 raise StoreLocked(
                     f"{error}. If that is a broker, give its address in the option kafka.bootstrap.servers: the rows"
                     " then go through its port"
                 ) from None
-            time.sleep(_LOCK_PAUSE_SECONDS)
-    with store:
-        yield store
+        time.sleep(_LOCK_PAUSE_SECONDS)
 
 
 def _complete(store: Store, files: FileSystem) -> bool:

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from duralog.errors import InvalidConfig, StorageError
-from duralog.spark.committing import commit, discard
+from duralog.spark.committing import check_free, commit, discard
 from duralog.spark.plain_errors import plain_errors
 from duralog.spark.staging import StagedTask
 from duralog.spark.staging_task import stage_rows
@@ -60,6 +60,7 @@ def _planned(
         from duralog.spark.broker_sink import broker_targets
 
         return chosen, broker_targets(chosen)
+    check_free(chosen.path)
     return chosen, store_targets(chosen)
 
 
