@@ -200,7 +200,7 @@ def test_few_requests_plan_a_log(tmp_path: Path) -> None:
         fill(store.partition("orders", 0), 0, 1000)
     requests = Requests()
     location = Location(str(tmp_path))
-    with LocatedStore(location, str(tmp_path), RemoteFileSystem(requests, "file://"), None) as store:
+    with LocatedStore(location, str(tmp_path), RemoteFileSystem(requests, "file://")) as store:
         before = len(requests.asked)
         ranges = resolve(store, select_partitions(store, topics=["orders"]))
         assert len(plan(store, ranges).slices) == 5

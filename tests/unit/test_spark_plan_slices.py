@@ -268,7 +268,7 @@ for _name in ("open", "entry", "exists", "read_all"):
 
 def calls_to_plan(path: Path, **options: Any) -> Counter[str]:
     files = Counting()
-    with LocatedStore(Location(str(path)), str(path), files, None) as store:
+    with LocatedStore(Location(str(path)), str(path), files) as store:
         isolation = options.get("isolation", Isolation.READ_UNCOMMITTED)
         ranges = resolve(store, select_partitions(store, topics=["orders"]), isolation=isolation)
         assert plan(store, ranges, **options).segments_planned > 1

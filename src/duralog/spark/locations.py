@@ -26,7 +26,6 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, StorageError
 from duralog.spark.remote_files import RemoteFileSystem
 from duralog.storage.file_system import FileSystem, LocalFileSystem
@@ -129,7 +128,7 @@ class Location:
         arguments: dict[str, object] = {}
         for name, text in self.options:
             if name not in allowed:
-                known = ", ".join(sorted(allowed)) or "none"
+                known = ", ".join(sorted(STORAGE_OPTIONS[scheme])) or "none"
                 raise InvalidConfig(f"fs.{name}: no such storage option for {scheme}: there are {known}")
             try:
                 arguments[name] = allowed[name](text)
@@ -162,10 +161,10 @@ class Location:
         target = self.target()
         return _connect(target.family, target.prefix, target.arguments), target.path
 
-    def open_store(self, *, config: BrokerConfig | None = None) -> Store:
+    def open_store(self) -> Store:
         """The directory, for reading."""
         files, path = self.connect()
-        return LocatedStore(self, path, files, config)
+        return LocatedStore(self, path, files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +180,9 @@ class Target:
 class LocatedStore(Store):
     """A store that knows how others come to the same directory."""
 
-    def __init__(self, location: Location, path: str, files: FileSystem, config: BrokerConfig | None) -> None:
+    def __init__(self, location: Location, path: str, files: FileSystem) -> None:
         self.location = location
-        super().__init__(path, config=config, read_only=True, file_system=files)
+        super().__init__(path, read_only=True, file_system=files)
 
 
 def open_store(path: str, storage_options: Mapping[str, str] | None = None) -> Store:
@@ -199,9 +198,9 @@ def file_system(path: str, storage_options: Mapping[str, str] | None = None) -> 
 def arrow_file_system(path: str, storage_options: Mapping[str, str] | None = None) -> tuple[pafs.FileSystem, str]:
     """The same for those who write: pyarrow's file system, and the path in it."""
     target = Location.of(path, storage_options).target()
-    return pafs.LocalFileSystem() if target.family == "file" else _connected(
-        target.family, target.arguments
-    ), target.path
+    if target.family == "file":
+        return pafs.LocalFileSystem(), target.path
+    return _connected(target.family, target.arguments), target.path
 
 
 def location_of(store: Store) -> Location:

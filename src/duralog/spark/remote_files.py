@@ -135,7 +135,7 @@ class RemoteFile:
 
     def read(self, position: int, size: int) -> bytes:
         start, window = self._window
-        if not self.is_at_hand(position, position + size):
+        if not start <= position <= position + size <= start + len(window):
             if size >= WINDOW_BYTES:
                 return self.fetch(position, size)
             start, window = position, self.fetch(position, max(size, min(WINDOW_BYTES, self.size - position)))
