@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -108,7 +109,7 @@ def commit(
         if not is_repeated:
             by_name = {task.name: open_staged(files, path, task.name, task.size) for task in staged_tasks if task.name}
             by_partition = runs_by_partition(by_name.values(), preserve_offsets=options.preserve_offsets)
-            _check_all(files, by_name.values())
+            _check_all(files, by_name.values(), threads=store.config.num_recovery_threads_per_data_dir)
             _make_topics(store, by_partition, options)
             _check_rules(store, by_partition, options)
             journal = Journal(
@@ -256,9 +257,10 @@ def runs_by_partition(staged: Collection[StagedFile], *, preserve_offsets: bool)
     return dict(sorted(found.items()))
 
 
-def _check_all(files: FileSystem, staged: Collection[StagedFile]) -> None:
-    for file in staged:
-        check_contents(files, file)
+def _check_all(files: FileSystem, staged: Collection[StagedFile], *, threads: int) -> None:
+    with ThreadPoolExecutor(threads, thread_name_prefix="duralog-staged") as pool:
+        for checked in [pool.submit(check_contents, files, file) for file in staged]:
+            checked.result()
 
 
 def _make_topics(store: Store, by_partition: Mapping[TopicPartition, Runs], options: WriteOptions) -> None:
