@@ -122,6 +122,37 @@ def test_a_bug_is_one_sentence(spark: SparkSession, capfd: pytest.CaptureFixture
     capfd.readouterr()
 
 
+class Conf:
+    def get(self, name: str, default: str) -> str:
+        return "true" if name == "spark.speculation" else default
+
+
+class Speculating:
+    """A session whose Spark starts slow tasks a second time."""
+
+    @property
+    def sparkContext(self) -> Speculating:  # noqa: N802 (Spark's name)
+        return self
+
+    def getConf(self) -> Conf:  # noqa: N802 (Spark's name)
+        return Conf()
+
+
+class Connected:
+    """A session of Spark Connect."""
+
+    @property
+    def sparkContext(self) -> None:  # noqa: N802 (Spark's name)
+        raise NotImplementedError("JVM_ATTRIBUTE_NOT_SUPPORTED")
+
+
+def test_sessions_that_cannot_run_tasks_are_refused() -> None:
+    with pytest.raises(DuralogError, match=r"^squares: its tasks write files, .* set spark.speculation=false$"):
+        run_tasks(Speculating(), [1], squared, name="squares", writes=True)  # type: ignore[arg-type]
+    with pytest.raises(DuralogError, match="Spark Connect cannot run them"):
+        run_tasks(Connected(), [1], squared)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("sizes", [[], [1], [1] * 50, [SMALLEST_TASK_BYTES] * 50, [1, 9 * LARGEST_TASK_BYTES, 1]])
 def test_groups_keep_all_items_in_order(spark: SparkSession, sizes: list[int]) -> None:
     items = list(enumerate(sizes))
