@@ -31,6 +31,7 @@ ALL = {TopicPartition(topic, partition): OffsetRange(10, 100) for topic in ("ab"
 TOPIC, PARTITION, OFFSET, TIMESTAMP = ("topic",), ("partition",), ("offset",), ("timestamp",)
 NOON = datetime.datetime(2024, 5, 1, 12, 0, 0, 1_500, tzinfo=datetime.UTC)
 NOON_MS = 1_714_564_800_001
+DAY = datetime.timedelta(days=1)
 
 
 def narrowed(*filters: Filter) -> dict[str, tuple[int, int]]:
@@ -91,29 +92,32 @@ def test_offsets_that_are_not_there_give_empty_ranges(filter_: Filter) -> None:
 
 
 @pytest.mark.parametrize(
-    ("filter_", "not_before_ms"),
+    ("filter_", "not_before_ms", "before_ms"),
     [
-        (GreaterThan(TIMESTAMP, NOON), NOON_MS),
-        (GreaterThanOrEqual(TIMESTAMP, NOON), NOON_MS),
-        (EqualTo(TIMESTAMP, NOON), NOON_MS),
-        (In(TIMESTAMP, (NOON + datetime.timedelta(days=1), None, NOON)), NOON_MS),
-        (LessThan(TIMESTAMP, NOON), None),
-        (Not(GreaterThan(TIMESTAMP, NOON)), None),
-        (GreaterThan(TIMESTAMP, NOON.replace(tzinfo=None)), None),
-        (GreaterThan(TIMESTAMP, datetime.datetime(1960, 1, 1, tzinfo=datetime.UTC)), -315_619_200_000),
+        (GreaterThan(TIMESTAMP, NOON), NOON_MS, None),
+        (GreaterThanOrEqual(TIMESTAMP, NOON), NOON_MS, None),
+        (EqualTo(TIMESTAMP, NOON), NOON_MS, NOON_MS + 1),
+        (In(TIMESTAMP, (NOON + DAY, None, NOON)), NOON_MS, NOON_MS + 86_400_001),
+        (LessThan(TIMESTAMP, NOON), None, NOON_MS + 1),
+        (LessThanOrEqual(TIMESTAMP, NOON), None, NOON_MS + 1),
+        (Not(GreaterThan(TIMESTAMP, NOON)), None, None),
+        (GreaterThan(TIMESTAMP, NOON.replace(tzinfo=None)), None, None),
+        (In(TIMESTAMP, (NOON, "noon")), None, None),
+        (GreaterThan(TIMESTAMP, datetime.datetime(1960, 1, 1, tzinfo=datetime.UTC)), -315_619_200_000, None),
     ],
 )
-def test_times_prune_and_are_handed_back(filter_: Filter, not_before_ms: int | None) -> None:
+def test_times_prune_and_are_handed_back(filter_: Filter, not_before_ms: int | None, before_ms: int | None) -> None:
     pushed = PushedFilters()
     assert pushed.push([filter_]) == [filter_]
-    assert pushed.not_before_ms == not_before_ms
+    assert (pushed.not_before_ms, pushed.before_ms) == (not_before_ms, before_ms)
     assert pushed.narrow(ALL) == ALL
 
 
-def test_of_several_times_the_latest_counts() -> None:
+def test_of_several_times_the_narrowest_count() -> None:
     pushed = PushedFilters()
-    pushed.push([GreaterThan(TIMESTAMP, NOON), GreaterThan(TIMESTAMP, NOON - datetime.timedelta(days=1))])
-    assert pushed.not_before_ms == NOON_MS
+    pushed.push([GreaterThan(TIMESTAMP, NOON), GreaterThan(TIMESTAMP, NOON - DAY)])
+    pushed.push([LessThan(TIMESTAMP, NOON + DAY), LessThan(TIMESTAMP, NOON + 2 * DAY)])
+    assert (pushed.not_before_ms, pushed.before_ms) == (NOON_MS, NOON_MS + 86_400_001)
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ def plan_read(options: ReadOptions, filters: PushedFilters | None = None) -> Pla
             max_slice_bytes=options.max_split_bytes,
             min_slices=options.min_partitions,
             not_before_ms=None if filters is None else filters.not_before_ms,
+            before_ms=None if filters is None else filters.before_ms,
             on_data_loss=on_data_loss,
         )
     _logger.info("%s: %s", options.path, planned)
@@ -72,9 +73,7 @@ def chosen_partitions(store: Store, options: ReadOptions, *, may_be_gone: bool =
         return select_partitions(store, topics=[name for name in selection.topics if there is None or name in there])
     found = select_partitions(store, pattern=selection.pattern or ".*")
     if selection.pattern is None and not found and not may_be_gone:
-        raise UnknownTopic(
-            f"{options.path}: there are no topics: no folder is named like a partition, TOPIC-NUMBER"
-        )
+        raise UnknownTopic(f"{options.path}: there are no topics: no folder is named like a partition, TOPIC-NUMBER")
     return found
 
 

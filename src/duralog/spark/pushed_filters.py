@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -59,7 +59,8 @@ class PushedFilters:
     first_offset: int = 0
     last_offset: int = _INT64_MAX - 1
     not_before_ms: int | None = None
-    """No wanted row is older. Of the latest time nothing is known to a log whose producers set the times."""
+    before_ms: int | None = None
+    """No wanted row has this time or a later one."""
 
     def push(self, filters: Sequence[Filter]) -> list[Filter]:
         """Take in what is of use. Returns those that Spark must still apply."""
@@ -117,21 +118,23 @@ class PushedFilters:
         self.last_offset = min(self.last_offset, last)
 
     def _take_time(self, filter_: Filter) -> None:
-        if isinstance(filter_, EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual):
-            self._not_before(filter_.value)
-        elif isinstance(filter_, In):
-            times = [value for value in filter_.value if value is not None]
-            if times and all(isinstance(time, datetime.datetime) for time in times):
-                self._not_before(min(times))
-
-    def _not_before(self, time: object) -> None:
-        if isinstance(time, datetime.datetime) and time.tzinfo is not None:
-            time_ms = (time - _EPOCH) // _MILLISECOND
-            self.not_before_ms = time_ms if self.not_before_ms is None else max(self.not_before_ms, time_ms)
+        if isinstance(filter_, In):
+            times = [_whole_ms(value) for value in filter_.value if value is not None]
+        else:
+            times = [_whole_ms(getattr(filter_, "value", None))]
+        known = [time_ms for time_ms in times if time_ms is not None]
+        if not known or len(known) != len(times):
+            return
+        if isinstance(filter_, EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual | In):
+            first = min(known)
+            self.not_before_ms = first if self.not_before_ms is None else max(self.not_before_ms, first)
+        if isinstance(filter_, EqualTo | EqualNullSafe | LessThan | LessThanOrEqual | In):
+            end = max(known) + 1
+            self.before_ms = end if self.before_ms is None else min(self.before_ms, end)
 
 
 def _column(filter_: Filter) -> str | None:
-    path = getattr(filter_.child if isinstance(filter_, Not) else filter_, "attribute", ())
+    path: Sequence[str] = getattr(filter_.child if isinstance(filter_, Not) else filter_, "attribute", ())
     return path[0].lower() if len(path) == 1 else None
 
 
@@ -154,5 +157,12 @@ def _holds(filter_: Filter, partition: TopicPartition) -> bool:
     return _TESTS[type(filter_)](found, getattr(filter_, "value"))  # noqa: B009
 
 
-def _is_whole(value: object) -> bool:
+def _is_whole(value: object) -> TypeGuard[int]:
     return type(value) is int
+
+
+def _whole_ms(time: object) -> int | None:
+    """A time of the query, in whole milliseconds, as records have them; the fraction is left away."""
+    if not isinstance(time, datetime.datetime) or time.tzinfo is None:
+        return None
+    return (time - _EPOCH) // _MILLISECOND

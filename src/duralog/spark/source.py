@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from duralog.spark.frozen_imports import freeze_imports
 from duralog.spark.plain_errors import plain_errors
 
 
@@ -32,6 +33,7 @@ class DuralogDataSource(DataSource):
         from duralog.spark.read_options import ReadOptions
         from duralog.spark.spark_schema import schema_of
 
+        freeze_imports()
         with plain_errors():
             return schema_of(ReadOptions.of(self.options, streaming=None))
 
@@ -39,6 +41,7 @@ class DuralogDataSource(DataSource):
         from duralog.spark.batch_read import reader_of
         from duralog.spark.read_options import ReadOptions
 
+        freeze_imports()
         with plain_errors():
             return reader_of(schema, ReadOptions.of(self.options, streaming=False))
 

@@ -5,7 +5,6 @@ It runs in a Python worker on an executor, which may go on to other tasks.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from duralog.spark.corrupt_report import CorruptReport
+from duralog.spark.frozen_imports import freeze_imports
 from duralog.spark.plain_errors import plain_errors
 from duralog.spark.planned_read import data_loss_handler
 from duralog.spark.read_options import ReadOptions
@@ -30,7 +30,7 @@ def read_task(partition: InputPartition, columns: Columns, options: ReadOptions)
     """The rows of a task. Spark makes up a partition where nothing is to be read."""
     if not isinstance(partition, SliceTask):
         return
-    _keep_imports_from_the_collector()
+    freeze_imports()
     with plain_errors():
         report = CorruptReport(options.bad_records_path, options.storage_options) if options.is_permissive else None
         batches = read_slices(
@@ -50,9 +50,3 @@ def read_task(partition: InputPartition, columns: Columns, options: ReadOptions)
             # Also where Spark has enough rows before the end, as with a limit.
             if report is not None:
                 report.write(partition.slices)
-
-
-def _keep_imports_from_the_collector() -> None:
-    """A worker collects garbage after every task, and would look at all that numba and pyarrow have loaded."""
-    if gc.get_freeze_count() == 0:
-        gc.freeze()

@@ -19,20 +19,33 @@ import os
 
 from pyspark import daemon
 
+from duralog.spark.frozen_imports import freeze_imports
+
 PRELOADED = (
     "pyspark.worker",
     "pyspark.sql.worker.plan_data_source_read",
     "duralog.columnar.arrow_records",
     "duralog.spark.task_reading",
+    "duralog.spark.sink",
 )
+READING_KERNELS = {
+    "duralog.kernels.scan": ("scan_batches",),
+    "duralog.kernels.decode": ("decode_batches",),
+    "duralog.kernels.direct": ("decode_direct",),
+    "duralog.kernels.gather": ("lay_out", "gather"),
+}
 
 
 def preload() -> None:
     """Load what workers need, and put it out of the collector's sight."""
     for name in PRELOADED:
         importlib.import_module(name)
+    # Only what every reader needs: a kernel that is not in the cache yet takes seconds to compile.
+    for module, kernels in READING_KERNELS.items():
+        for name in kernels:
+            getattr(importlib.import_module(module), name).prepare()
     gc.collect()
-    gc.freeze()
+    freeze_imports()
 
 
 if __name__ == "__main__":
