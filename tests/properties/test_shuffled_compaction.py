@@ -84,14 +84,14 @@ def check_history(seed: int, folder: Path, *, is_damaged: bool = False) -> None:
                 side.restart()
 
 
-@fewer(5)
+@fewer(10)
 @given(st.integers(0, 2**32 - 1))
 def test_histories_come_to_the_same_in_both_forms(seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder, disk_without_waiting():
         check_history(seed, Path(folder))
 
 
-@fewer(5)
+@fewer(10)
 @given(st.integers(0, 2**32 - 1))
 def test_damaged_histories_come_to_the_same_in_both_forms(seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder, disk_without_waiting():

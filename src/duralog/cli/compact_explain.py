@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from duralog.cli.compact_facts import write_explanation
@@ -14,15 +14,11 @@ from duralog.cli.output import Output
 from duralog.cli.tables import plural, size_text
 from duralog.config import TopicConfig
 from duralog.errors import DuralogError
-from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
 from duralog.storage.cleaner_settings import CleanerSettings
-from duralog.storage.compaction_preview import ExplainSettings, Explanation, explain_compaction
-from duralog.storage.file_system import Entry, LocalFileSystem
-from duralog.storage.log_directory import LogDirectory, TopicPartition
+from duralog.storage.compaction_preview import ExplainSettings, Explanation
+from duralog.storage.live_explanation import CleanerCheckpoints, explain_live
+from duralog.storage.log_directory import TopicPartition
 from duralog.storage.store import Store
-
-_ATTEMPTS = 4
-"""A log that a broker compacts meanwhile may have lost the segments that were found. Then it is read again."""
 
 
 def explain_all(
@@ -47,11 +43,11 @@ def explain_all(
         on_progress=view.show,
     )
     totals = _Totals()
-    checkpoints = _Checkpoints(store.path)
+    checkpoints = CleanerCheckpoints(store.path)
     for topic, number, config in partitions:
         view.begin(f"{topic}-{number}")
         try:
-            explanation = _explain(store, topic, number, config, checkpoints, settings)
+            explanation = explain_live(store, TopicPartition(topic, number), config, checkpoints, settings)
         except DuralogError as error:
             totals.failed += 1
             view.hide()
@@ -69,47 +65,6 @@ def explain_all(
     elif partitions:
         _write_summary(totals, output)
     return not totals.failed and not totals.damaged
-
-
-class _Checkpoints:
-    """Up to where each log is compacted, by the file as it is at the moment. It is read only if it has changed."""
-
-    def __init__(self, path: str) -> None:
-        self._files = LocalFileSystem()
-        self._directory = LogDirectory(self._files, path)
-        self._path = self._directory.path_of(CLEANER_OFFSET_CHECKPOINT)
-        self._entry: Entry | None = None
-        self._offsets: Mapping[TopicPartition, int] = {}
-
-    def get(self, partition: TopicPartition) -> int | None:
-        entry = self._files.entry(self._path)
-        if entry != self._entry:
-            self._entry = entry
-            self._offsets = self._directory.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
-        return self._offsets.get(partition)
-
-
-def _explain(
-    store: Store,
-    topic: str,
-    number: int,
-    config: TopicConfig,
-    checkpoints: _Checkpoints,
-    settings: ExplainSettings,
-) -> Explanation:
-    for attempt in range(_ATTEMPTS):
-        try:
-            # Before the log: a broker may go on compacting it, and the checkpoint must not be ahead of what is read.
-            checkpoint = checkpoints.get(TopicPartition(topic, number))
-            log = store.partition(topic, number)
-            log.update_config(config)
-            return explain_compaction(log, checkpoint, settings)
-        except DuralogError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            # Its segments may have been deleted, or replaced, since their names were read.
-            store = Store(store.path, config=store.config, read_only=True)
-    raise AssertionError
 
 
 @dataclass(slots=True)

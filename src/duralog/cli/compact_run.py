@@ -34,7 +34,9 @@ _LARGEST_MAP_BYTES = 2**31 - 1
 
 
 @dataclass(slots=True)
-class _Totals:
+class CompactionTotals:
+    """What became of some partitions, or would."""
+
     compacted: int = 0
     idle: int = 0
     failed: int = 0
@@ -44,6 +46,8 @@ class _Totals:
     bytes_before: int = 0
     bytes_after: int = 0
     seconds: float = 0.0
+    is_rehearsal: bool = False
+    """Nothing was changed."""
 
     def add(self, report: CompactionReport) -> None:
         if not report.rounds:
@@ -77,7 +81,7 @@ def compact_all(
         tasks.run_due()  # Files of old segments go at once: there may be no room for the whole log twice.
         view.show(progress)
 
-    totals = _Totals()
+    totals = CompactionTotals()
     reports: list[CompactionReport] = []
     began = time.monotonic()
     try:
@@ -107,13 +111,14 @@ def compact_all(
     finally:
         totals.seconds = time.monotonic() - began
         if output.as_json:
-            output.object(_summary_object(totals))
+            output.object(summary_object(totals))
         else:
-            _write(reports, totals, output)
+            write_reports(reports, totals, output)
     return not totals.failed and not totals.damaged
 
 
-def _write(reports: Sequence[CompactionReport], totals: _Totals, output: Output) -> None:
+def write_reports(reports: Sequence[CompactionReport], totals: CompactionTotals, output: Output) -> None:
+    """A table of what was compacted, damage, why there was nothing to do, and a line about all."""
     rows = [_cells(report) for report in reports if report.rounds]
     if rows and not output.quiet:
         columns = fitting(_NAMES, right=_NAMES[1:], rows=rows)
@@ -153,16 +158,16 @@ def _rate(size_bytes: int, seconds: float) -> int:
     return int(size_bytes / seconds) if seconds else 0
 
 
-def _summary_object(totals: _Totals) -> dict[str, Any]:
+def summary_object(totals: CompactionTotals) -> dict[str, Any]:
     return {
         "kind": "summary",
-        **dataclasses.asdict(totals),
+        **{name: value for name, value in dataclasses.asdict(totals).items() if name != "is_rehearsal"},
         "freed_bytes": totals.bytes_before - totals.bytes_after,
     }
 
 
-def _summary_line(totals: _Totals) -> str:
-    words = [f"{plural(totals.compacted, 'partition')} compacted"]
+def _summary_line(totals: CompactionTotals) -> str:
+    words = [f"{plural(totals.compacted, 'partition')} {'would be ' if totals.is_rehearsal else ''}compacted"]
     if totals.idle:
         words.append(f"{totals.idle:,} with nothing to do")
     if totals.failed:
@@ -172,9 +177,9 @@ def _summary_line(totals: _Totals) -> str:
     line = ", ".join(words)
     if totals.compacted:
         gone = totals.records_before - totals.records_after
-        freed = totals.bytes_before - totals.bytes_after
+        freed = size_text(totals.bytes_before - totals.bytes_after)
+        went = "would go" if totals.is_rehearsal else "went"
         line += (
-            f"; {gone:,} of {plural(totals.records_before, 'record')} went, {size_text(freed)} freed in"
-            f" {totals.seconds:.2f} s"
+            f"; {gone:,} of {plural(totals.records_before, 'record')} {went}, {freed} freed in {totals.seconds:.2f} s"
         )
     return line

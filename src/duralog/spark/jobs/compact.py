@@ -18,8 +18,10 @@ A partition that fails costs the others nothing. What dies in the middle leaves 
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duralog.config import BrokerConfig, TopicConfig
@@ -27,13 +29,14 @@ from duralog.errors import InvalidConfig, UnknownTopic
 from duralog.format.filenames import FileKind, FileState, parse_segment_file
 from duralog.spark.jobs.compact_report import CompactJobReport, PartitionCompaction
 from duralog.spark.jobs.compact_shuffled import compact_shuffled
-from duralog.spark.jobs.compact_task import CompactSettings, CompactWork, compact_in_task
+from duralog.spark.jobs.compact_task import CompactSettings, CompactWork, PreviewWork, compact_in_task, preview_in_task
 from duralog.spark.jobs.holding import HeldDirectory, hold
 from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.storage.background import wall_clock_ms
 from duralog.storage.file_system import LocalFileSystem
-from duralog.storage.log_directory import TopicPartition
+from duralog.storage.log_directory import LogDirectory, TopicPartition
 from duralog.storage.retention import COMPACT
+from duralog.storage.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +59,7 @@ def compact(
     min_dirty_ratio: float | None = None,
     config: BrokerConfig | None = None,
     now_ms: int | None = None,
+    dry_run: bool = False,
     on_progress: OnProgress | None = None,
 ) -> CompactJobReport:
     """Compact the chosen partitions now, however little of them is new.
@@ -65,67 +69,138 @@ def compact(
     keys of one task; without it, `log.cleaner.dedupe.buffer.size`. With `shuffled`, every partition is compacted in
     that form; if it is False, none is. `again` takes the whole log as new, so that old tombstones go; `roll` begins a
     new segment first, so that all of a log is compacted. With `min_dirty_ratio`, logs of which no larger share is new
-    are left as they are. `now_ms` is the time by which delete horizons are set and have passed.
+    are left as they are. `now_ms` is the time by which delete horizons are set and have passed. A `dry_run` tells what
+    would be done; it changes nothing, takes no lock, and `roll` does not count.
     """
     began = time.monotonic()
     if memory_bytes is not None and memory_bytes < _SMALLEST_MAP_BYTES:
         raise InvalidConfig(f"memory_bytes: {memory_bytes} is not allowed, a map has at least {_SMALLEST_MAP_BYTES}")
-    with hold(path, config=config) as held:
-        chosen = choose(held, topics, partition, topic_config or {})
-        settings = CompactSettings(
-            now_ms=wall_clock_ms() if now_ms is None else now_ms,
-            memory_bytes=_map_bytes(held.config) if memory_bytes is None else memory_bytes,
-            again=again,
-            roll=roll,
-            min_dirty_ratio=min_dirty_ratio,
-            workers=int(spark.sparkContext.getConf().get("spark.task.cpus", "1")),
-            may_take_rounds=shuffled is False,
-        )
-        works = [
-            CompactWork(
-                loan=held.lend(found, config=found_config),
-                settings=settings,
-                size_bytes=log_bytes(held.directory.folder_of(found)),
-            )
-            for found, found_config in chosen.items()
-        ]
-        done: dict[TopicPartition, PartitionCompaction] = {}
-        if not shuffled:
-            done = _in_tasks(spark, works, on_progress)
-        for work in works:
-            if work.loan.partition not in done:
-                done[work.loan.partition] = compact_shuffled(spark, work, on_progress)
+    settings = CompactSettings(
+        now_ms=wall_clock_ms() if now_ms is None else now_ms,
+        memory_bytes=0 if memory_bytes is None else memory_bytes,
+        again=again,
+        roll=roll,
+        min_dirty_ratio=min_dirty_ratio,
+        workers=int(spark.sparkContext.getConf().get("spark.task.cpus", "1")),
+        may_take_rounds=shuffled is False,
+    )
+    if dry_run:
+        done = _preview(spark, path, topics, partition, topic_config or {}, settings, config, on_progress)
+    else:
+        with hold(path, config=config) as held:
+            chosen = choose(held.path, held.partitions, topics, partition, topic_config or {})
+            done = _compact(spark, held, chosen, _with_memory(settings, held.config), shuffled, on_progress)
     return CompactJobReport(
-        path=path, partitions=[done[found] for found in sorted(done)], seconds=time.monotonic() - began
+        path=path,
+        partitions=[done[found] for found in sorted(done)],
+        seconds=time.monotonic() - began,
+        is_rehearsal=dry_run,
     )
 
 
+def _with_memory(settings: CompactSettings, config: BrokerConfig) -> CompactSettings:
+    """If nothing was said, a map may have what all cleaner threads have together."""
+    size_bytes = settings.memory_bytes or min(config.log_cleaner_dedupe_buffer_size, _LARGEST_MAP_BYTES)
+    return replace(settings, memory_bytes=size_bytes)
+
+
+def _compact(
+    spark: SparkSession,
+    held: HeldDirectory,
+    chosen: Mapping[TopicPartition, TopicConfig],
+    settings: CompactSettings,
+    shuffled: bool | None,
+    on_progress: OnProgress | None,
+) -> dict[TopicPartition, PartitionCompaction]:
+    works = [
+        CompactWork(
+            loan=held.lend(found, config=found_config),
+            settings=settings,
+            size_bytes=log_bytes(held.directory.folder_of(found)),
+        )
+        for found, found_config in chosen.items()
+    ]
+    done: dict[TopicPartition, PartitionCompaction] = {}
+    if not shuffled:
+        # Not `writes`: a second copy of a task waits for the first one, and then finds nothing to do.
+        found_in_tasks = run_tasks(
+            spark,
+            works,
+            compact_in_task,
+            weight=lambda work: work.size_bytes,
+            on_progress=on_progress,
+            name="compact",
+        )
+        done = {result.partition: result for result in found_in_tasks if result is not None}
+    for work in works:
+        if work.loan.partition not in done:
+            done[work.loan.partition] = compact_shuffled(spark, work, on_progress)
+    return done
+
+
+def _preview(
+    spark: SparkSession,
+    path: str,
+    topics: Collection[str] | None,
+    partition: int | None,
+    overrides: Mapping[str, object],
+    settings: CompactSettings,
+    config: BrokerConfig | None,
+    on_progress: OnProgress | None,
+) -> dict[TopicPartition, PartitionCompaction]:
+    path = os.path.abspath(path)
+    with Store(path, config=config, read_only=True) as store:
+        there = {
+            TopicPartition(topic, number): store.topic_config(topic)
+            for topic in store.topics()
+            for number in store.partitions(topic)
+        }
+        directory = LogDirectory(LocalFileSystem(), path)
+        works = [
+            PreviewWork(
+                path=path,
+                partition=found,
+                topic_config=found_config,
+                broker_config=config or BrokerConfig(),
+                settings=_with_memory(settings, store.config),
+                size_bytes=log_bytes(directory.folder_of(found)),
+            )
+            for found, found_config in choose(path, there, topics, partition, overrides).items()
+        ]
+    results = run_tasks(
+        spark, works, preview_in_task, weight=lambda work: work.size_bytes, on_progress=on_progress, name="compact"
+    )
+    return {result.partition: result for result in results}
+
+
 def choose(
-    held: HeldDirectory, topics: Collection[str] | None, partition: int | None, overrides: Mapping[str, object]
+    path: str,
+    there: Mapping[TopicPartition, TopicConfig],
+    topics: Collection[str] | None,
+    partition: int | None,
+    overrides: Mapping[str, object],
 ) -> dict[TopicPartition, TopicConfig]:
     """The chosen partitions that are compacted, and the configs that hold for each."""
     if overrides and topics is None:
         raise InvalidConfig("configs are of topics: say of which")
-    known = {found.topic for found in (*held.partitions, *held.offline)}
+    known = {found.topic for found in there}
     for topic in topics or ():
         if topic not in known:
-            raise UnknownTopic(f"there is no topic {topic} in {held.path}")
+            raise UnknownTopic(f"there is no topic {topic} in {path}")
     named = [
-        found
-        for found in held.partitions
-        if (topics is None or found.topic in topics) and partition in (None, found.partition)
+        found for found in there if (topics is None or found.topic in topics) and partition in (None, found.partition)
     ]
     if partition is not None and not named:
-        raise UnknownTopic(f"{held.path}: there is no partition {partition} of {' or '.join(topics or ['any topic'])}")
-    configs = {found: held.partitions[found].with_overrides(overrides) for found in named}
+        raise UnknownTopic(f"{path}: there is no partition {partition} of {' or '.join(topics or ['any topic'])}")
+    configs = {found: there[found].with_overrides(overrides) for found in named}
     chosen = {found: found_config for found, found_config in configs.items() if COMPACT in found_config.cleanup_policy}
-    for topic in topics or ():
-        others = [found for found in named if found.topic == topic and found not in chosen]
-        if others:
-            policy = configs[others[0]].text("cleanup.policy") or "empty"
+    for found in named if topics is not None else ():
+        if found not in chosen:
+            policy = configs[found].text("cleanup.policy") or "empty"
             raise InvalidConfig(
-                f"{topic} is not compacted, its cleanup.policy is {policy}: with a config of cleanup.policy=compact it"
-                " is treated as if it were, for this run; records without a key are removed then"
+                f"{found.topic} is not compacted, its cleanup.policy is {policy}: with a config of"
+                " cleanup.policy=compact it is treated as if it were, for this run; records without a key are removed"
+                " then"
             )
     return chosen
 
@@ -138,24 +213,3 @@ def log_bytes(folder: str) -> int:
         if file is not None and file.kind is FileKind.LOG and file.state is FileState.LIVE:
             sizes += entry.size
     return sizes
-
-
-def _in_tasks(
-    spark: SparkSession, works: Sequence[CompactWork], on_progress: OnProgress | None
-) -> dict[TopicPartition, PartitionCompaction]:
-    """Without those that are too large for a task."""
-    # Not `writes`: a second copy of a task waits for the first one, and then finds nothing to do.
-    found = run_tasks(
-        spark,
-        works,
-        compact_in_task,
-        weight=lambda work: work.size_bytes,
-        on_progress=on_progress,
-        name="compact",
-    )
-    return {result.partition: result for result in found if result is not None}
-
-
-def _map_bytes(config: BrokerConfig) -> int:
-    size_bytes: int = config.log_cleaner_dedupe_buffer_size
-    return min(size_bytes, _LARGEST_MAP_BYTES)

@@ -11,14 +11,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError
 from duralog.kernels.offset_map import SLOT_BYTES
 from duralog.spark.jobs.compact_report import CompactionForm, PartitionCompaction
 from duralog.storage.borrowed_partition import BorrowedPartition, Loan, borrow
+from duralog.storage.cleanable import DirtyRange
 from duralog.storage.cleaner import reports_only
 from duralog.storage.cleaner_settings import CleanerSettings
+from duralog.storage.compaction_preview import ExplainSettings
 from duralog.storage.compaction_report import CompactionPhase, CompactionProgress, CompactionReport
+from duralog.storage.live_explanation import CleanerCheckpoints, explain_live
 from duralog.storage.log_directory import TopicPartition
+from duralog.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +82,9 @@ def compact_borrowed(borrowed: BorrowedPartition, settings: CompactSettings) -> 
     partition, log = borrowed.partition, borrowed.log
     if settings.roll:
         log.roll()
-    idle = None if settings.min_dirty_ratio is None else _too_little(borrowed, settings.min_dirty_ratio)
-    if idle is not None:
-        return idle
+    for state in borrowed.cleaner.states():
+        if state.dirty is not None and _is_too_little(state.dirty, settings):
+            return _idle(partition, state.dirty.first_dirty_offset, _too_little_note(state.dirty, settings))
     slots = settings.memory_bytes // SLOT_BYTES
     capacity = int(slots * CleanerSettings.of(borrowed.config).load_factor)
 
@@ -99,15 +104,48 @@ def compact_borrowed(borrowed: BorrowedPartition, settings: CompactSettings) -> 
     )
 
 
-def _too_little(borrowed: BorrowedPartition, min_dirty_ratio: float) -> CompactionReport | None:
-    for state in borrowed.cleaner.states():
-        if state.dirty is not None and state.dirty.dirty_ratio <= min_dirty_ratio:
-            return _idle(
-                borrowed.partition,
-                state.dirty.first_dirty_offset,
-                f"{state.dirty.dirty_ratio:.1%} of the log is new, this job compacts above {min_dirty_ratio:.1%}",
-            )
-    return None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewWork:
+    path: str
+    partition: TopicPartition
+    topic_config: TopicConfig
+    broker_config: BrokerConfig
+    settings: CompactSettings
+    size_bytes: int
+
+
+def preview_in_task(work: PreviewWork) -> PartitionCompaction:
+    """What a compaction would do. Nothing is changed, and somebody else may have the directory open."""
+    partition = work.partition
+    try:
+        store = Store(work.path, config=work.broker_config, read_only=True)
+        settings = ExplainSettings(
+            now_ms=work.settings.now_ms,
+            memory_bytes=work.settings.memory_bytes,
+            load_factor=CleanerSettings.of(store.config).load_factor,
+            again=work.settings.again,
+        )
+        explanation = explain_live(store, partition, work.topic_config, CleanerCheckpoints(work.path), settings)
+    except Exception as error:
+        return PartitionCompaction(partition=partition, form=CompactionForm.ONE_TASK, failure=told(error))
+    is_small = explanation.map is None or (explanation.map.is_complete and explanation.map.rounds == 1)
+    form = CompactionForm.ONE_TASK if is_small or work.settings.may_take_rounds else CompactionForm.SHUFFLED
+    report = explanation.report
+    dirty = explanation.dirty
+    if report is None or _is_too_little(dirty, work.settings):
+        note = _too_little_note(dirty, work.settings) if report is not None else dirty.why_not
+        report = _idle(partition, dirty.first_dirty_offset, note or "")
+    elif not is_small:
+        report.notes.append("the keys do not all fit into the map: these figures are of those that do")
+    return PartitionCompaction(partition=partition, form=form, report=report)
+
+
+def _is_too_little(dirty: DirtyRange, settings: CompactSettings) -> bool:
+    return settings.min_dirty_ratio is not None and dirty.dirty_ratio <= settings.min_dirty_ratio
+
+
+def _too_little_note(dirty: DirtyRange, settings: CompactSettings) -> str:
+    return f"{dirty.dirty_ratio:.1%} of the log is new, this job compacts above {settings.min_dirty_ratio:.1%}"
 
 
 def _idle(partition: TopicPartition, first_dirty_offset: int, note: str) -> CompactionReport:

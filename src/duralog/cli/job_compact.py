@@ -1,0 +1,164 @@
+"""`duralog job compact`: `duralog compact` with partitions in parallel. `spark.jobs.compact` does the work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duralog.cli.failures import FAILURE, printable, say, told_plainly
+from duralog.cli.options import (
+    HOW,
+    AsJson,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    ServerProperties,
+    config_settings,
+    parsed,
+    standard_output,
+)
+from duralog.cli.spark_job import (
+    DEFAULT_MASTER,
+    Conf,
+    JobProgress,
+    Location,
+    Master,
+    TopicChoices,
+    job_app,
+    spark_session,
+)
+from duralog.config.byte_sizes import parse_bytes
+
+if TYPE_CHECKING:
+    from duralog.cli.output import Output
+    from duralog.spark.jobs.compact_report import CompactJobReport
+
+_SMALLEST_MAP_BYTES = 1024
+
+
+@job_app.command()
+def compact(
+    path: Location,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Only tell what would go.", rich_help_panel=HOW)
+    ] = False,
+    topic: TopicChoices = None,
+    partition: PartitionChoice = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="NAME=VALUE",
+            help="As if this were a config of each --topic. May be given again.",
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="As if nothing had been compacted: old tombstones go.", rich_help_panel=HOW),
+    ] = False,
+    roll: Annotated[
+        bool,
+        typer.Option("--roll", help="Begin new segments first: the active one is compacted, too.", rich_help_panel=HOW),
+    ] = False,
+    min_dirty_ratio: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Leave logs alone of which no larger share is new.",
+            show_default=False,
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    map_bytes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Memory of a task for its map of keys; without it, log.cleaner.dedupe.buffer.size.",
+            show_default=False,
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    shuffled: Annotated[
+        bool | None,
+        typer.Option(
+            "--shuffled/--rounds",
+            help="Logs with more keys than fit into a map: by many tasks at once, or round after round."
+            " --shuffled does so with all logs.",
+            show_default=False,
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    server_properties: ServerProperties = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+    master: Master = DEFAULT_MASTER,
+    conf: Conf = None,
+) -> None:
+    """Compact the logs of compacted topics now, partitions in parallel: of each key, only the last record stays.
+
+    The same as duralog compact, with a task for each partition; one with too many keys for a task is shared by many.
+    Without --dry-run, no broker may have the directory open.
+
+    Exit code: 0 done, 1 a partition could not be compacted or read, or is damaged, 2 wrong usage, 130 interrupted.
+    """
+    overrides = config_settings(config)
+    if overrides and not topic:
+        raise typer.BadParameter("--config is of topics: give --topic")
+    if dry_run and roll:
+        raise typer.BadParameter("--roll changes the directory, --dry-run does not: give one of them")
+    memory_bytes = None if map_bytes is None else parsed("--map-bytes", parse_bytes, map_bytes)
+    if memory_bytes is not None and memory_bytes < _SMALLEST_MAP_BYTES:
+        raise typer.BadParameter(f"--map-bytes: a map has at least {_SMALLEST_MAP_BYTES} bytes")
+    with told_plainly():
+        from duralog.cli.opened_store import broker_config
+
+        output = standard_output(as_json=as_json, quiet=quiet)
+        with (
+            spark_session("compact", master=master, conf=conf) as spark,
+            JobProgress(wanted=not (no_progress or quiet)) as progress,
+        ):
+            from duralog.spark.jobs.compact import compact as run
+
+            report = run(
+                spark,
+                path,
+                topics=topic or None,
+                partition=partition,
+                topic_config=overrides,
+                memory_bytes=memory_bytes,
+                shuffled=shuffled,
+                again=again,
+                roll=roll,
+                min_dirty_ratio=min_dirty_ratio,
+                config=broker_config(server_properties),
+                dry_run=dry_run,
+                on_progress=progress.show,
+            )
+        _write(report, output)
+        output.flush()
+        if not report.is_well:
+            raise typer.Exit(FAILURE)
+
+
+def _write(report: CompactJobReport, output: Output) -> None:
+    from duralog.cli.compact_run import CompactionTotals, summary_object, write_reports
+
+    totals = CompactionTotals(failed=len(report.failures), seconds=report.seconds, is_rehearsal=report.is_rehearsal)
+    for found in report.partitions:
+        if found.failure is not None:
+            say(f"error: {printable(f'{found.partition}: {found.failure}')}")
+        if found.report is not None:
+            totals.add(found.report)
+        if output.as_json:
+            output.object(found.to_dict())
+    if output.as_json:
+        output.object(summary_object(totals))
+        return
+    if not report.partitions:
+        output.note(report.path, "none of its partitions is of a compacted topic")
+    write_reports(report.reports, totals, output)

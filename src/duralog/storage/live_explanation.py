@@ -1,0 +1,57 @@
+"""Explaining the compaction of a log that a broker may compact at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from duralog.config import TopicConfig
+from duralog.errors import DuralogError
+from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
+from duralog.storage.compaction_preview import ExplainSettings, Explanation, explain_compaction
+from duralog.storage.file_system import Entry, LocalFileSystem
+from duralog.storage.log_directory import LogDirectory, TopicPartition
+from duralog.storage.store import Store
+
+_ATTEMPTS = 4
+"""A log that a broker compacts meanwhile may have lost the segments that were found. Then it is read again."""
+
+
+class CleanerCheckpoints:
+    """Up to where each log is compacted, by the file as it is at the moment. It is read only if it has changed."""
+
+    def __init__(self, path: str) -> None:
+        self._files = LocalFileSystem()
+        self._directory = LogDirectory(self._files, path)
+        self._path = self._directory.path_of(CLEANER_OFFSET_CHECKPOINT)
+        self._entry: Entry | None = None
+        self._offsets: Mapping[TopicPartition, int] = {}
+
+    def get(self, partition: TopicPartition) -> int | None:
+        entry = self._files.entry(self._path)
+        if entry != self._entry:
+            self._entry = entry
+            self._offsets = self._directory.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
+        return self._offsets.get(partition)
+
+
+def explain_live(
+    store: Store,
+    partition: TopicPartition,
+    config: TopicConfig,
+    checkpoints: CleanerCheckpoints,
+    settings: ExplainSettings,
+) -> Explanation:
+    """What a compaction of the partition would do, if its topic had these configs. REQUIRES: the store is read-only."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            # Before the log: a broker may go on compacting it, and the checkpoint must not be ahead of what is read.
+            checkpoint = checkpoints.get(partition)
+            log = store.partition(*partition)
+            log.update_config(config)
+            return explain_compaction(log, checkpoint, settings)
+        except DuralogError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            # Its segments may have been deleted, or replaced, since their names were read.
+            store = Store(store.path, config=store.config, read_only=True)
+    raise AssertionError
