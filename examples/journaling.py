@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -71,11 +71,11 @@ class Journal:
         """For each partition of the clicks, the offset of the first one that is not in the totals."""
         self._restore()
 
-    def commit(self, changes: Iterator[Change], positions: Mapping[int, int]) -> None:
+    def commit(self, changes: Iterable[Change], positions: Mapping[int, int]) -> None:
         """Change the state, and write down what it became. When this returns, it would survive a loss of power."""
-        changed = {}
+        changed: dict[str, Totals | None] = {}
         for change in changes:
-            before = self.totals.get(change.user)
+            before = changed[change.user] if change.user in changed else self.totals.get(change.user)
             base = Totals(0, 0) if before is None or change.is_forgotten else before
             after = Totals(base.clicks + change.clicks, base.milliseconds + change.milliseconds)
             changed[change.user] = after if after.clicks else None
@@ -156,26 +156,27 @@ def _take_in(batch: DataFrame, journal: Journal) -> None:
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    batch.persist()
-    try:
-        ends = batch.groupBy("partition").agg(f.max("offset").alias("last")).collect()
-        of_user = Window.partitionBy("key")
-        forgotten = f.max(f.when(f.col("value").isNull(), f.col("offset"))).over(of_user)
-        is_after = f.col("value").isNotNull() & (f.col("forgotten").isNull() | (f.col("offset") > f.col("forgotten")))
-        milliseconds = f.col("value").cast("string").cast("long")
-        changes = (
-            batch.withColumn("forgotten", forgotten)
-            .groupBy(f.col("key").cast("string").alias("user"))
-            .agg(
-                f.max(f.col("forgotten").isNotNull()).alias("is_forgotten"),
-                f.count_if(is_after).alias("clicks"),
-                f.coalesce(f.sum(f.when(is_after, milliseconds)), f.lit(0)).alias("milliseconds"),
-            )
+    # Offsets tell what came first within a partition only.
+    of_user = ("key", "partition")
+    forgotten = f.max(f.when(f.col("value").isNull(), f.col("offset"))).over(Window.partitionBy(*of_user))
+    is_after = f.col("value").isNotNull() & (f.col("forgotten").isNull() | (f.col("offset") > f.col("forgotten")))
+    milliseconds = f.col("value").cast("string").cast("long")
+    totals = (
+        batch.withColumn("forgotten", forgotten)
+        .groupBy(*of_user)
+        .agg(
+            f.max(f.col("forgotten").isNotNull()).alias("is_forgotten"),
+            f.count_if(is_after).alias("clicks"),
+            f.coalesce(f.sum(f.when(is_after, milliseconds)), f.lit(0)).alias("milliseconds"),
+            f.max("offset").alias("last"),
         )
-        rows = (Change(row.user, row.is_forgotten, row.clicks, row.milliseconds) for row in changes.toLocalIterator())
-        journal.commit(rows, {row.partition: row.last + 1 for row in ends})
-    finally:
-        batch.unpersist()
+    )
+    rows = totals.collect()
+    changes = [Change(row.key.decode(), row.is_forgotten, row.clicks, row.milliseconds) for row in rows]
+    ends: dict[int, int] = {}
+    for row in rows:
+        ends[row.partition] = max(ends.get(row.partition, 0), row.last + 1)
+    journal.commit(changes, ends)
 
 
 # The demonstration, and what the tests use
@@ -269,8 +270,8 @@ def kill_in_the_middle(clicks: Clicks, clicks_path: str, journal: str, *, taken_
         while sum(committed_positions(journal).values()) < taken_in:
             if worker.process.poll() is not None:
                 raise SystemExit("the job ended by itself")
-            clicks.add(50)
-            time.sleep(0.2)
+            clicks.add(100)
+            time.sleep(0.5)
     finally:
         worker.kill()
     return sum(committed_positions(journal).values())

@@ -46,23 +46,32 @@ def test_what_was_not_committed_does_not_count(tmp_path: Path, monkeypatch: pyte
                 store.compact(CHANGELOG, 0)
                 assert Journal(store).totals == expected[0]
             end_offset = log.end_offset
-            journal.commit(iter(random_changes(chance, 10)), {step % 2: step})
+            journal.commit(random_changes(chance, 10), {step % 2: step})
             expected = (dict(journal.totals), dict(journal.positions))
             assert log.end_offset > end_offset
             with monkeypatch.context() as patch:
                 patch.setattr(log, "end_transaction", die)
                 with pytest.raises(KeyboardInterrupt):
-                    journal.commit(iter(random_changes(chance, 10)), {0: 1_000})
+                    journal.commit(random_changes(chance, 10), {0: 1_000})
     assert len(expected[0]) > 5
 
 
 def test_steps_larger_than_one_batch_are_whole(tmp_path: Path) -> None:
     changes = [Change(f"user-{number}", False, 1, number) for number in range(12_001)]
     with duralog.open(tmp_path) as store:
-        Journal(store).commit(iter(changes), {0: 7})
+        Journal(store).commit(changes, {0: 7})
         again = Journal(store)
         assert again.totals == {change.user: Totals(1, change.milliseconds) for change in changes}
         assert again.starting_offsets() == '{"clicks": {"0": 7}}'
+
+
+def test_several_changes_of_a_user_in_one_step(tmp_path: Path) -> None:
+    with duralog.open(tmp_path) as store:
+        journal = Journal(store)
+        journal.commit([Change("a", False, 1, 10), Change("b", False, 1, 5), Change("a", False, 2, 20)], {0: 3})
+        assert journal.totals == {"a": Totals(3, 30), "b": Totals(1, 5)}
+        journal.commit([Change("a", True, 1, 7), Change("b", True, 0, 0), Change("a", False, 1, 1)], {0: 6})
+        assert journal.totals == Journal(store).totals == {"a": Totals(2, 8)}
 
 
 @pytest.mark.spark
