@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import confluent_kafka
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
+from pyspark.sql.types import StringType, StructType
 
 import duralog
 from duralog.errors import StorageError, StoreLocked
 from duralog.format.murmur2 import partition_of_key
 from duralog.spark import committing
 from duralog.spark.broker_sink import broker_targets, send
+from duralog.spark.sink import DuralogArrowWriter, DuralogStreamArrowWriter
 from duralog.spark.staging import StagedTask
 from duralog.spark.staging_task import stage_rows
 from duralog.spark.write_options import Transaction, WriteOptions
 from oracle.dump_check import dump_complaints
-from oracle.kafka_process import KafkaProcess
+from oracle.kafka_process import Json, KafkaProcess
 from oracle.kafka_server import KafkaServer
 from oracle.partition_view import PartitionView, seen_by_duralog, seen_by_kafka
 from tests.unit import staged_writes
@@ -110,23 +115,35 @@ def test_kafka_has_nothing_to_complain_of(served: Served) -> None:
     assert sorted(file.suffix for file in served.directory.glob("duralog-sink*")) == [".committed", ".staged"]
 
 
+@dataclass
+class Held:
+    """A directory that a running broker holds."""
+
+    path: Path
+    server: KafkaServer
+
+    def committed(self, topic: str, partition: int = 0) -> list[Json]:
+        """What readers get that ask for committed records only."""
+        records: list[Json] = self.server.consume(topic, partition, isolation="read_committed")["records"]
+        return records
+
+    def left(self) -> list[Path]:
+        return list(self.path.glob("duralog-sink*"))
+
+
 @pytest.fixture(scope="module")
-def server(kafka: KafkaProcess, tmp_path_factory: pytest.TempPathFactory) -> KafkaServer:
+def held(kafka: KafkaProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
     path = tmp_path_factory.mktemp("held") / "store"
     with duralog.open(path) as store:
         store.create_topic("t", 5)
         store.create_topic("compacted", 1, {"cleanup.policy": "compact"})
-    server = KafkaServer(kafka, path)
-    server.directory = path  # type: ignore[attr-defined]
-    with server:
+    with KafkaServer(kafka, path) as server:
         server.topics()
-        yield server
+        yield Held(path, server)
 
 
-def through_the_port(server: KafkaServer, **options: object) -> WriteOptions:
-    given = {name: str(value) for name, value in options.items()}
-    path = str(server.directory)  # type: ignore[attr-defined]
-    return WriteOptions.of({"path": path, "kafka.bootstrap.servers": server.bootstrap, **given}, streaming=False)
+def through_the_port(held: Held, **options: object) -> WriteOptions:
+    return options_of(held.path, kafka__bootstrap__servers=held.server.bootstrap, **options)
 
 
 def staged(options: WriteOptions, *tasks: list[pa.RecordBatch]) -> list[StagedTask]:
@@ -136,23 +153,15 @@ def staged(options: WriteOptions, *tasks: list[pa.RecordBatch]) -> list[StagedTa
     ]
 
 
-def committed(server: KafkaServer, topic: str, partitions: int) -> list[dict[str, object]]:
-    return [
-        record
-        for number in range(partitions)
-        for record in server.consume(topic, number, isolation="read_committed")["records"]
-    ]
-
-
-def test_a_directory_that_kafka_holds(server: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_kafka_holds(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committing, "LOCK_WAIT_SECONDS", 0.0)
-    options = options_of(server.directory, topic="t")  # type: ignore[attr-defined]
+    options = options_of(held.path, topic="t")
     with pytest.raises(StoreLocked, match=r"give its address in the option kafka\.bootstrap\.servers"):
         write(options, [numbered(0, 10)])
 
 
-def test_rows_go_through_the_port_once(server: KafkaServer) -> None:
-    options = through_the_port(server, topic="t", codec="lz4")
+def test_rows_go_through_the_port_once(held: Held) -> None:
+    options = through_the_port(held, topic="t", codec="lz4")
     named = Transaction(application="query 7", version=3)
     reports = []
     for _ in range(2):
@@ -167,33 +176,33 @@ def test_rows_go_through_the_port_once(server: KafkaServer) -> None:
         (10, False),
         (0, True),
     ]
-    found = committed(server, "t", 5)
+    found = [record for number in range(5) for record in held.committed("t", number)]
     assert sorted(bytes.fromhex(str(record["value"])) for record in found) == sorted(
         b"value %d " % number * 5 for number in range(310)
     )
     for number in range(5):
-        for record in server.consume("t", number, isolation="read_committed")["records"]:
+        for record in held.committed("t", number):
             assert partition_of_key(bytes.fromhex(record["key"]), 5) == number
-    assert not list(server.directory.glob("duralog-sink*"))  # type: ignore[attr-defined]
+    assert held.left() == []
 
 
-def test_a_topic_is_made_with_its_configs(server: KafkaServer) -> None:
-    options = through_the_port(server, topic="made", partitions=3, **{"topic.retention.ms": 123_456_789})
+def test_a_topic_is_made_with_its_configs(held: Held) -> None:
+    options = through_the_port(held, topic="made", partitions=3, **{"topic.retention.ms": 123_456_789})
     send(staged(options, [numbered(0, 30)]), options, writer=WRITER)
-    made = server.topics()["made"]
+    made = held.server.topics()["made"]
     assert (made["partitions"], made["configs"]) == (3, {"retention.ms": "123456789"})
-    assert len(committed(server, "made", 3)) == 30
+    assert sum(len(held.committed("made", number)) for number in range(3)) == 30
 
 
-def test_what_the_broker_would_refuse_is_refused_by_the_tasks(server: KafkaServer) -> None:
-    options = through_the_port(server, topic="compacted")
+def test_what_the_broker_would_refuse_is_refused_by_the_tasks(held: Held) -> None:
+    options = through_the_port(held, topic="compacted")
     with pytest.raises(duralog.InvalidRecord, match="column key, row 0 of task 0, for compacted-0: null"):
         staged(options, [rows_of(value=["x"])])
 
 
-def test_a_transaction_that_fails_shows_nothing(server: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_that_fails_shows_nothing(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver's connection breaks after rows were sent."""
-    options = through_the_port(server, topic="broken", partitions=1)
+    options = through_the_port(held, topic="broken", partitions=1)
     tasks = staged(options, [numbered(0, 50)])
     named = Transaction(application="query 8", version=0)
 
@@ -202,17 +211,62 @@ def test_a_transaction_that_fails_shows_nothing(server: KafkaServer, monkeypatch
 
     with monkeypatch.context() as patched:
         patched.setattr("duralog.spark.broker_sink._Memory.add_to", fail)
-        with pytest.raises(StorageError, match=f"the broker at {server.bootstrap}"):
+        with pytest.raises(StorageError, match=f"the broker at {held.server.bootstrap}"):
             send(tasks, options, writer=WRITER, transaction=named)
-    assert committed(server, "broken", 1) == []
+    assert held.committed("broken") == []
     assert send(tasks, options, writer=WRITER, transaction=named).records == 50
-    assert len(committed(server, "broken", 1)) == 50
+    assert len(held.committed("broken")) == 50
 
 
-def test_librdkafka_chooses_the_same_partitions(server: KafkaServer) -> None:
+class Task:
+    """What a task of Spark is told about itself."""
+
+    def __init__(self, number: int, **properties: str) -> None:
+        self.number = number
+        self.properties = properties
+
+    def partitionId(self) -> int:  # noqa: N802
+        return self.number
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802
+        return self.properties.get(name.replace(".", "_"))
+
+
+def test_sparks_writers_go_through_the_port(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writers as Spark calls them: made by the driver, pickled to the tasks and back to the commit."""
+    schema = StructType().add("key", StringType()).add("value", StringType())
+    options = {
+        "path": str(held.path),
+        "topic": "by-spark",
+        "kafka.bootstrap.servers": held.server.bootstrap,
+    }
+    tasks = [[rows_of(key=["a", None], value=[f"{task} 1", f"{task} 2"])] for task in range(2)]
+
+    def run_tasks(writer: DuralogArrowWriter | DuralogStreamArrowWriter, **properties: str) -> list[object]:
+        reports = []
+        for number, rows in enumerate(tasks):
+            monkeypatch.setattr(TaskContext, "get", lambda number=number: Task(number, **properties))
+            reports.append(pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(writer)).write(iter(rows)))))
+        return reports
+
+    writer = DuralogArrowWriter(schema, options, False)
+    writer.commit(run_tasks(writer))
+    assert len(held.committed("by-spark")) == 4
+    for batch in ("0", "1", "1"):
+        stream = DuralogStreamArrowWriter(schema, options, False)
+        reports = run_tasks(stream, sql_streaming_queryId="a-query", streaming_sql_batchId=batch)
+        DuralogStreamArrowWriter(schema, options, False).commit(reports, int(batch))
+    found = held.committed("by-spark")
+    assert Counter(bytes.fromhex(str(record["value"])) for record in found) == dict.fromkeys(
+        [b"0 1", b"0 2", b"1 1", b"1 2"], 3
+    )
+    assert held.left() == []
+
+
+def test_librdkafka_chooses_the_same_partitions(held: Held) -> None:
     """Its `murmur2` is the one that Java clients have."""
     chosen: dict[bytes, int] = {}
-    producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "partitioner": "murmur2_random"})
+    producer = confluent_kafka.Producer({"bootstrap.servers": held.server.bootstrap, "partitioner": "murmur2_random"})
     for number in range(200):
         key = b"k" * (number % 9) + b"%d" % number
 

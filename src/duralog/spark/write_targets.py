@@ -45,7 +45,7 @@ class WriteTargets:
 
 
 def store_targets(options: WriteOptions, file_system: FileSystem | None = None) -> WriteTargets:
-    """The topics of the directory, if there is one already."""
+    """The topics of the directory, if there is one already; only that of the option, if it names one."""
     files = file_system or LocalFileSystem()
     broker = options.broker_config()
     count = options.partitions or broker.num_partitions
@@ -54,7 +54,9 @@ def store_targets(options: WriteOptions, file_system: FileSystem | None = None) 
         return WriteTargets({}, new)
     with Store(options.path, config=broker, read_only=True, file_system=files) as store:
         known = {
-            topic: TopicTarget(store.partition_count(topic), store.topic_config(topic)) for topic in store.topics()
+            topic: TopicTarget(store.partition_count(topic), store.topic_config(topic))
+            for topic in store.topics()
+            if options.topic in (None, topic)
         }
         defaults = store.config.topic_defaults()
     return WriteTargets(known, TopicTarget(new.partitions, options.new_topic_config(defaults)))
