@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
@@ -44,7 +44,7 @@ class DeltaLakeTable(LakeTable):
             table = DeltaTable(spec.target.uri, storage_options=self._storage_options)
         except TableNotFoundError:
             return None
-        except DeltaError as error:
+        except (DeltaError, OSError) as error:
             raise TableRefused(f"{spec.where}: it cannot be opened as a Delta table: {error}") from error
         self._table = table
         check_columns(spec.where, [field.name for field in table.schema().fields], spec.schema.names)
@@ -116,7 +116,7 @@ class DeltaLakeTable(LakeTable):
                     partition_by=[spec.partition_column],
                     commit_properties=properties,
                 )
-        except (CommitFailedError, DeltaError) as error:
+        except (DeltaError, OSError) as error:
             raise TableRefused(f"{spec.where}: the commit was refused, run it again: {error}") from error
         self._table = DeltaTable(spec.target.uri, storage_options=self._storage_options)
 
