@@ -257,3 +257,15 @@ def test_a_log_that_lost_records_since_is_not_guessed_at(tmp_path: Path, monkeyp
         log.delete_segments([0], "test")
     with pytest.raises(StorageError, match="the log was compacted or shortened since, from offset 0 on"):
         recover(str(tmp_path))
+
+
+def test_times_are_judged_by_the_clock_of_the_task(tmp_path: Path) -> None:
+    """Between the tasks and the commit, or a commit and its completion, any time may pass: a write that was decided
+    must never be refused after that, since it would stand before all others."""
+    make_topic(tmp_path, "t", 1, {"message.timestamp.before.max.ms": 1000})
+    options = options_of(tmp_path, topic="t")
+    staged = stage(options, [[rows_of(value=["x"], timestamp=[NOW_MS - 900])]])
+    commit(staged, options, writer=WRITER, clock=lambda: NOW_MS + 3_600_000)
+    assert values_in(tmp_path) == {("t", 0): [b"x"]}
+    with pytest.raises(InvalidRecord, match="column timestamp, row 0 of task 0"):
+        stage(options, [[rows_of(value=["y"], timestamp=[NOW_MS - 1001])]])

@@ -313,7 +313,7 @@ def _append_all(
 
 def _append(log: PartitionLog, files: FileSystem, runs: Runs, present: int, *, preserve_offsets: bool) -> None:
     """Append all batches but the first `present` ones."""
-    origin = AppendOrigin.RESTORED if preserve_offsets else AppendOrigin.CLIENT
+    origin = AppendOrigin.RESTORED if preserve_offsets else AppendOrigin.CHECKED
     if preserve_offsets and log.size_bytes == 0 and present == 0:
         log.start_at(runs[0][1].first_offset)
     for file, run in runs:

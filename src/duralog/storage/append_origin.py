@@ -10,6 +10,9 @@ class AppendOrigin(Enum):
     """A producer. Nothing of what it sends is trusted."""
     COORDINATOR = "coordinator"
     """The broker itself, as the coordinator of groups or transactions. It may write control batches."""
+    CHECKED = "checked"
+    """A client whose records were checked by the topic's rules when the append was decided: a clock that has gone on
+    since, or a config that was changed, does not undo the decision."""
     AS_IS = "as is"
     """A copy of another log: batches keep their offsets, leader epochs and producers, whatever they are."""
     RESTORED = "restored"

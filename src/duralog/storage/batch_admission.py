@@ -53,6 +53,7 @@ _TOLD_ERRORS = 3
 """How many records the text of an error names; all of them are in its `record_errors`."""
 
 _CLIENT = AppendOrigin.CLIENT
+_CHECKED = AppendOrigin.CHECKED
 _BYTE = np.dtype(np.uint8)
 _unpack_header = BATCH_V2.struct.unpack_from
 _STAMP = struct.Struct(">qii")
@@ -90,6 +91,7 @@ class Admission:
     __slots__ = (
         "_array",
         "_config",
+        "_is_checked",
         "_is_client",
         "_leader_epoch",
         "_max_decompressed_bytes",
@@ -122,6 +124,7 @@ class Admission:
         self._leader_epoch = leader_epoch
         self._now_ms = now_ms
         self._is_client = origin is _CLIENT
+        self._is_checked = origin is _CHECKED
         self._max_decompressed_bytes = max_decompressed_bytes
         self.next_offset = next_offset
         self.buffers: list[memoryview] = []
@@ -159,7 +162,7 @@ class Admission:
             )
         if fault != _NONE:
             raise self._structure_fault(position, size, records, Fault(fault), where)
-        if self._breaks_record_rules(header.attributes, smallest, largest, traits):
+        if not self._is_checked and self._breaks_record_rules(header.attributes, smallest, largest, traits):
             self._refuse_records(batch, position)
 
         codec = _CODECS[codec_id]
