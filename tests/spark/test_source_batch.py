@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import io
-from collections.abc import Iterator
+import os
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -55,7 +56,8 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> str:
                 )
             log.end_transaction(11, 0, commit=commit)
             log.end_transaction(12, 0, commit=not commit)
-        log.append([Record(key=b"11", value=b"open", timestamp_ms=START_MS)], producer_id=11, producer_epoch=0, base_sequence=4, is_transactional=True)  # fmt: skip  # noqa: E501
+        still_open = Record(key=b"11", value=b"open", timestamp_ms=START_MS)
+        log.append([still_open], producer_id=11, producer_epoch=0, base_sequence=4, is_transactional=True)
         store.create_topic("quiet", partitions=3)
     return path
 
@@ -272,32 +274,30 @@ def test_a_directory_that_is_no_log(spark: SparkSession, tmp_path: Path) -> None
 # Filters
 
 
-@pytest.fixture(params=["true", "false"])
-def pushdown(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
+FILTERS = {
+    "partition = 1 and offset >= 10 and offset < 13": 3,
+    "topic = 'orders' and partition in (0, 5) and offset <= 4": 5,
+    "topic <> 'orders' and topic like 'pay%'": 9,
+    "timestamp >= '2023-11-14 22:30:00' and topic = 'orders'": 0,
+    "timestamp > '2023-11-14 22:29:58' and topic = 'orders'": 2,
+    "timestamp = '2023-11-14 22:13:20' and offset < 5 and topic = 'orders'": 2,
+    "offset in (3, 998, 5000) and topic = 'orders' and key is not null": 4,
+    "partition is null": 0,
+    "(partition = 1 or offset = 3) and topic = 'orders'": 1001,
+}
+
+
+@pytest.mark.parametrize("enabled", ["true", "false"])
+def test_filters_give_the_same_rows_pushed_or_not(
+    spark: SparkSession, logs: str, enabled: str, request: pytest.FixtureRequest
+) -> None:
     name = "spark.sql.python.filterPushdown.enabled"
     before = spark.conf.get(name)
-    spark.conf.set(name, request.param)
-    yield request.param
-    spark.conf.set(name, before)
-
-
-@pytest.mark.parametrize(
-    ("condition", "count"),
-    [
-        ("partition = 1 and offset >= 10 and offset < 13", 3),
-        ("topic = 'orders' and partition in (0, 5) and offset <= 4", 5),
-        ("topic <> 'orders' and topic like 'pay%'", 9),
-        ("timestamp >= '2023-11-14 22:30:00' and topic = 'orders'", 0),
-        ("timestamp > '2023-11-14 22:29:58' and topic = 'orders'", 2),
-        ("offset in (3, 998, 5000) and topic = 'orders' and key is not null", 4),
-        ("partition is null", 0),
-        ("(partition = 1 or offset = 3) and topic = 'orders'", 1001),
-    ],
-)
-def test_filters_give_the_same_rows_pushed_or_not(
-    spark: SparkSession, logs: str, pushdown: str, condition: str, count: int
-) -> None:
-    assert read(spark, logs).where(condition).count() == count
+    assert before is not None
+    request.addfinalizer(lambda: spark.conf.set(name, before))
+    spark.conf.set(name, enabled)
+    frame = read(spark, logs, columns="topic,partition,offset,timestamp,key")
+    assert {condition: frame.where(condition).count() for condition in FILTERS} == FILTERS
 
 
 def test_pushed_filters_leave_files_alone(spark: SparkSession, logs: str) -> None:
@@ -332,9 +332,10 @@ def test_a_plan_tells_what_it_leaves_out(logs: str) -> None:
 # How Spark comes to it
 
 
-def test_spark_finds_the_format_by_itself() -> None:
+def test_spark_finds_the_format_by_itself(spark: SparkSession, logs: str) -> None:
+    """A session of its own knows nothing of what `local_session` registered."""
     assert issubclass(pyspark_duralog.DefaultSource, DuralogDataSource)
-    assert pyspark_duralog.DefaultSource.name() == "duralog"
+    assert read(spark.newSession(), logs, subscribe="payments").count() == 9
 
 
 def test_sql_can_name_the_format(spark: SparkSession, logs: str) -> None:
@@ -342,7 +343,20 @@ def test_sql_can_name_the_format(spark: SparkSession, logs: str) -> None:
     assert spark.sql("select count(*) from v where partition = 0").first() == (1000,)
 
 
-def test_a_plan_of_spark_shows_the_source(spark: SparkSession, logs: str) -> None:
+def test_a_plan_of_spark_shows_what_was_pushed(spark: SparkSession, logs: str) -> None:
     with redirect_stdout(io.StringIO()) as out:
-        read(spark, logs).where("partition = 1").explain("formatted")
-    assert "BatchScan duralog" in out.getvalue()
+        read(spark, logs).where("partition = 1 and offset > 5 and value is null").explain("formatted")
+    (pushed,) = [line for line in out.getvalue().splitlines() if line.startswith("PushedFilters")]
+    assert "EqualTo(partition,1)" in pushed
+    assert "GreaterThan(offset,5)" in pushed
+    assert "value" not in pushed
+
+
+def test_workers_come_from_the_daemon_that_has_all_loaded(spark: SparkSession) -> None:
+    def worker(_: object) -> list[tuple[int, str]]:
+        with open(f"/proc/{os.getppid()}/cmdline") as command:
+            return [(gc.get_freeze_count(), command.read())]
+
+    ((frozen, command),) = spark.sparkContext.parallelize([0], 1).mapPartitions(worker).collect()
+    assert "duralog.spark.worker_daemon" in command
+    assert frozen > 10_000
