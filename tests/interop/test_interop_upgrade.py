@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import duralog
+from duralog.format import message_set
+from duralog.format.record import Record, TimestampType
 from duralog.storage.format_upgrade import LogUpgrade, upgrade_log
 from oracle.dump_check import dump_complaints
 from oracle.kafka_process import KafkaProcess
@@ -20,7 +22,9 @@ from tests.legacy_logs import START_MS, LegacyWriter
 pytestmark = pytest.mark.interop
 
 LEGACY = Path(__file__).parents[1] / "golden" / "data" / "legacy"
-SETTINGS = {"log.retention.ms": -1, "log.cleaner.enable": False}
+SEGMENT_BYTES = 1 << 20
+"""The least that Kafka takes."""
+SETTINGS = {"log.retention.ms": -1, "log.cleaner.enable": False, "log.segment.bytes": SEGMENT_BYTES}
 GAP = re.compile(r"Non-consecutive offsets in |  -?\d+ is followed by \d+$")
 """The tool tells of the gaps that compaction leaves. The mixed logs have some, before and after."""
 MIXED = {f"mixed-{seed}": seed for seed in range(4)}
@@ -38,8 +42,25 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for _ in range(3):
             base_offset = writer.next_offset
             (folder / f"{base_offset:020}.log").write_bytes(writer.batches(40))
+    (path / "grown-0").mkdir()
+    (path / "grown-0" / f"{0:020}.log").write_bytes(one_by_one(7500))
     duralog.open(str(path), config=SETTINGS).close()
     return path
+
+
+def one_by_one(count: int) -> bytes:
+    """Messages of which each becomes a batch, since no two have the same time: a bit less than a segment of them."""
+    data = b"".join(
+        message_set.encode(
+            [Record(value=b"%05d" % number * 20, offset=number)],
+            magic=1,
+            timestamp_type=TimestampType.LOG_APPEND_TIME,
+            append_time_ms=START_MS + number,
+        )
+        for number in range(count)
+    )
+    assert len(data) < SEGMENT_BYTES
+    return data
 
 
 def upgraded(directory: Path, copy: Path) -> dict[str, LogUpgrade]:
@@ -61,7 +82,8 @@ def read_by_kafka(kafka: KafkaProcess, folder: Path) -> list[dict[str, Any]]:
 
 
 def seen_by_broker(kafka: KafkaProcess, directory: Path) -> dict[str, PartitionView]:
-    with KafkaServer(kafka, directory, configs={"log.retention.ms": -1, "log.cleaner.enable": "false"}) as server:
+    configs = {"log.retention.ms": -1, "log.cleaner.enable": "false", "log.segment.bytes": SEGMENT_BYTES}
+    with KafkaServer(kafka, directory, configs=configs) as server:
         times = range(START_MS - 1, START_MS + 1001, 250)
         views = {topic: seen_by_kafka(server, topic, times=times) for topic in server.topics()}
         assert server.errors == []
@@ -70,7 +92,8 @@ def seen_by_broker(kafka: KafkaProcess, directory: Path) -> dict[str, PartitionV
 
 def test_kafka_reads_the_same_from_the_files(kafka: KafkaProcess, directory: Path, tmp_path: Path) -> None:
     reports = upgraded(directory, tmp_path / "data")
-    assert len(reports) == 12 + len(MIXED)
+    assert len(reports) == 12 + len(MIXED) + 1
+    assert reports["grown"].bytes_after > SEGMENT_BYTES
     for topic, report in reports.items():
         assert report.segments
         assert not report.left

@@ -21,7 +21,7 @@ from duralog.format.checksum import crc32
 from duralog.format.compression import Codec, compress
 from duralog.format.layout import MESSAGE_V0
 from duralog.format.record import Record, TimestampType
-from duralog.storage import format_upgrade
+from duralog.storage import cleaned_segment, format_upgrade
 from duralog.storage.format_upgrade import LogUpgrade, UpgradeRefused, preview_upgrade, upgrade_log
 from duralog.storage.partition_log import PartitionLog
 from duralog.storage.verification import Verification
@@ -156,7 +156,7 @@ def test_a_log_without_old_messages_is_not_touched(tmp_path: Path) -> None:
     partition, log = opened(tmp_path / "t-0", (0, batch))
     before = partition.contents()
     report = upgrade_log(log)
-    assert (report.segments, report.is_needed, report.before.records) == (0, False, 1)
+    assert (report.segments, report.left, report.before.records) == (0, {}, 1)
     assert report.before == report.after
     assert partition.contents() == before
 
@@ -286,6 +286,16 @@ def test_other_records_are_refused_and_thrown_away(tmp_path: Path, monkeypatch: 
     assert partition.contents()[f"{0:020}.log"] == data
     assert not any(name.endswith((".cleaned", ".swap", ".deleted")) for name in partition.names)
     assert [record.offset for record in log.read(0)] == list(range(10))
+
+
+def test_what_does_not_fit_a_segment_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaned_segment, "MOST_BYTES", 2000)
+    data = messages(200)
+    partition, log = opened(tmp_path / "t-0", (0, data))
+    report = upgrade_log(log)
+    assert report.left == {0: "what becomes of it does not fit a segment"}
+    assert partition.contents()[f"{0:020}.log"] == data
+    assert not any(name.endswith(".cleaned") for name in partition.names)
 
 
 def test_a_preview_changes_nothing(tmp_path: Path) -> None:

@@ -67,10 +67,6 @@ class LogUpgrade:
     """By base offset: segments with old messages that stay as they are, and why."""
     seconds: float = 0.0
 
-    @property
-    def is_needed(self) -> bool:
-        return bool(self.segments or self.left)
-
     def to_dict(self) -> dict[str, Any]:
         return {
             "kind": "partition",
@@ -82,8 +78,8 @@ class LogUpgrade:
             "bytes_before": self.bytes_before,
             "bytes_after": self.bytes_after,
             "records": self.before.records,
-            "digest_before": str(self.before),
-            "digest_after": str(self.after),
+            "digest_before": str(self.before) if self.before.records else None,
+            "digest_after": str(self.after) if self.after.records else None,
             "left": [{"base_offset": offset, "reason": reason} for offset, reason in self.left.items()],
             "seconds": round(self.seconds, 3),
         }
@@ -174,7 +170,7 @@ def _upgrade_segment(
                 f"{source.segment.file.name}: upgraded, it does not hold the same records: the digest of"
                 f" {before.records} records was {before}, that of the {after.records} written ones is {after}"
             )
-        log.swap_in([source], segment, _go_on)
+        log.swap_in([source], segment, ignore)
     except (SegmentBroken, CorruptRecord, InvalidRecord) as error:
         cleaned.discard()
         report.left[source.base_offset] = str(error)
@@ -206,7 +202,3 @@ def _digest_of(segment: Segment) -> RecordDigest:
         for decoded in piece.decode(on_corrupt=lambda *_: None):
             digest.add(decoded)
     return digest
-
-
-def _go_on() -> None:
-    pass

@@ -19,7 +19,7 @@ from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field
 
 from duralog.errors import CorruptRecord, DuralogError, UnknownTopic
-from duralog.format.filenames import REMOTE_INDEX_CACHE_FOLDER, FolderState, parse_partition_folder
+from duralog.format.filenames import REMOTE_INDEX_CACHE_FOLDER, FolderState, PartitionFolder, parse_partition_folder
 from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
 from duralog.storage.chain_check import Advance, Chain, Checked, Counts, Options
 from duralog.storage.checked_files import LOCAL_FILES, CheckedFiles
@@ -203,6 +203,21 @@ class Verification:
     def _partitions(
         self, folders: Sequence[str], topics: Collection[str] | None, number: int | None
     ) -> Iterator[PartitionCheck]:
+        """List the chosen folders and read what is small in them, several at a time."""
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="duralog-list") as pool:
+            chosen = list(self._chosen(folders, topics, number))
+            listed = [(folder, pool.submit(PartitionCheck, folder, found, self._source)) for folder, found in chosen]
+            for folder, check in listed:
+                try:
+                    yield check.result()
+                except OSError as error:
+                    if self._directory is None:
+                        raise
+                    self._directory.findings.report(unreadable(folder, error))
+
+    def _chosen(
+        self, folders: Sequence[str], topics: Collection[str] | None, number: int | None
+    ) -> Iterator[tuple[str, PartitionFolder | None]]:
         for folder in folders:
             name = os.path.basename(os.path.abspath(folder))
             partition = parse_partition_folder(name)
@@ -217,9 +232,4 @@ class Verification:
             is_chosen = topics is None or (partition is not None and partition.topic in topics)
             is_chosen &= number is None or (partition is not None and partition.partition == number)
             if is_chosen:
-                try:
-                    yield PartitionCheck(folder, partition, self._source)
-                except OSError as error:
-                    if self._directory is None:
-                        raise
-                    self._directory.findings.report(unreadable(folder, error))
+                yield folder, partition

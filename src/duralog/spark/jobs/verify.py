@@ -25,7 +25,7 @@ from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.storage.chain_check import Checked
 from duralog.storage.findings import Note
 from duralog.storage.partition_check import PartitionReport
-from duralog.storage.verification import ChainWork, Totals, Verification
+from duralog.storage.verification import DEFAULT_THREADS, ChainWork, Totals, Verification
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +39,9 @@ PARTITIONS_SCHEMA = (
     " compressed_messages bigint, bytes bigint, first_offset bigint, end_offset bigint, findings bigint, notes bigint"
 )
 """The names of `duralog verify --json`."""
+
+_REMOTE_THREADS = 32
+"""So many partitions are listed at a time where each request has to be waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,7 @@ class VerifyReport:
         return {
             "path": self.path,
             **self.totals.to_dict(),
+            "tasks": self.tasks,
             "per_partition": [report.to_dict() for report in self.partitions],
             "errors": [error.to_dict() for report in self.partitions for error in report.errors]
             + [error.to_dict() for error in self.errors],
@@ -105,6 +109,7 @@ def verify(
         partition=partition,
         interval_bytes=interval_bytes,
         decode=deep,
+        threads=_REMOTE_THREADS if location.is_remote else DEFAULT_THREADS,
         source=files_at(location),
     )
     work = verification.work()
