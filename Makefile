@@ -8,8 +8,8 @@ TESTS ?= tests
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: env java ## write a sample log, look at it, verify it
-	@$(BIN)/python examples/first_log.py
+run: env java ## the whole story: write a change stream, stream and compact it on Spark, snapshot, report
+	@$(BIN)/python -m examples.story
 
 test: env-dev java ## all tests (TESTS=path for some)
 	@$(BIN)/python -m pytest $(TESTS)
