@@ -304,6 +304,22 @@ def test_a_partition_that_is_gone(store: Store) -> None:
     assert patient.latestOffset(start, ALL) == {"a": {"0": 0, "1": 0}}
 
 
+def test_a_partition_that_went_after_its_end_was_written_down(store: Store) -> None:
+    """A query that was stopped in the middle of a batch starts again, and the topic has been deleted meanwhile."""
+    store.create_topic("b", partitions=1)
+    fill(store, "a", 0, 3)
+    fill(store, "b", 0, 3)
+    query = reader(store, failOnDataLoss="false")
+    start = query.initialOffset()
+    end = query.latestOffset(start, ALL)
+    store.delete_topic("b")
+    assert rows(query, start, end) == expected(("a", 0, 0, 3))
+    assert rows(query, {"a": {"0": 1}}, end) == expected(("a", 0, 1, 3))  # it was new to the query
+    assert rows(reader(store), end, {**end, "a": {"0": 3, "1": 0}}) == []  # nothing of it was to be read
+    with pytest.raises(OffsetOutOfRange, match="b-0 is gone; it was to be read up to offset 3: records may be lost"):
+        reader(store).partitions(start, end)
+
+
 def test_a_log_that_ends_before_the_query_stood(store: Store) -> None:
     start = {"a": {"0": 7, "1": 0}}
     fill(store, "a", 0, 3)

@@ -116,9 +116,10 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with plain_errors():
-            ends = from_json(end)
+            starts = from_json(start)
             with self._open() as store:
-                begin = self._begins(store, from_json(start), ends)
+                ends = self._still_there(store, starts, from_json(end))
+                begin = self._begins(store, starts, ends)
                 ranges = {
                     partition: OffsetRange(begin[partition], end_offset)
                     for partition, end_offset in ends.items()
@@ -170,6 +171,17 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     self._tell_loss(f"{partition} is new to the query, but its log starts at offset {first}, not at 0")
                     begins[partition] = first
         return begins
+
+    def _still_there(self, store: Store, start: Mapping[TopicPartition, int], ends: Positions) -> Positions:
+        """The ends without those of partitions that went after Spark wrote them down."""
+        numbers = {topic: set(store.partitions(topic)) for topic in store.topics()}
+        found = {}
+        for partition, end_offset in ends.items():
+            if partition.partition in numbers.get(partition.topic, ()):
+                found[partition] = end_offset
+            elif end_offset > start.get(partition, 0):
+                self._tell_loss(f"{partition} is gone; it was to be read up to offset {end_offset}")
+        return found
 
     def _check_loss(self, start: Mapping[TopicPartition, int], ends: Positions) -> None:
         for partition, offset in start.items():
