@@ -297,6 +297,18 @@ def test_without_an_index_the_rest_of_the_segment_is_told(path: Path) -> None:
     assert told_offsets(told) == list(range(300, 400))
 
 
+@pytest.mark.parametrize("max_slice_bytes", SIZES)
+def test_neighbours_are_told_one_by_one(path: Path, max_slice_bytes: int) -> None:
+    slices = planned(path, max_slice_bytes).slices
+    places = [batch_at(path, offset) for offset in (300, 310, 320)]
+    for log, position, _ in places:
+        flip(log, position + BATCH_V2.at.last_offset_delta + 3)
+    told: list[CorruptBytes] = []
+    assert offsets(read(slices, on_corrupt=told.append)) == [*range(300), *range(330, END)]
+    assert told_offsets(told) == list(range(300, 330))
+    assert sorted({one.position for one in told}) == [position for _, position, _ in places]
+
+
 def test_damage_in_front_of_the_range_is_nobodys_business(path: Path) -> None:
     log, position, _ = batch_at(path, 310)
     flip(log, position + BATCH_V2.at.crc)

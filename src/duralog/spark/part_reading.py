@@ -83,7 +83,7 @@ class PartReader(Generic[T]):
                     fault = end_fault(piece)
                     self._check(part, piece, fault, must_reach)
                     must_reach = False
-                    yield from self._records(piece)
+                    yield from self._records(part, piece)
                     if self.is_done():
                         return
                 if fault is None:
@@ -99,17 +99,25 @@ class PartReader(Generic[T]):
         if (fault is not None or not batches["crc_ok"].all()) and not part.is_same():
             raise NotAsExpected
 
-    def _records(self, piece: Piece) -> Iterator[T]:
-        found = self._slice
+    def _records(self, part: Part, piece: Piece) -> Iterator[T]:
         batches = piece.batches
         is_good = batches["crc_ok"] == 1
         told = self.next_offset
 
         def refuse(error: CorruptRecord, row: int) -> None:
             nonlocal told
-            first, last = _offsets_around(batches, is_good, row, self.next_offset, found.end_offset)
+            before, behind = np.flatnonzero(is_good[:row]), np.flatnonzero(is_good[row + 1 :])
+            first = max(told, int(batches["last_offset"][before[-1]]) + 1 if len(before) else 0)
             begin = int(batches["position"][row])
-            told = max(told, self._tell(error, begin, begin + int(batches["size"][row]), first, last))
+            end = begin + int(batches["size"][row])
+            if len(behind):
+                last = _first_offset(batches[row + 1 + behind[0]]) - 1
+            else:
+                last = self._last_before(part, end, claimed=int(batches["last_offset"][row]), first=first)
+            if row + 1 < len(batches) and first < (following := _first_offset(batches[row + 1])) <= last:
+                # Also a bad one probably has its offset.
+                last = following - 1
+            told = max(told, self._tell(error, begin, end, first, last))
 
         yield from self._convert(piece, self._rows(piece, is_good), refuse)
         reached = batches["last_offset"][is_good]
@@ -137,12 +145,21 @@ class PartReader(Generic[T]):
         assert fault.position is not None
         following = resume(part.file, fault.position, part.end_position, _indexed_positions(part, fault.position))
         end = part.end_position if following is None else following
-        last = self._slice.end_offset - 1
-        if following is not None and following < part.end_position:
-            piece = next(read_pieces(part.file, start=following, end=part.end_position, piece_bytes=1))
-            last = _first_offset(piece.batches[0]) - 1
+        last = self._last_before(part, end)
         self.next_offset = max(self.next_offset, self._tell(fault, fault.position, end, self.next_offset, last))
         return end
+
+    def _last_before(self, part: Part, position: int, claimed: int = -1, first: int = 0) -> int:
+        """The last offset that can stand before this position: below the next batch, if there is a good one.
+
+        Otherwise it is what the batch before claims, if that can be, or the last of the slice.
+        """
+        for piece in read_pieces(part.file, start=position, end=part.end_position, piece_bytes=1):
+            if len(piece.batches) and piece.batches["crc_ok"][0]:
+                return _first_offset(piece.batches[0]) - 1
+            break
+        end_offset = self._slice.end_offset
+        return claimed if first <= claimed < end_offset else end_offset - 1
 
     def _tell(self, error: CorruptRecord, begin: int, end: int, first_offset: int, last_offset: int) -> int:
         """That these offsets may be missing, if they are among the slice's. Returns the one behind them."""
@@ -205,18 +222,6 @@ def _reason(error: CorruptRecord) -> str:
 def _first_offset(batch: Any) -> int:
     """Of a legacy message, the last one: what comes first inside is known only to who unpacks it."""
     return int(batch["base_offset"] if batch["magic"] == 2 else batch["last_offset"])
-
-
-def _offsets_around(
-    batches: NDArray[Any], is_good: NDArray[np.bool_], row: int, next_offset: int, end_offset: int
-) -> tuple[int, int]:
-    """The first and the last offset that a batch can have had, by those before and behind it."""
-    before, behind = np.flatnonzero(is_good[:row]), np.flatnonzero(is_good[row + 1 :])
-    first = int(batches["last_offset"][before[-1]]) + 1 if len(before) else next_offset
-    if len(behind):
-        return first, _first_offset(batches[row + 1 + behind[0]]) - 1
-    claimed = int(batches["last_offset"][row])
-    return first, claimed if first <= claimed < end_offset else end_offset - 1
 
 
 def _indexed_positions(part: Part, position: int) -> Iterator[int]:
