@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from duralog.format.compression import Codec
@@ -42,9 +44,28 @@ def test_everything() -> None:
     assert options.producer_configs["linger.ms"] == "5"
 
 
-@pytest.mark.parametrize(("path", "expected"), [("file:///a%20b/c", "/a b/c"), ("file:/a", "/a"), ("rel/x", "rel/x")])
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("file:///a%20b/c", "/a b/c"),
+        ("file:/a", "/a"),
+        ("file:/a#b?c", "/a#b?c"),
+        ("file://localhost/a", "/a"),
+        ("/a%20b/../c", "/c"),
+    ],
+)
 def test_paths(path: str, expected: str) -> None:
+    """Those of a read (`locations`)."""
     assert WriteOptions.of({"path": path}, streaming=False).path == expected
+
+
+def test_a_relative_path_is_the_drivers() -> None:
+    """Tasks run in folders of their own."""
+    assert WriteOptions.of({"path": "rel/x"}, streaming=False).path == os.path.abspath("rel/x")
+
+
+def test_no_secret_is_shown() -> None:
+    assert "hunter2" not in repr(WriteOptions.of({"path": "/logs", "kafka.sasl.password": "hunter2"}, streaming=False))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ STORAGE_PREFIX = "fs."
 """Options for the file system that the logs lie in: keys, regions, endpoints."""
 
 _INT64_MAX = 2**63 - 1
-_DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)", re.IGNORECASE)
+_WHOLE_NUMBER = re.compile("0*([0-9]{1,19})")
+_DURATION = re.compile(r"([0-9]{1,18})\s*(us|ms|s|m|min|h|d)", re.IGNORECASE)
 _UNIT_US = {
     "us": 1,
     "ms": 1_000,
@@ -73,10 +74,10 @@ def timestamp_ms(name: str, text: str) -> int:
 
 
 def _whole_number(name: str, text: str, *, least: int, what: str = "a whole number") -> int:
-    digits = text.strip()
-    if not (digits.isascii() and digits.isdigit() and least <= int(digits[:20]) <= _INT64_MAX):
+    match = _WHOLE_NUMBER.fullmatch(text.strip())
+    if match is None or not least <= int(match[1]) <= _INT64_MAX:
         raise refused(name, text, f"{what}, at least {least} and less than 2^63")
-    return int(digits)
+    return int(match[1])
 
 
 def size_bytes(name: str, text: str) -> int:

@@ -60,6 +60,7 @@ DEFAULT_SPLIT_BYTES = 128 << 20
 DEFAULT_TRIGGER_DELAY_MS = 15 * 60_000
 
 _INT64_MAX = 2**63 - 1
+_PARTITION = re.compile("0|[1-9][0-9]{0,9}")
 _ASSIGN_EXAMPLE = '{"orders":[0,1]}'
 _BY_PARTITION_EXAMPLE = '{"orders":{"0":23,"1":-2}}'
 _TIMES_EXAMPLE = '{"orders":{"0":1700000000000}}'
@@ -88,7 +89,8 @@ class TriggerLimits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
     path: str
-    storage_options: Mapping[str, str]
+    storage_options: Mapping[str, str] = field(repr=False)
+    """May hold secrets, so they are not shown."""
     selection: Selection
     start: Bound
     end: Bound
@@ -212,7 +214,8 @@ def _by_partition(name: str, text: str, example: str, least: int) -> dict[TopicP
     for topic, values in json_object(name, text, example).items():
         for number, value in values.items() if isinstance(values, dict) else [("", None)]:
             is_number = isinstance(value, int) and not isinstance(value, bool) and least <= value <= _INT64_MAX
-            if not (number.isascii() and number.isdigit() and _is_partition(int(number[:20])) and is_number):
+            # "07" would be a second name of 7.
+            if not (_PARTITION.fullmatch(number) and _is_partition(int(number)) and is_number):
                 raise refused(name, text, f"JSON such as {example}")
             found[TopicPartition(topic, int(number))] = value
     return found

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit
 
 from duralog.columnar.encode_columns import DEFAULT_BATCH_BYTES
 from duralog.config import BrokerConfig, TopicConfig
@@ -31,6 +30,7 @@ from duralog.errors import DuralogError, InvalidRecord
 from duralog.format.compression import Codec, compress
 from duralog.format.filenames import topic_name_fault
 from duralog.kernels.encode import MAX_RECORDS_BYTES
+from duralog.spark.locations import Location
 from duralog.spark.option_text import InvalidOption, boolean, positive_int, refuse_unknown, refused, size_bytes
 
 _KNOWN = (
@@ -77,8 +77,8 @@ class WriteOptions:
     preserve_offsets: bool = False
     transaction: Transaction | None = None
     bootstrap_servers: str | None = None
-    producer_configs: Mapping[str, str] = field(default_factory=dict)
-    """By Kafka's names, without the servers."""
+    producer_configs: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """By Kafka's names, without the servers. May hold secrets, so they are not shown."""
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
@@ -125,15 +125,13 @@ class WriteOptions:
 
 
 def local_path(text: str | None) -> str:
-    """The path of the option, which may be a `file:` address."""
+    """The directory of the option, found as a read finds it. It is absolute: tasks run in folders of their own."""
     if not text:
         raise InvalidOption("option path is missing: give the directory of the logs")
-    address = urlsplit(text)
-    if address.scheme == "file" and not address.netloc:
-        return unquote(address.path)
-    if address.scheme and "://" in text:
+    location = Location.of(text)
+    if location.is_remote:
         raise refused("path", text, "a directory on a local or shared disk: logs are appended to in place")
-    return text
+    return location.url
 
 
 def _codec(given: Mapping[str, str]) -> Codec | None:
