@@ -210,9 +210,10 @@ def _is_partition(number: object) -> bool:
 
 
 def _by_partition(name: str, text: str, example: str, least: int) -> dict[TopicPartition, int]:
-    found = {}
+    found: dict[TopicPartition, int] = {}
     for topic, values in json_object(name, text, example).items():
-        for number, value in values.items() if isinstance(values, dict) else [("", None)]:
+        entries: dict[str, Any] = values if isinstance(values, dict) else {"": None}
+        for number, value in entries.items():
             is_number = isinstance(value, int) and not isinstance(value, bool) and least <= value <= _INT64_MAX
             # "07" would be a second name of 7.
             if not (_PARTITION.fullmatch(number) and _is_partition(int(number)) and is_number):
