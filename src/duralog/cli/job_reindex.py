@@ -81,8 +81,9 @@ def _write(output: Output, report: ReindexReport) -> None:
     for found in report.partitions:
         if found.failure is not None:
             output.damage(f"{found.partition}: {found.failure}")
-    failures = f"; {plural(told['failures'], 'partition')} left as they are" if told["failures"] else ""
+    failures = f"; failed: {plural(told['failures'], 'partition')}" if told["failures"] else ""
+    indexed = plural(told["partitions"] - told["failures"], "partition")
     output.heading(
-        f"{plural(told['segments'], 'segment')} of {plural(told['partitions'], 'partition')} indexed,"
+        f"{plural(told['segments'], 'segment')} of {indexed} indexed,"
         f" {size_text(told['bytes'])} in {report.seconds:.2f} s; {plural(told['changed'], 'file')} changed{failures}"
     )

@@ -146,6 +146,8 @@ def _summary_line(report: UpgradeReport) -> str:
             f" {plural(told['upgraded'], 'partition')} upgraded, {size_text(told['bytes_before'])} became"
             f" {size_text(told['bytes_after'])} in {report.seconds:.2f} s; the records are the same, by their digests"
         ]
-    if told["left"] or told["failures"]:
-        words.append(f"{plural(told['left'], 'segment')} left as they are, {plural(told['failures'], 'failure')}")
+    if told["left"]:
+        words.append(f"not upgraded: {plural(told['left'], 'segment')}")
+    if told["failures"]:
+        words.append(f"failed: {plural(told['failures'], 'partition')}")
     return "; ".join(words)
