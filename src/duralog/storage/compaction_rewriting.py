@@ -71,6 +71,10 @@ class Rewriter:
         """The segments that become one, as far as is known; those that stay as they are are in none."""
         return [group for group in self._planned(self._sources) if not self._run.is_left(group[0])]
 
+    def keeps_legacy_tombstones(self, source: SegmentSource) -> bool:
+        """Formats v0 and v1 have no delete horizon: whether the segment is too young to lose its tombstones."""
+        return source.modified_ms > self._legacy_horizon_ms
+
     def __iter__(self) -> Iterator[list[SegmentSource]]:
         """The groups. One with a segment that turned out to be left is followed by what can be made of the rest."""
         waiting = deque(self._planned(self._sources))
@@ -113,14 +117,11 @@ class Rewriter:
                 offset_map=run.offset_map,
                 round_ms=run.settings.now_ms,
                 delete_retention_ms=self._config.delete_retention_ms,
-                keep_legacy_tombstones=source.modified_ms > self._legacy_horizon_ms,
+                keep_legacy_tombstones=self.keeps_legacy_tombstones(source),
                 # A value in a segment that stays as it is would come back.
                 keep_tombstones=run.has_left_below(source),
             )
-            bad_checksums = source.bad_checksums
-            for piece in source.pieces(piece_bytes=run.settings.piece_bytes, check_crc=bad_checksums is None):
-                if bad_checksums:
-                    piece.batches["crc_ok"][np.isin(piece.batches["position"], list(bad_checksums))] = 0
+            for piece in source.checked_pieces(piece_bytes=run.settings.piece_bytes):
                 yield _Judged(source, piece, self._judge.judge(piece), rules)
 
     def _pass_over(self, source: SegmentSource) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+import numpy as np
+
 from duralog.columnar.pieces import PIECE_BYTES, Piece, read_pieces
 from duralog.errors import CorruptRecord, Fault
 from duralog.kernels.indexing import count_in_order
@@ -60,6 +62,14 @@ class SegmentSource:
                 raise SegmentBroken(self, piece.fault)
             if piece.tail_bytes:
                 raise SegmentBroken(self, half_a_batch(piece, self.size_bytes - piece.tail_bytes))
+
+    def checked_pieces(self, *, piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
+        """All batches, with what is known of their checksums. Where nothing is, they are computed."""
+        bad_checksums = self.bad_checksums
+        for piece in self.pieces(piece_bytes=piece_bytes, check_crc=bad_checksums is None):
+            if bad_checksums:
+                piece.batches["crc_ok"][np.isin(piece.batches["position"], list(bad_checksums))] = 0
+            yield piece
 
 
 def check_crc(piece: Piece) -> None:

@@ -49,9 +49,6 @@ class WaitingGroups:
         self._done_up_to = -1
         """The base offset of the last segment of the last group that is done."""
         self._numbers = {source.base_offset: number for number, source in enumerate(sources)}
-        retention_ms = run.log.config.delete_retention_ms
-        clean = [source for source in sources if source.base_offset < run.report.first_dirty_offset]
-        self._legacy_horizon_ms = clean[-1].modified_ms - retention_ms if clean else 0
 
     def finished(self, group: PlannedGroup) -> None:
         self._done_up_to = group.sources[-1].base_offset
@@ -98,5 +95,5 @@ class WaitingGroups:
             marks=self._marks[number],
             # A value in a segment that stays as it is would come back.
             keep_tombstones=self._run.has_left_below(source),
-            keep_legacy_tombstones=source.modified_ms > self._legacy_horizon_ms,
+            keep_legacy_tombstones=self._rewriter.keeps_legacy_tombstones(source),
         )

@@ -14,8 +14,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from duralog.columnar.compacting import SurvivalRules, compact_piece
 from duralog.columnar.pieces import Piece
 from duralog.config import TopicConfig
@@ -142,12 +140,10 @@ def _judged(
         source = found.segment.open(files, group.folder, group.config)
         judge.tracker.expect(found.segment.aborted)
         marks = MarksFile(files, found.segment, found.marks)
-        bad_checksums = found.marks.findings.bad_checksums
+        source.bad_checksums = found.marks.findings.bad_checksums
         first_offset = source.base_offset
-        for piece in source.pieces(piece_bytes=group.piece_bytes, check_crc=bad_checksums is None):
+        for piece in source.checked_pieces(piece_bytes=group.piece_bytes):
             tallies.read_bytes += batch_bytes(piece)
-            if bad_checksums:
-                piece.batches["crc_ok"][np.isin(piece.batches["position"], list(bad_checksums))] = 0
             judgement = judge.judge(piece)
             tallies.aborted += judgement.aborted_records
             end_offset = int(piece.batches["last_offset"][-1]) + 1
