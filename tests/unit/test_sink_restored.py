@@ -43,6 +43,16 @@ def test_offsets_gaps_and_the_start_are_kept(tmp_path: Path) -> None:
         assert log.leader_epochs.epoch_for(105) == log.leader_epochs.latest_epoch != NO_LEADER_EPOCH
 
 
+def test_a_new_topic_has_the_partitions_of_its_rows(tmp_path: Path) -> None:
+    options = options_of(tmp_path, preserveOffsets="true")
+    write(options, [rows([5]), rows([7], partition=3)], [rows([6], partition=1)])
+    with Store(str(tmp_path)) as store:
+        assert store.partition_count("t") == 4
+    assert [offsets_in(tmp_path, "t", partition) for partition in range(4)] == [[5], [6], [], [7]]
+    with pytest.raises(InvalidRecord, match="column partition, row 0 of task 0: 4: t has the partitions 0 to 3"):
+        write(options, [rows([5], partition=4)])
+
+
 def test_tasks_may_hold_any_part_of_a_partition(tmp_path: Path) -> None:
     options = options_of(tmp_path, preserveOffsets="true")
     write(options, [rows([50, 51])], [rows([10, 20]), rows([30])], [rows([40])])

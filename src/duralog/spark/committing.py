@@ -264,8 +264,12 @@ def _check_all(files: FileSystem, staged: Collection[StagedFile], *, threads: in
 
 
 def _make_topics(store: Store, by_partition: Mapping[TopicPartition, Runs], options: WriteOptions) -> None:
-    for topic in sorted({partition.topic for partition in by_partition} - set(store.topics())):
-        store.create_topic(topic, options.partitions, options.topic_configs)
+    highest = dict(sorted(by_partition))
+    for topic in sorted(highest.keys() - set(store.topics())):
+        count = options.partitions
+        if count is None and options.preserve_offsets:
+            count = highest[topic] + 1
+        store.create_topic(topic, count, options.topic_configs)
 
 
 def _check_rules(store: Store, by_partition: Mapping[TopicPartition, Runs], options: WriteOptions) -> None:

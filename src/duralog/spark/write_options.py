@@ -7,7 +7,7 @@
 | `kafka.compression.type`, `codec` | none, gzip, snappy, lz4 or zstd, where the topic leaves the choice |
 | `level` | how hard the codec tries |
 | `kafka.batch.size`, `batchSize` | bytes of records in a batch, before compression |
-| `partitions` | of topics that do not exist yet |
+| `partitions` | of topics that do not exist yet; with `preserveOffsets`, up to the last one with a row unless given |
 | `topic.*` | configs of topics that do not exist yet, such as `topic.cleanup.policy` |
 | `store.*` | broker configs to open the directory with, such as `store.log.segment.bytes` |
 | `preserveOffsets` | the column `offset` is kept: a backup comes back as it was |
@@ -53,7 +53,7 @@ _STORE = "store."
 _BOOTSTRAP = "kafka.bootstrap.servers"
 _PRODUCER_OWN = ("key.serializer", "value.serializer", "transactional.id", "enable.idempotence", "acks")
 """Producer configs that are not a user's to choose: what a write promises hangs on them."""
-_MOST_PARTITIONS = 100_000
+MOST_PARTITIONS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,8 +178,8 @@ def _partitions(text: str | None) -> int | None:
     if text is None:
         return None
     count = positive_int("partitions", text)
-    if count > _MOST_PARTITIONS:
-        raise refused("partitions", text, f"at most {_MOST_PARTITIONS}")
+    if count > MOST_PARTITIONS:
+        raise refused("partitions", text, f"at most {MOST_PARTITIONS}")
     return count
 
 

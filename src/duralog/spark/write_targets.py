@@ -13,7 +13,7 @@ from duralog.config import TopicConfig
 from duralog.errors import InvalidRecord
 from duralog.format.filenames import topic_name_fault
 from duralog.format.internal_topics import CLUSTER_METADATA, CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
-from duralog.spark.write_options import WriteOptions
+from duralog.spark.write_options import MOST_PARTITIONS, WriteOptions
 from duralog.storage.file_system import FileSystem, LocalFileSystem
 from duralog.storage.store import Store
 
@@ -31,7 +31,7 @@ class TopicTarget:
 class WriteTargets:
     known: Mapping[str, TopicTarget]
     new: TopicTarget
-    """Of a topic that is made by the write."""
+    """Of a topic that is made by the write. A restored one may have any number of partitions: its rows tell."""
 
     def of(self, topic: str) -> TopicTarget:
         """Raises `InvalidRecord` for a topic that cannot be written to."""
@@ -48,7 +48,7 @@ def store_targets(options: WriteOptions, file_system: FileSystem | None = None) 
     """The topics of the directory, if there is one already; only that of the option, if it names one."""
     files = file_system or LocalFileSystem()
     broker = options.broker_config()
-    count = options.partitions or broker.num_partitions
+    count = options.partitions or (MOST_PARTITIONS if options.preserve_offsets else broker.num_partitions)
     new = TopicTarget(count, options.new_topic_config(broker.topic_defaults()))
     if not files.exists(options.path):
         return WriteTargets({}, new)
