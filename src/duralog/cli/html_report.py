@@ -66,10 +66,11 @@ def _tile(tile: Tile) -> str:
 def _section(section: Section) -> str:
     text = f"<p>{escape(section.text)}</p>" if section.text else ""
     keys = f'<div class="keys">{legend(section.kinds)}</div>' if section.kinds else ""
+    chart = f'<div class="scroll">{section.chart}</div>' if section.chart else ""
     table = ""
     if section.table is not None:
         table = f'<details><summary>The figures</summary><div class="scroll">{_table(section.table)}</div></details>'
-    return f"<section><h2>{escape(section.title)}</h2>{text}{keys}{section.chart}{table}</section>"
+    return f"<section><h2>{escape(section.title)}</h2>{text}{keys}{chart}{table}</section>"
 
 
 def _table(table: Table) -> str:

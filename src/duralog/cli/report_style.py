@@ -36,7 +36,7 @@ section { padding: 1.2rem 1.4rem 1.3rem; margin-bottom: 0.9rem; }
 .key i.before { background: var(--before); }
 .key i.after { background: var(--after); }
 .key i.gone { background: var(--gone); }
-svg { display: block; width: 100%; height: auto; margin-top: 0.9rem; overflow: visible; }
+svg { display: block; width: 100%; min-width: 34rem; height: auto; margin-top: 0.9rem; }
 svg text { font: 12px/1 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: var(--ink); }
 svg .tick { fill: var(--quiet); font-size: 11px; font-variant-numeric: tabular-nums; }
 svg .value { fill: var(--quiet); font-variant-numeric: tabular-nums; }
