@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,17 @@ def test_the_next_write_goes_behind_and_the_directory_is_left_clean(tmp_path: Pa
         write(options_of(tmp_path, topic="t"), [rows_of(value=[label])])
     assert values_in(tmp_path) == {("t", 0): [b"one", b"two"]}
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_topic_whose_making_was_interrupted(tmp_path: Path) -> None:
+    """Keys go by how many partitions there are in all; those without a folder yet are made by the commit."""
+    make_topic(tmp_path, "t", 3)
+    for number in (1, 2):
+        shutil.rmtree(tmp_path / f"t-{number}")
+    with Store(str(tmp_path), read_only=True) as store:
+        assert (store.partitions("t"), store.partition_count("t")) == ([0], 3)
+    write(options_of(tmp_path, topic="t"), [rows_of(partition=[0, 1, 2], value=["x", "y", "z"])])
+    assert values_in(tmp_path) == {("t", 0): [b"x"], ("t", 1): [b"y"], ("t", 2): [b"z"]}
 
 
 def test_segments_roll_as_they_are_filled(tmp_path: Path) -> None:

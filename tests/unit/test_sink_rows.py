@@ -156,6 +156,19 @@ def test_neither_a_topic_column_nor_the_option(tmp_path: Path) -> None:
         write(options_of(tmp_path), [rows_of(value=["x"])])
 
 
+def test_columns_of_nothing_but_null(tmp_path: Path) -> None:
+    """As Spark's `lit(None)` makes them: no keys, no times, deletions; but a topic there must be."""
+    nothing = pa.nulls(2)
+    rows = rows_of(key=nothing, value=nothing, partition=nothing, timestamp=nothing, headers=nothing)
+    write(options_of(tmp_path, topic="t"), [rows])
+    assert values_in(tmp_path) == {("t", 0): [None, None]}
+    with pytest.raises(InvalidRecord, match="column topic: expected string, found null"):
+        write(options_of(tmp_path), [rows_of(value=["x", "y"], topic=nothing)])
+    restored = rows_of(value=["x", "y"], partition=[0, 0], offset=nothing)
+    with pytest.raises(InvalidRecord, match="column offset: expected long, found null"):
+        write(options_of(tmp_path, topic="t", preserveOffsets="true"), [restored])
+
+
 def test_the_option_topic_comes_before_the_column(tmp_path: Path) -> None:
     write(options_of(tmp_path, topic="option"), [rows_of(topic=["column"], value=["x"])])
     assert values_in(tmp_path) == {("option", 0): [b"x"]}

@@ -53,6 +53,8 @@ _NAMES = ", ".join([*list(_COLUMNS)[:-1], TIMESTAMP_TYPE])
 def record_names(columns: pa.Schema, options: WriteOptions) -> list[str]:
     """The records' names of the columns, in their order. Refuses what cannot be written, before any row is seen."""
     names: list[str] = []
+    needed = {schema.OFFSET, schema.PARTITION} if options.preserve_offsets else set()
+    needed |= {schema.TOPIC} if options.topic is None else set()
     for field in columns:
         known = _COLUMNS.get(field.name.lower())
         if known is None:
@@ -60,17 +62,17 @@ def record_names(columns: pa.Schema, options: WriteOptions) -> list[str]:
         name, fits, expected = known
         if name in names:
             raise InvalidRecord(f"column {field.name}: expected one column of this name, found two")
-        if not (fits(field.type) or pa.types.is_null(field.type)):
+        if not (fits(field.type) or (pa.types.is_null(field.type) and name not in needed)):
             raise InvalidRecord(f"column {field.name}: expected {expected}, found {field.type}")
         names.append(name)
     if schema.VALUE not in names:
         raise InvalidRecord(f"column value is missing: it is what a record holds; found {', '.join(columns.names)}")
-    if schema.TOPIC not in names and options.topic is None:
+    missing = needed.difference(names)
+    if schema.TOPIC in missing:
         raise InvalidRecord("there is neither a column topic nor the option topic: nothing tells where the rows go")
-    if options.preserve_offsets:
-        for needed in (schema.OFFSET, schema.PARTITION):
-            if needed not in names:
-                raise InvalidRecord(f"column {needed} is missing: preserveOffsets brings records back to their places")
+    if missing:
+        told = " and ".join(sorted(missing))
+        raise InvalidRecord(f"column {told} is missing: preserveOffsets brings records back to their places")
     return names
 
 
