@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duralog.errors import CorruptRecord, DuralogError, Fault
-from duralog.spark.jobs.task_sizes import LARGEST_TASK_BYTES, SMALLEST_TASK_BYTES, in_groups
+from duralog.spark.jobs.task_sizes import LARGEST_TASK_BYTES, SMALLEST_TASK_BYTES, in_equal_groups, in_groups
 from duralog.spark.tasks import TaskFailed, TaskProgress, run_tasks
 
 pytestmark = pytest.mark.spark
@@ -166,3 +166,11 @@ def test_groups_keep_all_items_in_order(spark: SparkSession, sizes: list[int]) -
 def test_a_large_amount_is_spread_over_all_cores(spark: SparkSession) -> None:
     groups = in_groups(spark, [LARGEST_TASK_BYTES // 100] * 100, lambda size: size)
     assert len(groups) >= 2 * spark.sparkContext.defaultParallelism
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
+def test_equal_groups_are_no_more_than_a_few_for_each_core(spark: SparkSession, count: int) -> None:
+    groups = in_equal_groups(spark, list(range(count)))
+    assert [item for group in groups for item in group] == list(range(count))
+    assert len(groups) <= 4 * spark.sparkContext.defaultParallelism
+    assert all(groups)

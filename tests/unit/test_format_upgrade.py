@@ -22,6 +22,7 @@ from duralog.format.compression import Codec, compress
 from duralog.format.layout import MESSAGE_V0
 from duralog.format.record import Record, TimestampType
 from duralog.storage import cleaned_segment, format_upgrade
+from duralog.storage.compaction import compact_log
 from duralog.storage.format_upgrade import LogUpgrade, UpgradeRefused, preview_upgrade, upgrade_log
 from duralog.storage.partition_log import PartitionLog
 from duralog.storage.verification import Verification
@@ -296,6 +297,21 @@ def test_what_does_not_fit_a_segment_stays(tmp_path: Path, monkeypatch: pytest.M
     assert report.left == {0: "what becomes of it does not fit a segment"}
     assert partition.contents()[f"{0:020}.log"] == data
     assert not any(name.endswith(".cleaned") for name in partition.names)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_compaction_keeps_the_same_of_both(tmp_path: Path, seed: int) -> None:
+    data = LegacyWriter(seed).batches(60)
+    kept = []
+    for name in ("old", "new"):
+        _, log = opened(tmp_path / name, (0, data))
+        if name == "new":
+            upgrade_log(log)
+        log.roll()
+        compact_log(log, first_dirty_offset=0, end=log.end_offset, now_ms=START_MS)
+        kept.append([(record.offset, record.timestamp_ms, record.key, record.value) for record in log.read(0)])
+    assert kept[0] == kept[1]
+    assert 0 < len(kept[0]) < len(records_in(data))
 
 
 def test_a_preview_changes_nothing(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError
 from duralog.spark.jobs.chosen_partitions import choose_partitions
 from duralog.spark.jobs.holding import hold
+from duralog.spark.jobs.task_sizes import in_equal_groups
 from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.storage.background import wall_clock_ms
 from duralog.storage.borrowed_partition import Loan, borrow
@@ -139,13 +140,21 @@ def _planned(
     with Store(work.path, config=work.config, read_only=True) as store:
         found = [TopicPartition(topic, number) for topic in store.topics() for number in store.partitions(topic)]
     chosen = choose_partitions(found, topics, partition, work.path)
-    return run_tasks(spark, chosen, with_first(_plan_partition, work), on_progress=on_progress, name="retain")
+    groups = in_equal_groups(spark, chosen)
+    found_by_task = run_tasks(
+        spark, groups, with_first(_plan_partitions, work), weight=len, on_progress=on_progress, name="retain"
+    )
+    return [looked_at for task in found_by_task for looked_at in task]
 
 
-def _plan_partition(work: _Work, partition: TopicPartition) -> _LookedAt:
+def _plan_partitions(work: _Work, partitions: Sequence[TopicPartition]) -> list[_LookedAt]:
+    with Store(work.path, config=work.config, read_only=True) as store:
+        return [_plan_partition(work, store, partition) for partition in partitions]
+
+
+def _plan_partition(work: _Work, store: Store, partition: TopicPartition) -> _LookedAt:
     try:
-        with Store(work.path, config=work.config, read_only=True) as store:
-            return work.retain(store.partition(*partition), delete=False)
+        return work.retain(store.partition(*partition), delete=False)
     except DuralogError as error:
         return _LookedAt(partition=partition, failure=str(error))
 

@@ -20,6 +20,7 @@ from duralog.config import BrokerConfig
 from duralog.errors import DuralogError
 from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes
 from duralog.spark.jobs.holding import hold
+from duralog.spark.jobs.task_sizes import in_groups
 from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.storage.borrowed_partition import Loan, borrow
 from duralog.storage.file_system import LocalFileSystem
@@ -179,21 +180,25 @@ def _preview(
     folder_of = LogDirectory(LocalFileSystem(), path).folder_of
     with Store(path, read_only=True) as store:
         found = [TopicPartition(topic, number) for topic in store.topics() for number in store.partitions(topic)]
-    chosen = choose_partitions(found, topics, partition, path)
-    return run_tasks(
+    sizes = {known: log_bytes(folder_of(known)) for known in choose_partitions(found, topics, partition, path)}
+    found_by_task = run_tasks(
         spark,
-        chosen,
-        with_first(_preview_partition, os.path.abspath(path)),
-        weight=lambda known: log_bytes(folder_of(known)),
+        in_groups(spark, list(sizes), sizes.__getitem__),
+        with_first(_preview_partitions, os.path.abspath(path)),
+        weight=lambda group: sum(sizes[known] for known in group),
         on_progress=on_progress,
         name="upgrade",
     )
+    return [previewed for task in found_by_task for previewed in task]
 
 
-def _preview_partition(path: str, partition: TopicPartition) -> PartitionUpgrade:
+def _preview_partitions(path: str, partitions: Sequence[TopicPartition]) -> list[PartitionUpgrade]:
+    with Store(path, read_only=True) as store:
+        return [_preview_partition(store, partition) for partition in partitions]
+
+
+def _preview_partition(store: Store, partition: TopicPartition) -> PartitionUpgrade:
     try:
-        with Store(path, read_only=True) as store:
-            done = preview_upgrade(store.partition(*partition))
+        return PartitionUpgrade(partition=partition, upgrade=preview_upgrade(store.partition(*partition)))
     except DuralogError as error:
         return PartitionUpgrade(partition=partition, upgrade=None, failure=str(error))
-    return PartitionUpgrade(partition=partition, upgrade=done)
