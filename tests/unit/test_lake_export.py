@@ -258,6 +258,15 @@ def _after(calls: int, real: Callable[..., None]) -> Callable[..., None]:
     return write
 
 
+def test_a_file_that_was_being_written_is_removed(job: Export) -> None:
+    job.run()
+    half = job.target / "events" / "date=2023-11-14" / f".part-00000-{20:020d}-{30:020d}.parquet.0123.part"
+    half.write_bytes(b"killed here")
+    assert job.run().tables[0].leftover_files == 1
+    assert not half.exists()
+    assert job.rows("parquet") == expected(job.data)
+
+
 def test_a_task_that_fails_leaves_no_file(job: Export, monkeypatch: pytest.MonkeyPatch) -> None:
     log = next((job.data / "events-1").glob("*.log"))
     data = bytearray(log.read_bytes())

@@ -184,6 +184,7 @@ def test_entries_are_what_was_put() -> None:
     told = {digest.tobytes(): offset for digest, offset in zip(found, offsets.tolist(), strict=True)}
     expected = dict(zip((digest.tobytes() for digest in digests("a", "b", "c")), (2**62 + 5, 2, 0), strict=True))
     assert told == expected
+    assert offset_map.offsets().tolist() == offsets.tolist()
 
 
 def test_an_empty_map_has_no_entries() -> None:

@@ -144,9 +144,20 @@ class OffsetMap:
 
     def entries(self) -> tuple[Digests, NDArray[np.int64]]:
         """All digests and their offsets, in no order that means anything."""
+        used = self._used()
+        return self.table.reshape(-1, _SLOT_WORDS)[used, :2], self._offsets(used)
+
+    def offsets(self) -> NDArray[np.int64]:
+        """The offsets of all digests, in the order of `entries`."""
+        return self._offsets(self._used())
+
+    def _used(self) -> NDArray[np.intp]:
         words = self.table.reshape(-1, _SLOT_WORDS)
-        used = words[(words[:, 0] | words[:, 1] | words[:, 2]) != 0]
-        return np.ascontiguousarray(used[:, :2]), used[:, 2].byteswap().view(np.int64)
+        return np.flatnonzero(words[:, 0] | words[:, 1] | words[:, 2])
+
+    def _offsets(self, slots: NDArray[np.intp]) -> NDArray[np.int64]:
+        offsets: NDArray[np.int64] = self.table.reshape(-1, _SLOT_WORDS)[slots, 2].byteswap().view(np.int64)
+        return offsets
 
 
 MakeMap = Callable[[int, float], OffsetMap]

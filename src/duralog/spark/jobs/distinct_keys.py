@@ -56,8 +56,7 @@ def count_keys(task: KeysTask) -> dict[int, int] | None:
             put_all(offset_map, chunk)
     except MapFull:
         return None
-    _, numbers = offset_map.entries()
-    found, counts = np.unique(numbers, return_counts=True)
+    found, counts = np.unique(offset_map.offsets(), return_counts=True)
     return dict(zip(found.tolist(), counts.tolist(), strict=True))
 
 

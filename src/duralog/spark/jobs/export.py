@@ -194,7 +194,7 @@ def export(
         store = stack.enter_context(open_store(path, storage_options or {}))
         runs = []
         for topic, partitions in partitions_by_topic(store, topics).items():
-            folder = Target(target, options).child(topic)
+            folder = Target.of(target, options).child(topic)
             spec = TableSpec(
                 job=_JOB,
                 topic=topic,

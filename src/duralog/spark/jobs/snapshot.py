@@ -227,7 +227,7 @@ def snapshot(
                 raise InvalidConfig(f"there are offsets for topic {topic}, of which no snapshot is taken")
         runs = []
         for topic, partitions in chosen.items():
-            folder = Target(target, options).child(topic)
+            folder = Target.of(target, options).child(topic)
             spec = TableSpec(
                 job=_JOB,
                 topic=topic,

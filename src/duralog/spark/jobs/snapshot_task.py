@@ -96,9 +96,9 @@ def snapshot_partition(task: PartitionTask) -> PartitionOutcome:
             keyless += chunk.keyless
     except MapFull:
         return PartitionOutcome(partition=task.partition, is_too_large=True)
-    _, marks = offset_map.entries()
-    wanted = live_offsets(marks)
+    marks = offset_map.offsets()
     del offset_map
+    wanted = live_offsets(marks)
     added, removed = _write(task, wanted)
     return PartitionOutcome(
         partition=task.partition,

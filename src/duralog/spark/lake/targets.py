@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from duralog.errors import DuralogError, StorageError
-from duralog.spark.locations import arrow_file_system
+from duralog.spark.locations import Location, arrow_file_system
 from duralog.storage.file_system import LocalFileSystem
 
 PART_SUFFIX = ".part"
@@ -39,9 +39,14 @@ class Target:
     """A folder that tables are written to. It can be pickled, and means the same folder on another machine."""
 
     location: str
-    """A path, or a URI such as `s3://bucket/folder`."""
-    options: Mapping[str, str] = field(default_factory=dict)
-    """Of the file system, by the names of `locations.STORAGE_OPTIONS`."""
+    """An absolute path, or a URL such as `s3://bucket/folder`."""
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Of the file system, by the names of `locations.STORAGE_OPTIONS`. They may hold secrets, so they are not shown."""
+
+    @classmethod
+    def of(cls, path: str, options: Mapping[str, str] | None = None) -> Target:
+        """What a user gave, checked, and made absolute: who writes to it may run somewhere else."""
+        return cls(Location.of(path, options).url, dict(options or {}))
 
     def child(self, name: str) -> Target:
         return Target(f"{self.location.rstrip('/')}/{name}", self.options)
