@@ -186,6 +186,30 @@ def test_rows_go_through_the_port_once(held: Held) -> None:
     assert held.left() == []
 
 
+def test_a_write_that_comes_again_with_rows_for_another_topic(held: Held) -> None:
+    options = through_the_port(held)
+    named = Transaction(application="query 9", version=1)
+    for topic, is_repeated in (("one", False), ("another", True)):
+        rows = staged(options, [rows_of(topic=[topic], value=["x"])])
+        assert send(rows, options, writer=WRITER, transaction=named).is_repeated is is_repeated
+    assert len(held.committed("one")) == 1
+    assert held.committed("another") == []
+
+
+def test_applications_with_names_alike(held: Held) -> None:
+    options = through_the_port(held, topic="alike")
+    for application in ("app a b", "app a.b"):
+        named = Transaction(application=application, version=1)
+        send(staged(options, [rows_of(value=[application])]), options, writer=WRITER, transaction=named)
+    assert len(held.committed("alike")) == 2
+
+
+def test_the_one_time_that_the_client_would_change_is_refused(held: Held) -> None:
+    options = through_the_port(held, topic="t")
+    with pytest.raises(duralog.InvalidRecord, match="column timestamp, row 1 of task 0, for t-0: 0, the start of 1970"):
+        staged(options, [rows_of(value=["x", "y"], partition=[0, 0], timestamp=[1, 0])])
+
+
 def test_a_topic_is_made_with_its_configs(held: Held) -> None:
     options = through_the_port(held, topic="made", partitions=3, **{"topic.retention.ms": 123_456_789})
     send(staged(options, [numbered(0, 30)]), options, writer=WRITER)

@@ -102,7 +102,7 @@ def send(
 
 def _group(writer: str, transaction: Transaction | None) -> str:
     """The name of the transactions, and of the consumer group that remembers them."""
-    return "duralog-sink." + (writer if transaction is None else transaction.application.replace(" ", "."))
+    return "duralog-sink." + (writer if transaction is None else transaction.application)
 
 
 def _send_once(
@@ -146,8 +146,12 @@ class _Memory:
         self._version = version
 
     def is_sent(self) -> bool:
-        """Whether this version, or a later one, was sent. REQUIRES: no transaction of its name is open."""
-        asked = [client.TopicPartition(topic, 0) for topic in self._topics]
+        """Whether this version, or a later one, was sent. REQUIRES: no transaction of its name is open.
+
+        All topics are asked for: a repeated write may have rows for others than it had.
+        """
+        topics = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
+        asked = [client.TopicPartition(topic, 0) for topic in topics]
         found = _patiently(lambda: self._consumer.committed(asked, _ANSWER_SECONDS), _ANSWER_SECONDS)
         return any(place.offset > self._version for place in found)
 

@@ -161,6 +161,8 @@ class RowEncoder:
             self._check_follows(columns, topic, partition)
         elif target.config.message_timestamp_type == "CreateTime":
             check_timestamps(columns, target.config, now_ms)
+            if self._options.bootstrap_servers is not None:
+                _check_not_zero(columns.timestamp)
         codec = stored_codec(target.config, self._options.codec)
         parts = [
             self._encode(_rows_of(columns, begin, end), target, codec, append_time_ms, begin)
@@ -206,6 +208,14 @@ class RowEncoder:
             reason = f"expected more than {before}, found {first}: sort within partitions by topic, partition, offset"
             raise InvalidRecord(reason, record_errors=[(0, f"column {OFFSET}: {reason}")])
         self._last_offsets[topic, partition] = int(columns.offset[-1])
+
+
+def _check_not_zero(times: NDArray[np.int64]) -> None:
+    """The client that sends rows to a broker would give this one time another: for it, 0 is none."""
+    wrong = np.flatnonzero(times == 0)
+    if len(wrong):
+        reason = "0, the start of 1970, cannot be sent through a broker's port"
+        raise InvalidRecord(reason, record_errors=[(int(wrong[0]), f"column timestamp: {reason}")])
 
 
 def _groups(
