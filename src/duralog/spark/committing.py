@@ -8,10 +8,8 @@
 6. The write is remembered as committed, the journal removed, and the staged files after it.
 
 If the machine dies before step 4 is on disk, nothing has happened. After it, the write is completed by the next commit
-or by `recover`: the batches that the log holds already are found by walking it from where the journal says the write
-began, comparing size, number of records and the checksum of the records. What the log adds to a batch (offset, leader
-epoch, append time) is not compared. Others may have appended meanwhile, and the rest then goes behind that. What cannot
-be told, since the log was compacted or shortened meanwhile, is refused with a sentence; `abandon` gives the write up.
+or by `recover`, which appends what the logs do not hold already (`staged_appending`). What cannot be told, since a log
+was compacted or shortened meanwhile, is refused with a sentence; `abandon` gives the write up.
 """
 
 from __future__ import annotations
@@ -23,12 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from duralog.columnar.pieces import Piece
 from duralog.config import BrokerConfig
 from duralog.errors import (
     DuralogError,
@@ -38,10 +32,8 @@ from duralog.errors import (
     StorageError,
     StoreLocked,
 )
-from duralog.format.checksum import crc32c
 from duralog.format.compression import Codec
 from duralog.format.filenames import LOCK, SINK_JOURNAL
-from duralog.format.layout import BATCH_V2
 from duralog.spark.commit_journal import (
     Journal,
     is_committed,
@@ -50,13 +42,13 @@ from duralog.spark.commit_journal import (
     remove_journal,
     write_journal,
 )
+from duralog.spark.staged_appending import Runs, append_rest, count_present
 from duralog.spark.staging import (
     Run,
     StagedFile,
     StagedTask,
     check_contents,
     open_staged,
-    read_run,
     sweep,
     sweep_rubbish,
 )
@@ -65,7 +57,6 @@ from duralog.storage.background import Clock, Scheduler, wall_clock_ms
 from duralog.storage.file_system import FileSystem, LocalFileSystem
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.parallel import for_each_partition
-from duralog.storage.partition_log import AppendOrigin, PartitionLog
 from duralog.storage.record_append import stored_codec
 from duralog.storage.retention import COMPACT
 from duralog.storage.store import Store
@@ -75,10 +66,8 @@ _logger = logging.getLogger(__name__)
 LOCK_WAIT_SECONDS = 30.0
 """Another write may be committing just now."""
 _LOCK_PAUSE_SECONDS = 0.1
-_INT32_MAX = 2**31 - 1
 
 T = TypeVar("T")
-Runs = Sequence[tuple[StagedFile, Run]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,91 +294,11 @@ def _append_all(
 ) -> None:
     def append(partition: TopicPartition, _: object) -> None:
         log, runs = store.partition(*partition), by_partition[partition]
-        present = 0 if is_fresh else _count_present(log, files, runs, journal.starts[partition])
-        _append(log, files, runs, present, preserve_offsets=journal.preserve_offsets)
+        present = 0 if is_fresh else count_present(log, files, runs, journal.starts[partition])
+        append_rest(log, files, runs, present, preserve_offsets=journal.preserve_offsets)
         log.flush()
 
     threads = store.config.num_recovery_threads_per_data_dir
     outcome = for_each_partition(list(by_partition), append, threads=threads)
     for error in outcome.failures.values():
         raise error
-
-
-def _append(log: PartitionLog, files: FileSystem, runs: Runs, present: int, *, preserve_offsets: bool) -> None:
-    """Append all batches but the first `present` ones."""
-    origin = AppendOrigin.RESTORED if preserve_offsets else AppendOrigin.CHECKED
-    if preserve_offsets and log.size_bytes == 0 and present == 0:
-        log.start_at(runs[0][1].first_offset)
-    for file, run in runs:
-        if present >= run.batches:
-            present -= run.batches
-            continue
-        for piece in read_run(files, file.path, run):
-            rows = piece.batches[present:]
-            present = max(0, present - len(piece.batches))
-            for near in _of_one_segment(rows):
-                begin = int(near["position"][0]) - piece.position
-                end = int(near["position"][-1] + near["size"][-1]) - piece.position
-                log.append_batches(piece.data[begin:end].data, origin=origin)
-
-
-def _of_one_segment(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Batches whose offsets are so near to each other that a segment can hold them all."""
-    while len(rows):
-        near = int(np.searchsorted(rows["last_offset"] - rows["base_offset"][0], _INT32_MAX, side="right"))
-        yield rows[: max(near, 1)]
-        rows = rows[max(near, 1) :]
-
-
-class _Batch(NamedTuple):
-    """A batch, and what tells it from others wherever it stands."""
-
-    content: tuple[int, int, int]
-    """Its size, its number of records, the checksum of the records."""
-    base_offset: int
-    last_offset: int
-
-
-def _count_present(log: PartitionLog, files: FileSystem, runs: Runs, start_offset: int) -> int:
-    """How many of the batches, from the first on, the log holds from this offset on."""
-    present, expected = 0, start_offset
-    in_log = _batches_in(log, start_offset)
-    following = next(in_log, None)
-    for batch in _batches_of(files, runs):
-        if following is None or following.content != batch.content:
-            break
-        present, expected = present + 1, following.last_offset + 1
-        following = next(in_log, None)
-    else:
-        return present
-    if following is None:
-        # An empty log begins where the first record that comes back to it is.
-        is_as_left = log.end_offset in (expected, runs[0][1].first_offset if present == 0 else expected)
-    else:
-        was_closed = following.base_offset < log.view.segments.active.base_offset
-        is_as_left = following.base_offset == expected and not (was_closed and COMPACT in log.config.cleanup_policy)
-    if not is_as_left:
-        raise StorageError(f"{log.folder}: the log was compacted or shortened since, from offset {expected} on")
-    return present
-
-
-def _batches_of(files: FileSystem, runs: Runs) -> Iterator[_Batch]:
-    for file, run in runs:
-        for piece in read_run(files, file.path, run):
-            yield from _each_batch(piece)
-
-
-def _batches_in(log: PartitionLog, start_offset: int) -> Iterator[_Batch]:
-    for segment, end in log.view.segments_from(start_offset):
-        first = segment.find_batch(start_offset, end)
-        if first is not None:
-            for piece in segment.batches_from(first.position, end=end):
-                yield from _each_batch(piece)
-
-
-def _each_batch(piece: Piece) -> Iterator[_Batch]:
-    for row in piece.batches:
-        begin, size = int(row["position"]) - piece.position, int(row["size"])
-        records = piece.data[begin + BATCH_V2.size : begin + size]
-        content = size, int(row["record_count"]), crc32c(records.data)
-        yield _Batch(content, int(row["base_offset"]), int(row["last_offset"]))
