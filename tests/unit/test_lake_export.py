@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import importlib
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from duralog.spark.jobs.export import ExportReport, export
 from duralog.spark.lake import parquet_files, tables
 from duralog.spark.lake.table_state import StateRefused
 from duralog.spark.lake.tables import LakeTable, TableRefused
+from duralog.spark.lake.targets import Target
 from tests.unit.lake_directory import DAY_MS, FORMATS, START_MS, append_days, fill_days, rows_of, run_here, table_of
 
 export_module = importlib.import_module("duralog.spark.jobs.export")
@@ -256,6 +258,51 @@ def _after(calls: int, real: Callable[..., None]) -> Callable[..., None]:
         real(*arguments)
 
     return write
+
+
+class Death:
+    """Ends a run at its nth file that comes into place, before or after that, and lets nothing be cleaned up then."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, step: int, *, after: bool) -> None:
+        self.left = step
+        self.is_dead = False
+        self._after = after
+        self._replace, self._delete, self._unlink = os.replace, Target.delete, os.unlink
+        monkeypatch.setattr(os, "replace", self.replace)
+        monkeypatch.setattr(os, "unlink", lambda *names: None if self.is_dead else self._unlink(*names))
+        monkeypatch.setattr(Target, "delete", lambda *names: 0 if self.is_dead else self._delete(*names))
+
+    def replace(self, source: str, target: str) -> None:
+        self.left -= 1
+        if self.left == 0:
+            if self._after:
+                self._replace(source, target)
+            self.is_dead = True
+            raise Killed
+        self._replace(source, target)
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize("after", [False, True])
+def test_a_run_may_die_at_every_file(
+    job: Export, table_format: str, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run dies one file later than the one before, until one comes through; then every record is there once."""
+    step = 0
+    is_done = False
+    while not is_done:
+        step += 1
+        job.append(1, 20 + step, partition=step % 2)
+        with monkeypatch.context() as patched:
+            death = Death(patched, step, after=after)
+            try:
+                job.run(format=table_format)
+                is_done = not death.is_dead
+            except Killed:
+                assert death.is_dead
+    assert step > 6
+    assert job.rows(table_format) == expected(job.data)
+    assert not list(job.target.rglob("*.part"))
 
 
 def test_a_file_that_was_being_written_is_removed(job: Export) -> None:
