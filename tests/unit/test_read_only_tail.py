@@ -40,6 +40,28 @@ def test_damage_that_a_sound_batch_follows_is_an_error(log_file: Path) -> None:
         assert [record.offset for record in log.read(3)] == [3, 4]
 
 
+@pytest.mark.parametrize("length", [0, 7, 1 << 20, -1])
+def test_a_length_that_leads_nowhere_is_an_error_if_a_sound_batch_follows(log_file: Path, length: int) -> None:
+    data = bytearray(log_file.read_bytes())
+    at = 2 * (len(data) // 5) + 8
+    data[at : at + 4] = length.to_bytes(4, "big", signed=True)
+    log_file.write_bytes(data)
+    with duralog.open(log_file.parent.parent, read_only=True) as store:
+        log = store.partition("t", 0)
+        assert log.end_offset == 5
+        records = log.read(0)
+        assert [next(records).offset for _ in range(2)] == [0, 1]
+        with pytest.raises(CorruptRecord):
+            next(records)
+
+
+@pytest.mark.parametrize("added", [bytes(5000), b"\0" * 11, b"garbage " * 100])
+def test_room_that_was_allocated_ahead_is_no_damage(log_file: Path, added: bytes) -> None:
+    log_file.write_bytes(log_file.read_bytes() + added)
+    with duralog.open(log_file.parent.parent, read_only=True) as store:
+        assert [record.offset for record in store.partition("t", 0).read(0)] == [0, 1, 2, 3, 4]
+
+
 def test_the_last_batch_may_still_be_written(log_file: Path) -> None:
     damage(log_file, 4)
     with duralog.open(log_file.parent.parent, read_only=True) as store:

@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duralog.columnar.pieces import read_pieces
+from duralog.columnar.pieces import MemorySource, read_pieces
 from duralog.errors import CorruptRecord
 from duralog.format.index_entries import OffsetIndexEntry
 from duralog.format.layout import NO_LEADER_EPOCH, NO_TIMESTAMP
 from duralog.storage.batch_walk import BatchHeader, first_reaching, walk
+from duralog.storage.damage import find_batches
 from duralog.storage.file_system import File
 from duralog.storage.sparse_index import OffsetIndex, TimeIndex
 
@@ -26,6 +27,8 @@ _log = logging.getLogger(__name__)
 
 _HEADER_FIELDS = ("position", "size", "base_offset", "last_offset", "max_timestamp")
 """Of a scanned batch, in the order of `BatchHeader`."""
+_SEARCHED_BYTES = 4 << 20
+"""More than a batch has, as a rule. Room that was allocated ahead is not gone through to its end."""
 
 
 class LogSlice(NamedTuple):
@@ -124,8 +127,7 @@ def find_tail(
 
     Other bytes that cannot be a batch raise `CorruptRecord`. In a foreign file, which its owner may be writing to, they
     end the segment, and so does a batch with a wrong checksum: there may be zeros that were allocated ahead, with half
-    a batch in them. But one that a sound batch follows was written whole: it is damaged, and stays for its readers to
-    find.
+    a batch in them. But what a sound batch follows was written whole: it is damage, and stays for readers to find.
     """
     batches = _valid_batches if is_foreign else walk
     base_offset = offset_index.base_offset
@@ -162,19 +164,37 @@ def _tail_of(batches: Iterator[BatchHeader], base_offset: int) -> Tail:
 
 
 def _valid_batches(file: File, position: int, end: int) -> Iterator[BatchHeader]:
-    """The batches up to the last sound one."""
+    """The batches up to the last sound one, and what lies between them."""
     last_offset = -1
     unsound: list[BatchHeader] = []
-    for piece in read_pieces(file, start=position, end=end):
-        for row in piece.batches:
-            header = BatchHeader(*(int(row[name]) for name in _HEADER_FIELDS))
-            if not row["crc_ok"] or header.last_offset <= last_offset:
-                unsound.append(header._replace(max_timestamp_ms=NO_TIMESTAMP))
-                continue
-            last_offset = header.last_offset
-            yield from unsound
-            unsound.clear()
-            yield header
+    while True:
+        for piece in read_pieces(file, start=position, end=end):
+            for row in piece.batches:
+                header = BatchHeader(*(int(row[name]) for name in _HEADER_FIELDS))
+                position = header.position + header.size
+                if not row["crc_ok"] or header.last_offset <= last_offset:
+                    unsound.append(header._replace(max_timestamp_ms=NO_TIMESTAMP))
+                    continue
+                last_offset = header.last_offset
+                yield from unsound
+                unsound.clear()
+                yield header
+        following = _sound_behind(file, position, end, last_offset)
+        if following is None:
+            return
+        unsound.append(BatchHeader(position, following - position, last_offset, last_offset, NO_TIMESTAMP))
+        position = following
+
+
+def _sound_behind(file: File, position: int, end: int, last_offset: int) -> int | None:
+    """Where a batch starts that goes on from `last_offset`, not far behind bytes that lead nowhere."""
+    if position >= end:
+        return None
+    searched = MemorySource(file.read(position, min(end - position, _SEARCHED_BYTES)))
+    for rows in find_batches(searched):
+        for row in rows[rows["last_offset"] > last_offset]:
+            return position + int(row["position"])
+    return None
 
 
 def _tell_wrong(index: OffsetIndex, entry: OffsetIndexEntry, reason: object) -> None:
