@@ -23,7 +23,7 @@ def main(what: str, directory: str, passes: int) -> None:
         options |= {"startingTimestamp": str(start), "endingTimestamp": str(start + HOUR_MS)}
     for _ in range(passes):
         with Stopwatch() as watch:
-            plan = explain(directory, **options)
+            plan = explain(directory, options)
             watch.amount = plan.planned_bytes / plan.total_bytes if what == "hour" else plan.segments_planned
 
 
