@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import warnings
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ import pytest
 
 import duralog
 from duralog.spark.lake.parquet_files import NULL_VALUE
+from duralog.spark.lake.targets import Target
 
 FORMATS = ("parquet", "delta", "iceberg")
 DAY_MS = 86_400_000
@@ -81,3 +83,29 @@ def append_days(log: duralog.PartitionLog, records: int, first: int = 0) -> None
                 )
             ]
         )
+
+
+class Killed(Exception):
+    """As if the process had ended here."""
+
+
+class Death:
+    """Ends a run at its nth file that comes into place, before or after that, and lets nothing be cleaned up then."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, step: int, *, after: bool) -> None:
+        self.left = step
+        self.is_dead = False
+        self._after = after
+        self._replace, self._delete, self._unlink = os.replace, Target.delete, os.unlink
+        monkeypatch.setattr(os, "replace", self.replace)
+        monkeypatch.setattr(os, "unlink", lambda *names: None if self.is_dead else self._unlink(*names))
+        monkeypatch.setattr(Target, "delete", lambda *names: 0 if self.is_dead else self._delete(*names))
+
+    def replace(self, source: str, target: str) -> None:
+        self.left -= 1
+        if self.left == 0:
+            if self._after:
+                self._replace(source, target)
+            self.is_dead = True
+            raise Killed
+        self._replace(source, target)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import importlib
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -20,8 +19,18 @@ from duralog.spark.jobs.export import ExportReport, export
 from duralog.spark.lake import parquet_files, tables
 from duralog.spark.lake.table_state import StateRefused
 from duralog.spark.lake.tables import LakeTable, TableRefused
-from duralog.spark.lake.targets import Target
-from tests.unit.lake_directory import DAY_MS, FORMATS, START_MS, append_days, fill_days, rows_of, run_here, table_of
+from tests.unit.lake_directory import (
+    DAY_MS,
+    FORMATS,
+    START_MS,
+    Death,
+    Killed,
+    append_days,
+    fill_days,
+    rows_of,
+    run_here,
+    table_of,
+)
 
 export_module = importlib.import_module("duralog.spark.jobs.export")
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
@@ -185,10 +194,6 @@ def test_few_files_are_open_at_a_time(job: Export, monkeypatch: pytest.MonkeyPat
 # Crashes
 
 
-class Killed(Exception):
-    """As if the process had ended here."""
-
-
 CRASH_POINTS = ("first task", "last task", "commit", "state file")
 
 
@@ -258,28 +263,6 @@ def _after(calls: int, real: Callable[..., None]) -> Callable[..., None]:
         real(*arguments)
 
     return write
-
-
-class Death:
-    """Ends a run at its nth file that comes into place, before or after that, and lets nothing be cleaned up then."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, step: int, *, after: bool) -> None:
-        self.left = step
-        self.is_dead = False
-        self._after = after
-        self._replace, self._delete, self._unlink = os.replace, Target.delete, os.unlink
-        monkeypatch.setattr(os, "replace", self.replace)
-        monkeypatch.setattr(os, "unlink", lambda *names: None if self.is_dead else self._unlink(*names))
-        monkeypatch.setattr(Target, "delete", lambda *names: 0 if self.is_dead else self._delete(*names))
-
-    def replace(self, source: str, target: str) -> None:
-        self.left -= 1
-        if self.left == 0:
-            if self._after:
-                self._replace(source, target)
-            self.is_dead = True
-            raise Killed
-        self._replace(source, target)
 
 
 @pytest.mark.parametrize("table_format", FORMATS)

@@ -17,7 +17,7 @@ from duralog.spark.jobs.keyed_offsets import is_among, live_offsets, marks_of
 from duralog.spark.jobs.snapshot import SnapshotReport, SnapshotTable, snapshot
 from duralog.spark.lake.tables import LakeTable
 from duralog.storage.store import Store
-from tests.unit.lake_directory import FORMATS, START_MS, rows_of, run_here
+from tests.unit.lake_directory import FORMATS, START_MS, Death, Killed, rows_of, run_here
 
 snapshot_module = importlib.import_module("duralog.spark.jobs.snapshot")
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
@@ -343,10 +343,6 @@ def step(job: Snapshots, chance: random.Random) -> None:
 # Crashes
 
 
-class Killed(Exception):
-    """As if the process had ended here."""
-
-
 @pytest.mark.parametrize("table_format", FORMATS)
 @pytest.mark.parametrize("point", ["task", "commit", "state file"])
 @pytest.mark.parametrize("is_first_run", [True, False])
@@ -385,6 +381,31 @@ def _dying(real: Callable[..., Any], *, does: bool = True) -> Callable[..., Any]
 def _without_state_file(table: LakeTable, *arguments: Any) -> None:
     table._commit(*arguments)
     raise Killed
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize("after", [False, True])
+def test_a_run_may_die_at_every_file(
+    job: Snapshots, table_format: str, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run dies one file later than the one before, until one comes through."""
+    job.create(partitions=2)
+    step = 0
+    is_done = False
+    while not is_done:
+        step += 1
+        job.append((f"k{step}", "new"), ("k1", f"{step}"), (f"k{step - 2}", None), partition=step % 2)
+        with monkeypatch.context() as patched:
+            death = Death(patched, step, after=after)
+            try:
+                job.run(format=table_format)
+                is_done = not death.is_dead
+            except Killed:
+                assert death.is_dead
+    assert step > 3
+    table = job.run(format=table_format)
+    assert state(table_format, table) == expected(job.data)
+    assert not list(job.target.rglob("*.part"))
 
 
 # What is refused
