@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -16,6 +17,7 @@ import duralog
 from duralog.cli.main import app
 from duralog.errors import DuralogError, InvalidConfig, StoreLocked, UnknownTopic
 from duralog.spark.jobs import compact
+from duralog.spark.jobs.compact_frames import KeyTasks
 from duralog.spark.jobs.compact_report import CompactionForm, CompactJobReport
 from duralog.spark.tasks import TaskProgress
 from duralog.storage.compaction_report import CompactionReport
@@ -253,3 +255,28 @@ def test_wrong_usage(run: CliRunner, path: Path, options: list[str], told: str) 
     result = run.invoke(app, ["job", "compact", str(path), *options])
     assert result.exit_code == 2
     assert told in " ".join(result.output.split())
+
+
+def test_both_passes_of_the_shuffled_form_show_how_far_they_are(spark: SparkSession, path: Path) -> None:
+    shown: list[TaskProgress] = []
+    compact(spark, str(path), topics=["changes"], partition=1, now_ms=NOW_MS, shuffled=True, on_progress=shown.append)
+    ends = {progress.name: progress.tasks - progress.tasks_done for progress in shown}
+    assert ends == {"compact changes-1: keys": 0, "compact changes-1": 0}
+
+
+def test_a_worker_that_dies_is_told_in_a_sentence(
+    spark: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(path)
+    monkeypatch.setattr(KeyTasks, "judge", dies)
+    report = compact(spark, str(path), topics=["changes"], partition=1, now_ms=NOW_MS, shuffled=True)
+    failure = report.failures[0].failure
+    assert failure is not None
+    assert failure.startswith("compact changes-1: keys: a task failed: ")
+    assert "\n" not in failure
+    assert contents(path) == before
+
+
+def dies(_tasks: KeyTasks, _batches: object) -> Iterator[object]:
+    os._exit(1)
+    yield

@@ -6,6 +6,7 @@ What is sent are a few rows with much in each of them. So Spark has hardly anyth
 from __future__ import annotations
 
 import pickle
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,11 +16,12 @@ import pyarrow as pa
 from duralog.spark.jobs.compact_keys import segment_keys
 from duralog.spark.jobs.compact_marks import segment_marks, superseded_offsets
 from duralog.spark.jobs.compact_rows import KeyRow, KeyShuffle, RowKind, SegmentMarks, SegmentToRead
+from duralog.spark.tasks import LOOK_SECONDS, OnProgress, TaskProgress, as_sentence
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.lent_lock import joined
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 ROWS = "target int, segment int, kind int, `order` bigint, digests binary, offsets binary"
 MARKS = "segment int, marks binary"
@@ -36,6 +38,7 @@ _ROWS = pa.schema(
 )
 _MARKS = pa.schema([pa.field("segment", pa.int32()), pa.field("marks", pa.binary())])
 _BATCH_BYTES = 4 << 20
+_ARROW_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,19 +68,75 @@ class KeyTasks:
         yield pa.RecordBatch.from_arrays([numbers, pickled], schema=_MARKS)
 
 
-def shuffle_keys(spark: SparkSession, tasks: KeyTasks) -> list[SegmentMarks]:
+def shuffle_keys(
+    spark: SparkSession, tasks: KeyTasks, *, name: str, on_progress: OnProgress | None = None
+) -> list[SegmentMarks]:
     """What is known of each segment, in their order. Raises what a task met, as it was raised there."""
-    numbers = spark.range(0, len(tasks.segments), 1, len(tasks.segments))
+    # With settings of its own: rows are large here, and Arrow batches are not to hold thousands of them.
+    session = spark.newSession()
+    session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(_ARROW_BYTES))
+    numbers = session.range(0, len(tasks.segments), 1, len(tasks.segments))
     keys = numbers.mapInArrow(tasks.read, ROWS)
     superseded = keys.repartitionById(tasks.shuffle.shares, "target").mapInArrow(tasks.judge, ROWS)
     mark_tasks = max(tasks.shuffle.mark_tasks) + 1
     marks = superseded.repartitionById(mark_tasks, "target").mapInArrow(tasks.mark, MARKS)
-    found: dict[int, SegmentMarks] = {row.segment: pickle.loads(row.marks) for row in marks.collect()}
+    query = _Query(spark, marks, name, len(tasks.segments) + tasks.shuffle.shares + mark_tasks)
+    found: dict[int, SegmentMarks] = {row.segment: pickle.loads(row.marks) for row in query.collect(on_progress)}
     ordered = [found[segment.number] for segment in tasks.segments]
     for one in ordered:
         if one.findings.error is not None:
             raise one.findings.error
     return ordered
+
+
+class _Query:
+    """A query that runs in a thread of its own, while this one shows how far it is. Progress is counted in tasks."""
+
+    def __init__(self, spark: SparkSession, frame: DataFrame, name: str, tasks: int) -> None:
+        self._context = spark.sparkContext
+        self._frame = frame
+        self._name = name
+        self._tasks = tasks
+        self._group = f"duralog-{uuid.uuid4()}"
+        self._rows: list[Row] = []
+        self._failure: Exception | None = None
+
+    def collect(self, on_progress: OnProgress | None) -> list[Row]:
+        from pyspark import InheritableThread
+
+        thread = InheritableThread(target=self._run, daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(LOOK_SECONDS)
+                if on_progress is not None:
+                    on_progress(self._progress(self._tasks_done()))
+        except BaseException:
+            self._context.cancelJobGroup(self._group)
+            thread.join()
+            raise
+        if self._failure is not None:
+            raise as_sentence(self._name, self._failure) from self._failure
+        if on_progress is not None:
+            on_progress(self._progress(self._tasks))
+        return self._rows
+
+    def _run(self) -> None:
+        try:
+            self._context.setJobGroup(self._group, self._name)
+            self._rows = self._frame.collect()
+        except Exception as error:
+            self._failure = error
+
+    def _progress(self, done: int) -> TaskProgress:
+        return TaskProgress(name=self._name, tasks=self._tasks, tasks_done=done, weight=self._tasks, weight_done=done)
+
+    def _tasks_done(self) -> int:
+        tracker = self._context.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
+        stages = {stage for job in jobs if job is not None for stage in job.stageIds}
+        found = [tracker.getStageInfo(stage) for stage in stages]
+        return min(sum(stage.numCompletedTasks for stage in found if stage is not None), self._tasks)
 
 
 def _batches(rows: Iterable[KeyRow]) -> Iterator[pa.RecordBatch]:

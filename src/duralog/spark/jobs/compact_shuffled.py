@@ -82,7 +82,7 @@ class SparkCrew:
         return _GROUPS_PER_CORE * self._spark.sparkContext.defaultParallelism
 
     def shuffle_keys(self, tasks: KeyTasks) -> list[SegmentMarks]:
-        return shuffle_keys(self._spark, tasks)
+        return shuffle_keys(self._spark, tasks, name=f"{self._name}: keys", on_progress=self._on_progress)
 
     def rewrite(self, groups: Sequence[GroupToRewrite]) -> list[RewrittenGroup]:
         return run_tasks(
