@@ -11,6 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import duralog
 from duralog import Record
+from duralog.spark.planned_read import plan_read
+from duralog.spark.read_options import ReadOptions
+from duralog.spark.spark_schema import Columns, schema_of
+from duralog.spark.task_reading import SliceTask, read_task
 
 pytestmark = pytest.mark.spark
 
@@ -96,6 +100,30 @@ def test_damage_is_reported_in_a_folder(spark: SparkSession, damaged: Path, tmp_
     assert sorted((row["firstOffset"], row["lastOffset"]) for row in report.collect()) == EXPECTED_DAMAGE
     lines = [json.loads(line) for file in folder.iterdir() for line in file.read_text().splitlines()]
     assert {(line["topic"], line["partition"]) for line in lines} == {("t", 0)}
+
+
+def test_a_task_that_is_stopped_early_leaves_a_whole_report_alone(damaged: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "bad"
+    options = ReadOptions.of(
+        {"path": str(damaged), "mode": "PERMISSIVE", "badRecordsPath": str(folder), "columns": "offset"},
+        streaming=False,
+    )
+    (slices,) = plan_read(options).tasks
+
+    def lines_after(rows: int) -> int:
+        reading = read_task(SliceTask(slices), Columns(schema_of(options), options), options)
+        found = 0
+        for batch in reading:
+            found += batch.num_rows
+            if found >= rows:
+                break
+        reading.close()
+        (file,) = folder.iterdir()
+        return len(file.read_text().splitlines())
+
+    assert lines_after(31) == 1
+    assert lines_after(len(SOUND) + 1) == 2
+    assert lines_after(31) == 2
 
 
 def test_no_damage_leaves_no_report(spark: SparkSession, damaged: Path, tmp_path: Path) -> None:

@@ -54,17 +54,21 @@ class CorruptReport:
             )
             self._untold.clear()
 
-    def write(self, slices: Sequence[Slice]) -> None:
-        """The file of a task that read these slices, if it met damage."""
-        if self._folder is not None and self._lines:
-            # Not at the top: hardly any task comes here.
-            from duralog.spark.lake.targets import Target
+    def write(self, slices: Sequence[Slice], *, is_complete: bool) -> None:
+        """The file of a task that read these slices, if it met damage.
 
-            first = slices[0]
-            name = f"{first.topic}-{first.partition}-{first.start_offset}-{slices[-1].end_offset}.json"
-            Target(self._folder, self._storage_options).replace(
-                name, "".join(f"{line}\n" for line in self._lines).encode()
-            )
+        A task that was stopped before its end, as by a limit, leaves the report of one that was not.
+        """
+        if self._folder is None or not self._lines:
+            return
+        # Not at the top: hardly any task comes here.
+        from duralog.spark.lake.targets import Target
+
+        target = Target(self._folder, self._storage_options)
+        first = slices[0]
+        name = f"{first.topic}-{first.partition}-{first.start_offset}-{slices[-1].end_offset}.json"
+        if is_complete or not target.exists(name):
+            target.replace(name, "".join(f"{line}\n" for line in self._lines).encode())
 
 
 def _told(damage: CorruptBytes) -> dict[str, object]:

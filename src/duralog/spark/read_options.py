@@ -2,7 +2,8 @@
 
 Names and values mean what they mean to the connector. Where it names brokers, there is `path`. Where it insists on a
 subscription, none at all stands for every topic of the directory that is not internal. `startingTimestamp` wins over
-`startingOffsetsByTimestamp`, and that over `startingOffsets`; likewise for the ends.
+`startingOffsetsByTimestamp`, and that over `startingOffsets`; likewise for the ends. `subscribePattern` is a regular
+expression of Python.
 
 All values are checked before a file is touched.
 """

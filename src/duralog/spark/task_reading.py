@@ -39,6 +39,7 @@ def read_task(partition: InputPartition, columns: Columns, options: ReadOptions)
             on_corrupt=None if report is None else report.add,
             on_data_loss=data_loss_handler(options),
         )
+        is_complete = False
         try:
             for records in batches:
                 if report is not None:
@@ -46,7 +47,8 @@ def read_task(partition: InputPartition, columns: Columns, options: ReadOptions)
                 yield columns.batch(records)
             if report is not None:
                 yield from report.take_rows(columns)
+            is_complete = True
         finally:
             # Also where Spark has enough rows before the end, as with a limit.
             if report is not None:
-                report.write(partition.slices)
+                report.write(partition.slices, is_complete=is_complete)
