@@ -264,6 +264,28 @@ def test_a_corrupt_batch_is_named_or_skipped(path: Path, offset: int, field: str
     assert f"{size} bytes, offsets {offset} to " in str(told[0])
 
 
+@pytest.mark.parametrize("max_slice_bytes", [3000, 128 << 20])
+@pytest.mark.parametrize("wrong", [505, 495, 40, 1_000_000, 2**40, -1])
+def test_a_batch_with_a_wrong_offset_gives_no_record_another_offset(
+    path: Path, wrong: int, max_slice_bytes: int
+) -> None:
+    """The one field that matters and that no checksum covers."""
+    log, position, _ = batch_at(path, 500)
+    slices = planned(path, max_slice_bytes).slices
+    data = bytearray(log.read_bytes())
+    data[position : position + 8] = wrong.to_bytes(8, signed=True)
+    log.write_bytes(data)
+    _, error = read_to_the_first_error(slices)
+    assert "the offsets of a batch and of one beside it overlap" in str(error)
+    told: list[CorruptBytes] = []
+    table = read(slices, on_corrupt=told.append)
+    missing = sorted({*ALL} - {*offsets(table)})
+    assert set(range(500, 510)) <= set(missing) <= set(range(490, 520))
+    assert set(missing) - set(told_offsets(told)) <= {509}  # the end of a slice, to which the batch does not belong now
+    for number, value in zip(offsets(table), table.column("value").to_pylist(), strict=True):
+        assert value == record(number).value
+
+
 @pytest.mark.parametrize("max_slice_bytes", SIZES)
 @pytest.mark.parametrize("offset", [0, 200, 500, 990])
 @pytest.mark.parametrize("byte", [0, 3], ids=["far too long", "a little too long"])

@@ -3,6 +3,9 @@
 The file may not be what it was taken for: planned long ago, or by an index that is wrong. Whatever does not fit raises
 `NotAsExpected` before a record of the piece in question is handed out; then `next_offset` tells how far it came, and
 the caller looks for another way. So only a file that fits is ever called corrupt.
+
+Offsets of batches lie outside of their checksums. They must rise; of two batches that overlap nobody can tell which one
+is wrong, so both are corrupt.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from numpy.typing import NDArray
 from duralog.columnar.pieces import ByteSource, Piece, read_pieces
 from duralog.columnar.refusals import OnCorrupt
 from duralog.columnar.runs import Rows
-from duralog.errors import CorruptRecord, StorageError
+from duralog.errors import CorruptRecord, Fault, StorageError
 from duralog.format.filenames import FileKind, SegmentFile
 from duralog.format.index_entries import AbortedTransaction
 from duralog.spark.remote_files import ReadAhead, RemoteFile
@@ -76,14 +79,16 @@ class PartReader(Generic[T]):
     def read(self, part: Part) -> Iterator[T]:
         position = part.position
         must_reach = position > 0
+        reached = part.base_offset - 1
         with _source(part) as source:
             while position < part.end_position and not self.is_done():
                 fault: CorruptRecord | None = None
                 for piece in _pieces(part, source, position):
                     fault = end_fault(piece)
+                    reached, overlapping = _mark_overlapping(piece.batches, reached)
                     self._check(part, piece, fault, must_reach)
                     must_reach = False
-                    yield from self._records(part, piece)
+                    yield from self._records(part, piece, overlapping)
                     if self.is_done():
                         return
                 if fault is None:
@@ -99,13 +104,15 @@ class PartReader(Generic[T]):
         if (fault is not None or not batches["crc_ok"].all()) and not part.is_same():
             raise NotAsExpected
 
-    def _records(self, part: Part, piece: Piece) -> Iterator[T]:
+    def _records(self, part: Part, piece: Piece, overlapping: frozenset[int]) -> Iterator[T]:
         batches = piece.batches
         is_good = batches["crc_ok"] == 1
         told = self.next_offset
 
         def refuse(error: CorruptRecord, row: int) -> None:
             nonlocal told
+            if row in overlapping:
+                error = _overlap(batches[row], piece.name)
             before, behind = np.flatnonzero(is_good[:row]), np.flatnonzero(is_good[row + 1 :])
             first = max(told, int(batches["last_offset"][before[-1]]) + 1 if len(before) else 0)
             begin = int(batches["position"][row])
@@ -189,6 +196,32 @@ class PartReader(Generic[T]):
             )
         )
         return last + 1
+
+
+def _mark_overlapping(batches: NDArray[Any], reached: int) -> tuple[int, frozenset[int]]:
+    """Call batches corrupt whose offsets do not rise from `reached` on. Returns how far the others go, and these."""
+    rows = np.flatnonzero(batches["crc_ok"])
+    if not len(rows):
+        return reached, frozenset()
+    first = np.where(batches["magic"] == 2, batches["base_offset"], batches["last_offset"])[rows]
+    last = batches["last_offset"][rows]
+    falls = first <= np.append(np.int64(reached), last[:-1])
+    if falls.any():
+        falls[:-1] |= first[1:] <= last[:-1]
+        batches["crc_ok"][rows[falls]] = 0
+    kept = last[~falls]
+    return int(kept[-1]) if len(kept) else reached, frozenset(rows[falls].tolist())
+
+
+def _overlap(batch: Any, file: str) -> CorruptRecord:
+    return CorruptRecord(
+        "the offsets of a batch and of one beside it overlap",
+        fault=Fault.FIELD_VALUE,
+        file=file,
+        position=int(batch["position"]),
+        expected="offsets that rise from batch to batch",
+        found=f"{batch['base_offset']} to {batch['last_offset']}",
+    )
 
 
 def _source(part: Part) -> AbstractContextManager[ByteSource]:
