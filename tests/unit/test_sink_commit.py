@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from duralog.errors import CorruptRecord, InvalidRecord, RecordTooLarge, StorageError, StoreLocked
+from duralog.format.record import Record
 from duralog.spark import committing
 from duralog.spark.commit_journal import MOST_REMEMBERED, is_committed, remember
 from duralog.spark.committing import abandon, check_free, commit, discard, recover
@@ -281,3 +283,38 @@ def test_times_are_judged_by_the_clock_of_the_task(tmp_path: Path) -> None:
     assert values_in(tmp_path) == {("t", 0): [b"x"]}
     with pytest.raises(InvalidRecord, match="column timestamp, row 0 of task 0"):
         stage(options, [[rows_of(value=["y"], timestamp=[NOW_MS - 1001])]])
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, step: str, write: Callable[[], object]) -> None:
+    """A write during which the driver dies before this step of its commit."""
+    with monkeypatch.context() as patched:
+        patched.setattr(committing, step, lambda *_, **__: (_ for _ in ()).throw(StorageError("killed")))
+        with pytest.raises(StorageError, match="killed"):
+            write()
+
+
+def test_what_others_wrote_meanwhile_is_not_taken_for_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single record has the same bytes whenever it was written: its time stands in the header of its batch."""
+    options = options_of(tmp_path, topic="t")
+    interrupt(monkeypatch, "_append_all", lambda: write(options, [rows_of(value=["tick"])]))
+    with Store(str(tmp_path)) as store:
+        store.partition("t", 0).append([Record(value=b"tick", timestamp_ms=NOW_MS + 1)])
+    assert recover(str(tmp_path))
+    assert values_in(tmp_path) == {("t", 0): [b"tick", b"tick"]}
+
+
+def test_a_write_that_was_remembered_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever compaction has made of it, before the journal could be removed."""
+    make_topic(tmp_path, "t", 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0})
+    options = options_of(tmp_path, topic="t")
+    named = Transaction(application="a", version=1)
+    rows = [rows_of(key=["k", "k"], value=["1", "2"])]
+    interrupt(monkeypatch, "remove_journal", lambda: write(options, rows, transaction=named))
+    with Store(str(tmp_path)) as store:
+        log = store.partition("t", 0)
+        log.append([Record(key=b"k", value=b"3")])
+        log.roll()
+        store.compact("t", 0)
+    assert write(options, rows, transaction=named).is_repeated
+    assert values_in(tmp_path) == {("t", 0): [b"3"]}
+    assert left_in(tmp_path) == ["duralog-sink.committed"]

@@ -198,15 +198,17 @@ def _complete(store: Store, files: FileSystem) -> bool:
     if journal is None:
         return False
     _logger.warning("%s: a write was interrupted and is completed now", store.path)
-    try:
-        staged = [open_staged(files, store.path, name, size) for name, size in journal.files.items()]
-        by_partition = runs_by_partition(staged, preserve_offsets=journal.preserve_offsets)
-        _append_all(store, files, by_partition, journal, is_fresh=False)
-    except DuralogError as error:
-        raise StorageError(
-            f"{store.path}: a write was interrupted and cannot be completed: {error}. Records of it may be in the logs"
-            f" from these offsets on: {_told(journal.starts)}. duralog.spark.committing.abandon gives it up"
-        ) from error
+    # Once it is remembered, all of it was in the logs; what became of it there since is nobody's business.
+    if journal.transaction is None or not is_committed(files, store.path, journal.transaction):
+        try:
+            staged = [open_staged(files, store.path, name, size) for name, size in journal.files.items()]
+            by_partition = runs_by_partition(staged, preserve_offsets=journal.preserve_offsets)
+            _append_all(store, files, by_partition, journal, is_fresh=False)
+        except DuralogError as error:
+            raise StorageError(
+                f"{store.path}: a write was interrupted and cannot be completed: {error}. Records of it may be in the"
+                f" logs from these offsets on: {_told(journal.starts)}. duralog.spark.committing.abandon gives it up"
+            ) from error
     _conclude(files, store.path, journal)
     sweep(files, store.path, writer=journal.writer, up_to_batch=journal.batch, kept=())
     return True

@@ -2,8 +2,9 @@
 
 The batches of a partition go into its log in one order, which does not change. So a commit that was interrupted has
 left the first few of them there, from the offset on at which it began. They are found by walking the log from that
-offset and comparing size, number of records and the checksum of the records. What the log adds to a batch (offset,
-leader epoch, append time) is not compared. Others may have appended since, and the rest then goes behind that.
+offset and comparing size, number of records, first time, producer and the checksum of the records. What the log adds
+to a batch (offset, leader epoch, append time) is not compared. Others may have appended since, and the rest then goes
+behind that.
 
 If the log was compacted or shortened since, nobody can tell what was there: that is an error, not a guess.
 """
@@ -60,8 +61,10 @@ def _of_one_segment(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
 class _Batch(NamedTuple):
     """A batch, and what tells it from others wherever it stands."""
 
-    content: tuple[int, int, int]
-    """Its size, its number of records, the checksum of the records."""
+    content: tuple[int, int, int, int, int]
+    """Its size, its number of records, its producer, its base timestamp, the checksum of the records.
+
+    The records alone are not enough: they have times relative to the base, so two of the same value look alike."""
     base_offset: int
     last_offset: int
 
@@ -107,5 +110,6 @@ def _each_batch(piece: Piece) -> Iterator[_Batch]:
     for row in piece.batches:
         begin, size = int(row["position"]) - piece.position, int(row["size"])
         records = piece.data[begin + BATCH_V2.size : begin + size]
-        content = size, int(row["record_count"]), crc32c(records.data)
+        fields = int(row["record_count"]), int(row["producer_id"]), int(row["base_timestamp"])
+        content = size, *fields, crc32c(records.data)
         yield _Batch(content, int(row["base_offset"]), int(row["last_offset"]))
