@@ -9,7 +9,8 @@ topic-partition, and behind them where the runs are:
 
 What must always be true: a file whose name a task has reported is complete and on disk. A file that no report and no
 journal names is rubbish, and never read: an attempt that failed, one that another attempt was faster than, or a write
-that was given up. It goes when its write ends; what a dead driver leaves goes after a week.
+that was given up. It goes when its write ends. What a dead driver leaves goes after a week, and so does the file of a
+task that was still running when its write was aborted.
 
 They are files and not a folder because Kafka refuses to start on a directory with a folder that is no partition's.
 """
