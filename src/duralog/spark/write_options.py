@@ -33,7 +33,7 @@ from duralog.kernels.encode import MAX_RECORDS_BYTES
 from duralog.spark.locations import Location
 from duralog.spark.option_text import InvalidOption, boolean, positive_int, refuse_unknown, refused, size_bytes
 
-_KNOWN = (
+KNOWN = (
     "path",
     "topic",
     "codec",
@@ -82,7 +82,7 @@ class WriteOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-        refuse_unknown(options, _KNOWN, prefixes=(_KAFKA, _TOPIC, _STORE))
+        refuse_unknown(options, KNOWN, prefixes=(_KAFKA, _TOPIC, _STORE))
         given = {name.lower(): value for name, value in options.items()}
         topic = given.get("topic")
         if topic is not None and (fault := topic_name_fault(topic)) is not None:
