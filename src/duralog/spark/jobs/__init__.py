@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from duralog.spark.jobs.repair import repair as repair
     from duralog.spark.jobs.retain import RetainReport as RetainReport
     from duralog.spark.jobs.retain import retain as retain
-    from duralog.spark.jobs.snapshot import SnapshotReport as SnapshotReport
     from duralog.spark.jobs.snapshot import snapshot as snapshot
+    from duralog.spark.jobs.snapshot_report import SnapshotReport as SnapshotReport
     from duralog.spark.jobs.stats import stats as stats
     from duralog.spark.jobs.stats_report import StatsReport as StatsReport
     from duralog.spark.jobs.upgrade import UpgradeReport as UpgradeReport
@@ -42,7 +42,7 @@ _MODULES = {
     "ReindexReport": "reindex",
     "RepairReport": "repair",
     "RetainReport": "retain",
-    "SnapshotReport": "snapshot",
+    "SnapshotReport": "snapshot_report",
     "StatsReport": "stats_report",
     "UpgradeReport": "upgrade",
     "VerifyReport": "verify",

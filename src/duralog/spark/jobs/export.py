@@ -20,7 +20,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -135,16 +135,7 @@ class _TopicRun:
         spec = self.table.spec
         files = [file for task in written for file in task.files]
         ends = {partition.partition: found.end_offset for partition, found in self.ranges.items()}
-        after = TableState(
-            job=_JOB,
-            topic=spec.topic,
-            topic_id=self.state.topic_id,
-            table_format=self.state.table_format,
-            isolation=self.state.isolation,
-            headers=self.state.headers,
-            next_offsets={**self.state.next_offsets, **ends},
-            run=self.state.run + 1,
-        )
+        after = replace(self.state, next_offsets={**self.state.next_offsets, **ends}, run=self.state.run + 1)
         if files or dict(after.next_offsets) != dict(self.state.next_offsets):
             self.table.commit(after, files)
         return ExportedTable(

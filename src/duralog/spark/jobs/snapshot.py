@@ -24,11 +24,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from duralog.columnar.schema import PARTITION
 from duralog.errors import DuralogError, InvalidConfig, OffsetOutOfRange
+from duralog.spark.jobs.snapshot_report import SnapshotReport, SnapshotTable
 from duralog.spark.jobs.snapshot_shuffle import snapshot_by_shuffle
 from duralog.spark.jobs.snapshot_task import PartitionOutcome, PartitionTask, snapshot_partition
 from duralog.spark.jobs.topic_choice import partitions_by_topic
@@ -48,64 +49,12 @@ from duralog.storage.store import Store
 from duralog.storage.time_lookup import EARLIEST, LATEST
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+__all__ = ["SnapshotReport", "SnapshotTable", "snapshot"]
 
 _JOB = "snapshot"
 DEFAULT_MAP_BYTES = 256 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotTable:
-    """The snapshot of one topic."""
-
-    topic: str
-    path: str
-    """What to open."""
-    format: str
-    live_keys: int
-    """Rows of the table."""
-    deleted_keys: int
-    """Keys whose last record is a tombstone, among what this run read."""
-    keyless_records: int
-    """Among what this run read of the log."""
-    records_read: int
-    read_bytes: int
-    """Of the log."""
-    files: int
-    """Written by this run."""
-    written_bytes: int
-    removed_files: int
-    is_incremental: bool
-    why_full: str | None
-    start_offsets: Mapping[int, int]
-    """From where this run read each partition."""
-    end_offsets: Mapping[int, int]
-    """The snapshot is of the records before these."""
-    shuffled_partitions: tuple[int, ...]
-    """Those whose keys did not fit into the memory of one task."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotReport:
-    tables: tuple[SnapshotTable, ...]
-    seconds: float
-
-    @property
-    def live_keys(self) -> int:
-        return sum(table.live_keys for table in self.tables)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "live_keys": self.live_keys}
-
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """A row for each table."""
-        schema = (
-            "topic string, path string, format string, live_keys long, deleted_keys long, keyless_records long,"
-            " records_read long, read_bytes long, files long, written_bytes long, removed_files long,"
-            " is_incremental boolean, why_full string, start_offsets map<int, long>, end_offsets map<int, long>,"
-            " shuffled_partitions array<int>"
-        )
-        return spark.createDataFrame([asdict(table) for table in self.tables], schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +80,6 @@ class _TopicRun:
     """The snapshot of one topic, from opening its table to the report."""
 
     table: LakeTable
-    request: _Request
     before: TableState
     after: TableState
     """But for the counts of keys."""
@@ -147,19 +95,8 @@ class _TopicRun:
         counts = {str(outcome.partition): outcome.live_keys for outcome in outcomes}
         if self.why_full is None:
             counts = {**self.before.details["live_keys"], **counts}
-        details = {**self.after.details, "live_keys": counts}
-        after = TableState(
-            job=_JOB,
-            topic=self.after.topic,
-            topic_id=self.after.topic_id,
-            table_format=self.after.table_format,
-            isolation=self.after.isolation,
-            headers=self.after.headers,
-            next_offsets=self.after.next_offsets,
-            run=self.after.run,
-            details=details,
-        )
         if self.tasks or self.why_full is not None:
+            after = replace(self.after, details={**self.after.details, "live_keys": counts})
             self.table.commit(after, added, removed)
         return SnapshotTable(
             topic=self.after.topic,
@@ -304,20 +241,10 @@ def _prepare(store: Store, table: LakeTable, request: _Request, partitions: list
     }
     _remove_leftovers(table, before)
     old_files = table.files()
-    after = TableState(
-        job=_JOB,
-        topic=spec.topic,
-        topic_id=nothing.topic_id,
-        table_format=request.format,
-        isolation=nothing.isolation,
-        headers=request.headers,
-        next_offsets={partition.partition: end for partition, end in ends.items()},
-        run=before.run + 1,
-        details=nothing.details,
-    )
+    next_offsets = {partition.partition: end for partition, end in ends.items()}
+    after = replace(nothing, next_offsets=next_offsets, run=before.run + 1)
     return _TopicRun(
         table=table,
-        request=request,
         before=before,
         after=after,
         why_full=why_full,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -113,9 +113,6 @@ class TableState:
                 f"{where}: topic {self.topic} was deleted and made again since: expected id {self.topic_id}, found"
                 f" {expected.topic_id}. Its offsets start anew, so give another target"
             )
-
-    def with_offsets(self, next_offsets: Mapping[int, int]) -> TableState:
-        return replace(self, next_offsets=dict(next_offsets))
 
 
 def read_state(target: Target, name: str) -> TableState | None:

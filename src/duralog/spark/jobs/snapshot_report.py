@@ -1,0 +1,64 @@
+"""The report of `snapshot`: of each topic, what its table holds now and what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotTable:
+    """The snapshot of one topic."""
+
+    topic: str
+    path: str
+    """What to open."""
+    format: str
+    live_keys: int
+    """Rows of the table."""
+    deleted_keys: int
+    """Keys whose last record is a tombstone, among what this run read."""
+    keyless_records: int
+    """Among what this run read of the log."""
+    records_read: int
+    read_bytes: int
+    """Of the log."""
+    files: int
+    """Written by this run."""
+    written_bytes: int
+    removed_files: int
+    is_incremental: bool
+    why_full: str | None
+    start_offsets: Mapping[int, int]
+    """From where this run read each partition."""
+    end_offsets: Mapping[int, int]
+    """The snapshot is of the records before these."""
+    shuffled_partitions: tuple[int, ...]
+    """Those whose keys did not fit into the memory of one task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotReport:
+    tables: tuple[SnapshotTable, ...]
+    seconds: float
+
+    @property
+    def live_keys(self) -> int:
+        return sum(table.live_keys for table in self.tables)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "live_keys": self.live_keys}
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """A row for each table."""
+        schema = (
+            "topic string, path string, format string, live_keys long, deleted_keys long, keyless_records long,"
+            " records_read long, read_bytes long, files long, written_bytes long, removed_files long,"
+            " is_incremental boolean, why_full string, start_offsets map<int, long>, end_offsets map<int, long>,"
+            " shuffled_partitions array<int>"
+        )
+        return spark.createDataFrame([asdict(table) for table in self.tables], schema)
