@@ -37,9 +37,8 @@ def _compaction(master: str) -> Callable[[Setting], Run]:
     return prepare
 
 
-def _run(work: str, reader: str, master: str, directory: str, setting: Setting, passes: int | None) -> Run:
-    count = setting.passes if passes is None else passes
-    arguments = [work, reader, master, directory, str(setting.scratch), str(count)]
+def _run(work: str, reader: str, master: str, directory: str, setting: Setting, passes: int) -> Run:
+    arguments = [work, reader, master, directory, str(setting.scratch), str(passes)]
     return Run(command=[sys.executable, "-m", "bench.workers.spark", *arguments], warm_up=1)
 
 
@@ -73,7 +72,7 @@ JOBS = (
         ),
         compare_with=_CONNECTOR,
         targets=(Target("duralog", 3.0, than=_CONNECTOR),),
-        rounds=3,
+        rounds=2,
     ),
     Job(
         name="spark-read-offsets",
@@ -86,7 +85,7 @@ JOBS = (
         ),
         compare_with=_CONNECTOR,
         targets=(Target("duralog", 6.0, than=_CONNECTOR),),
-        rounds=3,
+        rounds=2,
     ),
     Job(
         name="spark-parquet",
@@ -138,7 +137,7 @@ JOBS = (
         ),
         compare_with=_CONNECTOR,
         targets=(Target("duralog", 1.0),),
-        rounds=3,
+        rounds=2,
     ),
     Job(
         name="spark-compact",
@@ -154,7 +153,7 @@ JOBS = (
         ),
         compare_with="duralog, 1 core",
         targets=(Target("duralog, 2 cores", 1.7, than="duralog, 1 core"),),
-        rounds=3,
+        rounds=2,
     ),
     Job(
         name="spark-scaling",
