@@ -352,6 +352,15 @@ def test_a_plan_of_spark_shows_what_was_pushed(spark: SparkSession, logs: str) -
     assert "value" not in pushed
 
 
+def test_spark_can_be_asked_what_was_planned(spark: SparkSession, logs: str, request: pytest.FixtureRequest) -> None:
+    name = "spark.sql.pyspark.worker.logging.enabled"
+    spark.conf.set(name, "true")
+    request.addfinalizer(lambda: spark.conf.unset(name))
+    read(spark, logs, subscribe="state").count()
+    told = [row["msg"] for row in spark.sql("select msg from python_worker_logs()").collect()]
+    assert [line for line in told if line.startswith(f"{logs}: ") and " of 2 segments of 1 partitions" in line]
+
+
 def test_workers_come_from_the_daemon_that_has_all_loaded(spark: SparkSession) -> None:
     def worker(_: object) -> list[tuple[int, str]]:
         with open(f"/proc/{os.getppid()}/cmdline") as command:

@@ -3,10 +3,14 @@
 PySpark refuses a reader that can take filters while `spark.sql.python.filterPushdown.enabled` is off, and does not tell
 a source whether it is. But the worker in which it hands filters over is of another module than the one in which it
 plans without them, and exists only if they are enabled. So the reader is chosen by the worker that asks for it.
+
+What was planned (bytes, segments, slices) is logged there. With `spark.sql.pyspark.worker.logging.enabled` Spark
+collects that: `select * from python_worker_logs()`. `duralog.spark.explain` tells the same without a query.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -28,6 +32,8 @@ _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 def reader_of(schema: StructType, options: ReadOptions) -> DataSourceReader:
+    # In a worker of Spark's, what is logged goes nowhere unless the user has it collected, and then the plan is of use.
+    logging.getLogger("duralog.spark").setLevel(logging.INFO)
     kind = FilteringReader if _takes_filters() else DuralogReader
     return kind(Columns(schema, options), options)
 
