@@ -16,9 +16,7 @@ _PLANNED_SEGMENTS = 100_000
 _CONNECTOR = "Spark's Kafka connector"
 
 
-def _on_week(
-    work: str, reader: str, *, master: str = _BOTH_CORES, passes: int | None = None
-) -> Callable[[Setting], Run]:
+def _on_week(work: str, reader: str, *, master: str = _BOTH_CORES, passes: int = 2) -> Callable[[Setting], Run]:
     def prepare(setting: Setting) -> Run:
         directory = store_data.of_week(round(setting.records * _WEEK_FOR_RECORDS))
         if reader == "kafka":
