@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 import duralog
 from duralog.cli.main import app
 from duralog.errors import DuralogError, InvalidConfig, StoreLocked, UnknownTopic
+from duralog.format.checksum import crc32c
+from duralog.format.varint import decode_varint
 from duralog.spark.jobs import compact
 from duralog.spark.jobs.compact_frames import KeyTasks
 from duralog.spark.jobs.compact_report import CompactionForm, CompactJobReport
@@ -195,6 +197,23 @@ def test_damage_is_told_and_carried_along(spark: SparkSession, path: Path) -> No
     report = compact(spark, str(path), now_ms=NOW_MS, shuffled=True)
     assert not report.is_well
     assert "wrong checksum" in report.reports[0].corrupt_batches[0]
+    assert contents(path) == contents(expected)
+
+
+def test_offsets_that_do_not_rise_are_left_to_one_task(spark: SparkSession, path: Path) -> None:
+    """A mark would mean two records."""
+    log = path / "changes-0" / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    size = 12 + int.from_bytes(data[8:12])
+    length, body = decode_varint(data, 61, size)
+    _, second = decode_varint(data, body + length, size)
+    data[second + 2] = 0  # The offset delta of the second record, after its attributes and its timestamp delta.
+    data[17:21] = crc32c(bytes(data[21:size])).to_bytes(4)
+    log.write_bytes(data)
+    expected = compacted_by_a_store(copied(path, "expected"))
+    report = compact(spark, str(path), now_ms=NOW_MS, shuffled=True)
+    assert forms(report)["changes-0"] is CompactionForm.ONE_TASK
+    assert forms(report)["changes-1"] is CompactionForm.SHUFFLED
     assert contents(path) == contents(expected)
 
 
