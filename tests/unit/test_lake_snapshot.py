@@ -283,6 +283,53 @@ def test_tombstones_that_may_have_been_compacted_away(job: Snapshots, monkeypatc
     assert (0, b"a") not in state("parquet", table)
 
 
+def compact_twice(job: Snapshots, first_ms: int) -> None:
+    """The first one gives tombstones their horizon, the second one comes two minutes later."""
+    for number in range(2):
+        with Store(str(job.data), clock=lambda number=number: first_ms + number * 120_000) as store:
+            log = store.partition("users", 0)
+            log.append([duralog.Record(key=b"x%d" % number, value=b"")])
+            log.roll()
+            store.compact("users", 0)
+
+
+def test_tombstones_that_are_compacted_away_while_a_run_reads(job: Snapshots, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.create(delete_retention_ms="100000")
+    job.append(("a", "1"), ("b", "1"))
+    job.run()
+    job.append(("a", None))
+    now_ms = snapshot_module.now_ms()
+    times_ms = iter((now_ms + 90_000, now_ms + 130_000))
+    run_tasks = snapshot_module.run_tasks
+
+    def run_late(*arguments: Any, **options: Any) -> list[Any]:
+        compact_twice(job, now_ms)
+        return run_tasks(*arguments, **options)  # type: ignore[no-any-return]
+
+    with monkeypatch.context() as patches:
+        patches.setattr(snapshot_module, "now_ms", lambda: next(times_ms))
+        patches.setattr(snapshot_module, "run_tasks", run_late)
+        with pytest.raises(DuralogError, match="users: while it was read, tombstones behind the last snapshot may"):
+            job.run()
+    monkeypatch.setattr(snapshot_module, "now_ms", lambda: now_ms + 130_000)
+    table = job.run()
+    assert not table.is_incremental
+    assert state("parquet", table) == expected(job.data)
+    assert (0, b"a") not in state("parquet", table)
+
+
+def test_without_cluster_metadata_nobody_knows_when_tombstones_go(job: Snapshots) -> None:
+    job.create(delete_retention_ms="1000")
+    job.append(("a", "1"), ("b", "1"))
+    job.run()
+    job.append(("a", None))
+    compact_twice(job, snapshot_module.now_ms())
+    (job.data / "__cluster_metadata-0").rename(job.data.parent / "elsewhere")
+    table = job.run()
+    assert not table.is_incremental
+    assert (0, b"a") not in state("parquet", table)
+
+
 def test_a_full_one_can_be_asked_for(job: Snapshots) -> None:
     job.create()
     job.append(("a", "1"))
@@ -452,7 +499,7 @@ def test_a_state_that_says_nothing_of_the_last_run(job: Snapshots) -> None:
     job.run()
     path = job.target / "users" / "_duralog_snapshot.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "details": {}}))
-    assert job.run().why_full == "the state of the last one does not tell when it was taken"
+    assert job.run().why_full == "the state of the last one does not tell what is in it"
 
 
 def test_a_log_that_changes_between_the_passes(job: Snapshots, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ is the last stable offset. What the log has lost by compaction or retention befo
 
 **From the last snapshot.** A run reads only the offsets since the last one and merges them with its rows; the result is
 what a full run gives. Where that could not be sure it makes a full one, and the report tells why: the point lies before
-the last one, or tombstones may have been compacted away since.
+the last one, or tombstones may have been compacted away since, which only the configs in the cluster metadata can tell.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from duralog.columnar.schema import PARTITION
-from duralog.errors import DuralogError, InvalidConfig, OffsetOutOfRange
+from duralog.errors import DuralogError, InvalidConfig, OffsetOutOfRange, StorageError
 from duralog.spark.jobs.snapshot_report import SnapshotReport, SnapshotTable
 from duralog.spark.jobs.snapshot_shuffle import snapshot_by_shuffle
 from duralog.spark.jobs.snapshot_task import PartitionOutcome, PartitionTask, snapshot_partition
@@ -88,8 +88,15 @@ class _TopicRun:
     tasks: Sequence[PartitionTask]
     replaced: Sequence[str]
     """Files of a snapshot that a full one takes the place of."""
+    due_ms: int | None
+    """From then on, tombstones that an incremental run goes by may be gone; None if that cannot be."""
 
     def commit(self, outcomes: Sequence[PartitionOutcome], shuffled: Sequence[int]) -> SnapshotTable:
+        if self.due_ms is not None and now_ms() >= self.due_ms:
+            raise StorageError(
+                f"{self.after.topic}: while it was read, tombstones behind the last snapshot may have been compacted"
+                " away: run it again, which makes a full one"
+            )
         added = [file for outcome in outcomes for file in outcome.added]
         removed = [*self.replaced, *(path for outcome in outcomes for path in outcome.removed)]
         counts = {str(outcome.partition): outcome.live_keys for outcome in outcomes}
@@ -228,7 +235,8 @@ def _prepare(store: Store, table: LakeTable, request: _Request, partitions: list
     _check_not_cut(store, before, partitions)
     table.begin(nothing)
     ends = _ends(store, request, partitions)
-    why_full = _why_full(store, before, request, ends, read_ms)
+    due_ms = _due_ms(store, before)
+    why_full = _why_full(before, request, ends, read_ms, due_ms)
     starts = {
         partition: OffsetRange(
             max(
@@ -251,6 +259,7 @@ def _prepare(store: Store, table: LakeTable, request: _Request, partitions: list
         ranges=starts,
         tasks=_tasks(store, table, request, starts, before if why_full is None else nothing, old_files, after.run),
         replaced=old_files if why_full is not None else (),
+        due_ms=due_ms if why_full is None else None,
     )
 
 
@@ -280,7 +289,7 @@ def _ends(store: Store, request: _Request, partitions: Sequence[TopicPartition])
 
 
 def _why_full(
-    store: Store, before: TableState, request: _Request, ends: Mapping[TopicPartition, int], read_ms: int
+    before: TableState, request: _Request, ends: Mapping[TopicPartition, int], read_ms: int, due_ms: int | None
 ) -> str | None:
     """Why this run cannot go on from the last snapshot, None if it can."""
     if before.run == 0:
@@ -295,29 +304,34 @@ def _why_full(
         if end < before.next_offsets.get(partition.partition, 0):
             return "the last one is of a later point"
     try:
-        taken_ms, was_latest = int(before.details["read_ms"]), bool(before.details["is_latest"])
         for name in ("live_keys", "first_offsets"):
             {int(number): int(count) for number, count in before.details[name].items()}
     except (KeyError, TypeError, ValueError, AttributeError):
-        return "the state of the last one does not tell when it was taken"
-    if not _may_be_compacted(store, before.topic):
-        return None
-    retention_ms = store.topic_config(before.topic).delete_retention_ms
-    if not was_latest or read_ms - taken_ms >= retention_ms:
+        return "the state of the last one does not tell what is in it"
+    if due_ms is not None and read_ms >= due_ms:
         return (
             "tombstones behind the last one may have been compacted away since: it must be of the end of the log, and"
-            f" younger than delete.retention.ms ({retention_ms})"
+            " younger than delete.retention.ms, which the cluster metadata tells"
         )
     return None
 
 
-def _may_be_compacted(store: Store, topic: str) -> bool:
-    """Unless the configs of the topic are there and say otherwise."""
+def _due_ms(store: Store, before: TableState) -> int | None:
+    """From when on tombstones behind the last snapshot may have been compacted away. None: nothing is compacted.
+
+    At once, if that is not known: without the cluster metadata, nobody knows the configs of the topic.
+    """
     try:
         store.partition(*METADATA_PARTITION)
     except DuralogError:
-        return True
-    return COMPACT in store.topic_config(topic).cleanup_policy
+        return 0
+    config = store.topic_config(before.topic)
+    if COMPACT not in config.cleanup_policy:
+        return None
+    taken_ms = before.details.get("read_ms")
+    if not isinstance(taken_ms, int) or before.details.get("is_latest") is not True:
+        return 0
+    return taken_ms + config.delete_retention_ms
 
 
 def _remove_leftovers(table: LakeTable, before: TableState) -> None:
