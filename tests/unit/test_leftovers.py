@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from duralog.format.filenames import FileKind, FileState
-from duralog.storage.leftovers import settle_leftovers
+from duralog.storage.leftovers import STAGING_FOLDER, settle_leftovers
 from duralog.storage.segment_rewrite import ByteRange, NewSegment, rewrite_segment
 from duralog.storage.shadow import ShadowFileSystem
 from tests.faults.crashing_files import CrashingFiles, PowerLost
@@ -43,6 +43,20 @@ def test_a_folder_without_leftovers_is_listed_and_left_alone() -> None:
     changes = disk.changes
     assert {entry.name for entry in settle_leftovers(disk, FOLDER)} == set(names(disk))
     assert disk.changes == changes
+
+
+def test_what_the_tasks_of_a_job_have_written_goes() -> None:
+    """On disk for good, and only from sight for who reads."""
+    disk = disk_with_old()
+    staged = f"{FOLDER}/{STAGING_FOLDER}"
+    before = names(disk)
+    disk.make_folder(staged)
+    disk.write(f"{staged}/0.marks", b"marks", sync=True)
+    assert STAGING_FOLDER not in {entry.name for entry in settle_leftovers(ShadowFileSystem(disk), FOLDER)}
+    assert disk.exists(f"{staged}/0.marks")
+    settle_leftovers(disk, FOLDER)
+    assert not disk.exists(staged)
+    assert names(disk) == before
 
 
 def test_an_empty_log_does_not_keep_the_indexes_of_the_one_that_it_replaces() -> None:
