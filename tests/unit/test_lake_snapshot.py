@@ -6,6 +6,7 @@ import importlib
 import json
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -261,19 +262,23 @@ def test_what_retention_deleted_is_gone_from_the_snapshot(job: Snapshots) -> Non
     assert state("parquet", job.run()) == {}
 
 
+def compact_twice(job: Snapshots, first_ms: int) -> None:
+    """The first one gives tombstones their horizon, the second one comes two minutes later."""
+    for number in range(2):
+        with Store(str(job.data), clock=partial(int, first_ms + number * 120_000)) as store:
+            log = store.partition("users", 0)
+            log.append([duralog.Record(key=b"x%d" % number, value=b"")])
+            log.roll()
+            store.compact("users", 0)
+
+
 def test_tombstones_that_may_have_been_compacted_away(job: Snapshots, monkeypatch: pytest.MonkeyPatch) -> None:
     job.create(delete_retention_ms="1000")
     job.append(("a", "1"), ("b", "1"))
     job.run()
     job.append(("a", None))
-    with job.open() as store:
-        store.partition("users", 0).roll()
     later = snapshot_module.now_ms() + 10 * DAY_MS
-    for days in (10, 20):
-        with duralog.storage.store.Store(str(job.data), clock=lambda days=days: later + days * DAY_MS) as store:
-            store.partition("users", 0).append([duralog.Record(key=b"x%d" % days, value=b"")])
-            store.partition("users", 0).roll()
-            store.compact("users", 0)
+    compact_twice(job, later)
     with duralog.open(str(job.data), read_only=True) as store:
         assert all(record.value is not None for record in store.partition("users", 0).read(0))
     monkeypatch.setattr(snapshot_module, "now_ms", lambda: later)
@@ -281,16 +286,6 @@ def test_tombstones_that_may_have_been_compacted_away(job: Snapshots, monkeypatc
     assert not table.is_incremental
     assert "tombstones behind the last one may have been compacted away since" in (table.why_full or "")
     assert (0, b"a") not in state("parquet", table)
-
-
-def compact_twice(job: Snapshots, first_ms: int) -> None:
-    """The first one gives tombstones their horizon, the second one comes two minutes later."""
-    for number in range(2):
-        with Store(str(job.data), clock=lambda number=number: first_ms + number * 120_000) as store:
-            log = store.partition("users", 0)
-            log.append([duralog.Record(key=b"x%d" % number, value=b"")])
-            log.roll()
-            store.compact("users", 0)
 
 
 def test_tombstones_that_are_compacted_away_while_a_run_reads(job: Snapshots, monkeypatch: pytest.MonkeyPatch) -> None:
