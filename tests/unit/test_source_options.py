@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 
+from duralog.spark.locations import Location
 from duralog.spark.offset_ranges import Offsets, Timestamps
 from duralog.spark.option_text import InvalidOption, duration_ms, refuse_unknown, storage_options
 from duralog.spark.read_options import ReadOptions
@@ -152,6 +154,7 @@ def test_options_of_the_file_system() -> None:
         ({"maxSplitBytes": "12x"}, "maxSplitBytes is '12x': give a number of bytes"),
         ({"mode": "DROPMALFORMED"}, "mode is 'DROPMALFORMED': give FAILFAST or PERMISSIVE"),
         ({"badRecordsPath": "x"}, "badRecordsPath is for mode PERMISSIVE"),
+        ({"badRecordsPath": "nope://x", "mode": "PERMISSIVE"}, "option badRecordsPath: path: 'nope://x': no such file"),
         ({"maxTriggerDelay": "10"}, "maxTriggerDelay is '10': give a time with its unit"),
         ({"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger is 10, more than"),
     ],
@@ -198,3 +201,18 @@ def test_times_with_units() -> None:
 def test_an_unknown_name_is_told_with_all_that_there_are() -> None:
     with pytest.raises(InvalidOption, match=r"there is no option C. There are A, B, x\.\*"):
         refuse_unknown(["a", "X.y", "C"], ["A", "B"], prefixes=["x."])
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "expected"),
+    [
+        ("s3://bucket/logs", "/bad", Location("/bad")),
+        ("s3://bucket/logs", "s3a://other/bad", Location("s3a://other/bad", (("region", "eu"),))),
+        ("s3://bucket/logs", "bad", Location(os.path.abspath("bad"))),
+    ],
+)
+def test_a_report_of_damage_goes_where_its_folder_is_whatever_the_logs_are_on(
+    path: str, folder: str, expected: Location
+) -> None:
+    options = {"path": path, "fs.region": "eu", "mode": "PERMISSIVE", "badRecordsPath": folder}
+    assert ReadOptions.of(options, streaming=False).bad_records == expected

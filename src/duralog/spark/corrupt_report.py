@@ -15,11 +15,12 @@ One of the two must be there: a read that leaves something out and tells nobody 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from duralog.columnar import schema as record_schema
+from duralog.spark.locations import Location
 from duralog.spark.slices import CorruptBytes, Slice
 from duralog.spark.spark_schema import CORRUPT, Columns
 
@@ -27,9 +28,8 @@ from duralog.spark.spark_schema import CORRUPT, Columns
 class CorruptReport:
     """Of one task. `add` is what the reader of slices calls at damage."""
 
-    def __init__(self, folder: str | None, storage_options: Mapping[str, str]) -> None:
+    def __init__(self, folder: Location | None) -> None:
         self._folder = folder
-        self._storage_options = dict(storage_options)
         self._untold: list[CorruptBytes] = []
         self._lines: list[str] = []
 
@@ -64,7 +64,7 @@ class CorruptReport:
         # Not at the top: hardly any task comes here.
         from duralog.spark.lake.targets import Target
 
-        target = Target(self._folder, self._storage_options)
+        target = Target(self._folder.url, dict(self._folder.options))
         first = slices[0]
         name = f"{first.topic}-{first.partition}-{first.start_offset}-{slices[-1].end_offset}.json"
         if is_complete or not target.exists(name):

@@ -208,6 +208,11 @@ def location_of(store: Store) -> Location:
     return store.location if isinstance(store, LocatedStore) else Location.of(store.path)
 
 
+def is_same_file_system(path: str, other: str) -> bool:
+    """Whether the storage options of the one are those of the other, too."""
+    return _FAMILIES[_split(path)[0]] == _FAMILIES[_split(other)[0]]
+
+
 def _split(path: str) -> tuple[str, str, str]:
     """Scheme, authority and path."""
     match = _URL.fullmatch(path)

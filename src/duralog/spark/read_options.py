@@ -15,7 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from duralog.errors import InvalidConfig
 from duralog.spark.connector_options import ISOLATION_LEVEL, KAFKA_PREFIX, WITHOUT_EFFECT, check_consumer_options
+from duralog.spark.locations import Location, is_same_file_system
 from duralog.spark.offset_ranges import Bound, Offsets, Timestamps
 from duralog.spark.option_text import (
     STORAGE_PREFIX,
@@ -103,7 +105,8 @@ class ReadOptions:
     """As the user wrote them; `spark_schema` knows which there are."""
     max_split_bytes: int
     mode: str
-    bad_records_path: str | None
+    bad_records: Location | None
+    """The folder for the report of damage."""
     limits: TriggerLimits = field(default_factory=TriggerLimits)
 
     @property
@@ -115,14 +118,14 @@ class ReadOptions:
         """From Spark's options; `streaming` is None as long as it is not known, and what hangs on it is let through."""
         given = _Given(options, streaming)
         mode = given.value("mode", lambda name, text: one_of(name, text, (FAILFAST, PERMISSIVE)), FAILFAST)
-        bad_records_path = given.get("badRecordsPath")
-        if bad_records_path is not None and mode != PERMISSIVE:
+        path, storage = given.path(), storage_options(options)
+        if given.get("badRecordsPath") is not None and mode != PERMISSIVE:
             raise InvalidOption(
                 "option badRecordsPath is for mode PERMISSIVE: with FAILFAST the first damage is an error"
             )
         return cls(
-            path=given.path(),
-            storage_options=storage_options(options),
+            path=path,
+            storage_options=storage,
             selection=_selection(given),
             start=_start(given),
             end=_end(given),
@@ -133,7 +136,7 @@ class ReadOptions:
             columns=given.value("columns", _names, None),
             max_split_bytes=given.value("maxSplitBytes", size_bytes, DEFAULT_SPLIT_BYTES),
             mode=mode,
-            bad_records_path=bad_records_path,
+            bad_records=given.value("badRecordsPath", lambda _, folder: _report_folder(folder, path, storage), None),
             limits=_limits(given),
         )
 
@@ -165,6 +168,14 @@ class _Given:
         if not path:
             raise InvalidOption('there is no option path: name the log directory, as in load("/var/lib/kafka/data")')
         return path
+
+
+def _report_folder(folder: str, path: str, storage: Mapping[str, str]) -> Location:
+    """Made absolute here, since tasks run in folders of their own. The storage options are those of the logs."""
+    try:
+        return Location.of(folder, storage if is_same_file_system(folder, path) else None)
+    except InvalidConfig as error:
+        raise InvalidOption(f"option badRecordsPath: {error}") from None
 
 
 def _isolation(name: str, text: str) -> str:

@@ -67,7 +67,7 @@ def schema_of(options: ReadOptions) -> StructType:
         names = list(_CONNECTOR)
         if options.include_headers:
             names.append(record_schema.HEADERS)
-        if options.is_permissive and options.bad_records_path is None:
+        if options.is_permissive and options.bad_records is None:
             names.append(CORRUPT)
     _check_damage_is_told(names, options)
     return StructType([StructField(name, _ALL[name]) for name in names])
@@ -137,7 +137,7 @@ def _known(name: str, options: ReadOptions) -> str:
 
 
 def _check_damage_is_told(names: Iterable[str], options: ReadOptions) -> None:
-    if options.is_permissive and options.bad_records_path is None and CORRUPT not in names:
+    if options.is_permissive and options.bad_records is None and CORRUPT not in names:
         raise InvalidOption(
             f"mode PERMISSIVE leaves damaged batches out: read the column {CORRUPT}, too, or give badRecordsPath,"
             " a folder for the report of them"

@@ -32,7 +32,7 @@ def read_task(partition: InputPartition, columns: Columns, options: ReadOptions)
         return
     freeze_imports()
     with plain_errors():
-        report = CorruptReport(options.bad_records_path, options.storage_options) if options.is_permissive else None
+        report = CorruptReport(options.bad_records) if options.is_permissive else None
         batches = read_slices(
             partition.slices,
             columns=columns.of_records,
