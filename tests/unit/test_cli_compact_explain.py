@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-import duralog.cli.compact_explain
+import duralog.storage.live_explanation
 from duralog import PartitionLog, Record
 from duralog.cli.main import app
 from duralog.errors import StorageError
@@ -397,7 +397,7 @@ def test_a_log_that_changes_meanwhile_is_read_again(
             raise StorageError("there is no such file")
         return explain_compaction(log, *arguments)
 
-    monkeypatch.setattr(duralog.cli.compact_explain, "explain_compaction", vanishing)
+    monkeypatch.setattr(duralog.storage.live_explanation, "explain_compaction", vanishing)
     told = explain(path)
     assert seen[0] is not seen[1]
     assert (told["checkpoint"], told["would"]) == (30, None)
