@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duralog.config import BrokerConfig, TopicConfig
-from duralog.errors import InvalidConfig, UnknownTopic
-from duralog.format.filenames import FileKind, FileState, parse_segment_file
-from duralog.spark.jobs.compact_report import CompactJobReport, PartitionCompaction
+from duralog.errors import InvalidConfig
+from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes
+from duralog.spark.jobs.compact_report import CompactionForm, CompactJobReport, PartitionCompaction
 from duralog.spark.jobs.compact_shuffled import compact_shuffled
 from duralog.spark.jobs.compact_task import CompactSettings, CompactWork, PreviewWork, compact_in_task, preview_in_task
 from duralog.spark.jobs.holding import HeldDirectory, hold
@@ -88,8 +88,10 @@ def compact(
         done = _preview(spark, path, topics, partition, topic_config or {}, settings, config, on_progress)
     else:
         with hold(path, config=config) as held:
-            chosen = choose(held.path, held.partitions, topics, partition, topic_config or {})
+            named = choose_partitions((*held.partitions, *held.offline), topics, partition, held.path)
+            chosen = _compacted(held.partitions, named, topics, topic_config or {})
             done = _compact(spark, held, chosen, _with_memory(settings, held.config), shuffled, on_progress)
+            done |= _offline(held, named)
     return CompactJobReport(
         path=path,
         partitions=[done[found] for found in sorted(done)],
@@ -138,6 +140,20 @@ def _compact(
     return done
 
 
+def _offline(held: HeldDirectory, named: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionCompaction]:
+    """Partitions that nobody can compact. Those of topics that are not compacted do not matter here."""
+    not_compacted = {
+        found.topic for found, found_config in held.partitions.items() if COMPACT not in found_config.cleanup_policy
+    }
+    return {
+        found: PartitionCompaction(
+            partition=found, form=CompactionForm.ONE_TASK, failure=f"it is offline: {held.offline[found]}"
+        )
+        for found in named
+        if found in held.offline and found.topic not in not_compacted
+    }
+
+
 def _preview(
     spark: SparkSession,
     path: str,
@@ -155,6 +171,7 @@ def _preview(
             for topic in store.topics()
             for number in store.partitions(topic)
         }
+        named = choose_partitions(there, topics, partition, path)
         directory = LogDirectory(LocalFileSystem(), path)
         works = [
             PreviewWork(
@@ -165,7 +182,7 @@ def _preview(
                 settings=_with_memory(settings, store.config),
                 size_bytes=log_bytes(directory.folder_of(found)),
             )
-            for found, found_config in choose(path, there, topics, partition, overrides).items()
+            for found, found_config in _compacted(there, named, topics, overrides).items()
         ]
     results = run_tasks(
         spark, works, preview_in_task, weight=lambda work: work.size_bytes, on_progress=on_progress, name="compact"
@@ -173,28 +190,18 @@ def _preview(
     return {result.partition: result for result in results}
 
 
-def choose(
-    path: str,
+def _compacted(
     there: Mapping[TopicPartition, TopicConfig],
+    named: Sequence[TopicPartition],
     topics: Collection[str] | None,
-    partition: int | None,
     overrides: Mapping[str, object],
 ) -> dict[TopicPartition, TopicConfig]:
-    """The chosen partitions that are compacted, and the configs that hold for each."""
+    """Of the named partitions those that are compacted, and the configs that hold for each."""
     if overrides and topics is None:
         raise InvalidConfig("configs are of topics: say of which")
-    known = {found.topic for found in there}
-    for topic in topics or ():
-        if topic not in known:
-            raise UnknownTopic(f"there is no topic {topic} in {path}")
-    named = [
-        found for found in there if (topics is None or found.topic in topics) and partition in (None, found.partition)
-    ]
-    if partition is not None and not named:
-        raise UnknownTopic(f"{path}: there is no partition {partition} of {' or '.join(topics or ['any topic'])}")
-    configs = {found: there[found].with_overrides(overrides) for found in named}
+    configs = {found: there[found].with_overrides(overrides) for found in named if found in there}
     chosen = {found: found_config for found, found_config in configs.items() if COMPACT in found_config.cleanup_policy}
-    for found in named if topics is not None else ():
+    for found in configs if topics is not None else ():
         if found not in chosen:
             policy = configs[found].text("cleanup.policy") or "empty"
             raise InvalidConfig(
@@ -203,13 +210,3 @@ def choose(
                 " then"
             )
     return chosen
-
-
-def log_bytes(folder: str) -> int:
-    """Of all `.log` files."""
-    sizes = 0
-    for entry in LocalFileSystem().list(folder):
-        file = parse_segment_file(entry.name)
-        if file is not None and file.kind is FileKind.LOG and file.state is FileState.LIVE:
-            sizes += entry.size
-    return sizes

@@ -118,14 +118,14 @@ def preview_in_task(work: PreviewWork) -> PartitionCompaction:
     """What a compaction would do. Nothing is changed, and somebody else may have the directory open."""
     partition = work.partition
     try:
-        store = Store(work.path, config=work.broker_config, read_only=True)
-        settings = ExplainSettings(
-            now_ms=work.settings.now_ms,
-            memory_bytes=work.settings.memory_bytes,
-            load_factor=CleanerSettings.of(store.config).load_factor,
-            again=work.settings.again,
-        )
-        explanation = explain_live(store, partition, work.topic_config, CleanerCheckpoints(work.path), settings)
+        with Store(work.path, config=work.broker_config, read_only=True) as store:
+            settings = ExplainSettings(
+                now_ms=work.settings.now_ms,
+                memory_bytes=work.settings.memory_bytes,
+                load_factor=CleanerSettings.of(store.config).load_factor,
+                again=work.settings.again,
+            )
+            explanation = explain_live(store, partition, work.topic_config, CleanerCheckpoints(work.path), settings)
     except Exception as error:
         return PartitionCompaction(partition=partition, form=CompactionForm.ONE_TASK, failure=told(error))
     is_small = explanation.map is None or (explanation.map.is_complete and explanation.map.rounds == 1)
