@@ -1,14 +1,17 @@
 """Spark's Python daemon, with everything loaded that reading and writing logs needs before it forks a worker.
 
 Spark starts one daemon on an executor, which forks a worker for every core. Without this, each of them loads pyarrow,
-numba and the kernels by itself: about a second of CPU and 100 MB that could be shared. `local_session` sets
-`spark.python.daemon.module` to this module; on a cluster it is worth the more, the more cores an executor has.
+numba and the kernels by itself, and shares none of their memory. `local_session` sets `spark.python.daemon.module` to
+this module; on a cluster it is worth the more, the more cores an executor has.
 
 Forking is safe only if no other thread holds a lock at that moment. Of the libraries loaded here, OpenBLAS would start
 threads, so it is kept to one. Arrow's allocator has one of its own, which minds forks; Arrow's thread pools start when
 they are first used, which is after the fork.
 
 What is loaded is frozen: a worker collects garbage after every task, and need not look at all that each time.
+
+Spark closes the connection to a worker of which it wants no more rows, as after `show()`. PySpark's own daemon prints a
+traceback then, here the worker just ends.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+from typing import Any
 
 from pyspark import daemon
 
@@ -48,7 +52,20 @@ def preload() -> None:
     freeze_imports()
 
 
+_worker = daemon.worker
+
+
+def worker_until_hung_up(sock: Any, authenticated: bool) -> int:
+    """PySpark's worker; a connection that nobody reads from any more is an end, not an error."""
+    try:
+        return _worker(sock, authenticated)
+    except BrokenPipeError:
+        # Not 0, or the daemon would use this worker again.
+        return 1
+
+
 if __name__ == "__main__":
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     preload()
+    daemon.worker = worker_until_hung_up
     daemon.manager()
