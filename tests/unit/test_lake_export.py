@@ -288,6 +288,21 @@ def test_a_run_may_die_at_every_file(
     assert not list(job.target.rglob("*.part"))
 
 
+def test_files_of_an_attempt_that_was_lost_do_not_count(job: Export, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log was compacted before the second attempt, so that it has fewer files than the first one."""
+    run_tasks = export_module.run_tasks
+
+    def run_twice(*arguments: Any, **options: Any) -> list[Any]:
+        run_tasks(*arguments, **options)
+        for file in job.target.rglob("*.parquet"):
+            file.rename(file.with_name(f"{file.stem}-1{file.suffix}"))
+        return run_tasks(*arguments, **options)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(export_module, "run_tasks", run_twice)
+    job.run()
+    assert job.rows("parquet") == expected(job.data)
+
+
 def test_a_file_that_was_being_written_is_removed(job: Export) -> None:
     job.run()
     half = job.target / "events" / "date=2023-11-14" / f".part-00000-{20:020d}-{30:020d}.parquet.0123.part"

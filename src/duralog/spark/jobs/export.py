@@ -137,6 +137,8 @@ class _TopicRun:
         ends = {partition.partition: found.end_offset for partition, found in self.ranges.items()}
         after = replace(self.state, next_offsets={**self.state.next_offsets, **ends}, run=self.state.run + 1)
         if files or dict(after.next_offsets) != dict(self.state.next_offsets):
+            # Of an attempt whose executor was lost: where the log was compacted meanwhile, it had other files.
+            spec.target.delete({*_leftovers(self.table, self.state)} - {file.path for file in files})
             self.table.commit(after, files)
         return ExportedTable(
             topic=spec.topic,
