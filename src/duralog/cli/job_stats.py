@@ -228,10 +228,5 @@ def _table(output: Output, names: Sequence[str], rows: Sequence[Sequence[str]], 
         output.line(row_line(columns, row))
 
 
-def _saving(row: LogFigures) -> str:
-    saving = row.compaction
-    return "-" if saving is None else f"{plural(saving.records, 'record')}, {size_text(saving.size_bytes)}"
-
-
 def _time(timestamp_ms: int | None) -> str:
     return "-" if timestamp_ms is None else format_time(timestamp_ms)

@@ -190,7 +190,7 @@ class ShuffledCompaction:
     ) -> tuple[list[SegmentMarks], list[SegmentToRead]]:
         report, settings = run.report, run.settings
         segments = [_to_read(run, number, source) for number, source in enumerate(sources)]
-        # A record takes an offset, and at least two bytes, however well it is compressed.
+        # A record takes an offset and two bytes. One that is compressed even better costs its share more memory.
         most_records = min(run.end - sources[0].base_offset, sum(source.size_bytes for source in sources) // 2)
         shuffle = KeyShuffle(
             folder=run.log.folder,

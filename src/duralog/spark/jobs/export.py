@@ -32,7 +32,7 @@ from duralog.spark.jobs.topic_choice import partitions_by_topic
 from duralog.spark.lake.columns import DATE, by_day, table_schema, to_table_columns
 from duralog.spark.lake.parquet_files import EXTENSION, DataFile, ParquetFiles
 from duralog.spark.lake.table_state import StateRefused, TableFormat, TableState
-from duralog.spark.lake.tables import LakeTable, TableSpec, only_writer, open_table
+from duralog.spark.lake.tables import LakeTable, TableSpec, only_writer, open_table, split_options
 from duralog.spark.lake.targets import PART_SUFFIX, Target
 from duralog.spark.locations import open_store
 from duralog.spark.planning import DataLoss, OffsetRange, Offsets, Plan, plan, resolve
@@ -179,10 +179,7 @@ def export(
     """
     began = time.perf_counter()
     table_format, level = TableFormat(format), Isolation(isolation)
-    options = dict(target_options or {})
-    catalog = {
-        name.removeprefix("catalog."): options.pop(name) for name in list(options) if name.startswith("catalog.")
-    }
+    options, catalog = split_options(target_options)
     with ExitStack() as stack:
         store = stack.enter_context(open_store(path, storage_options or {}))
         runs = []
