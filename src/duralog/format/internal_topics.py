@@ -24,6 +24,7 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 SHARE_GROUP_STATE = "__share_group_state"
 CLUSTER_METADATA = "__cluster_metadata"
+INTERNAL_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, CLUSTER_METADATA))
 
 COORDINATOR_TOPICS: dict[str, Mapping[int, RecordType]] = {
     CONSUMER_OFFSETS: CONSUMER_OFFSETS_TYPES,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from duralog.errors import InvalidConfig, OffsetOutOfRange, UnknownTopic
-from duralog.format.internal_topics import CLUSTER_METADATA, CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from duralog.format.internal_topics import INTERNAL_TOPICS
 from duralog.spark.locations import location_of
 from duralog.spark.remote_work import read_largest_timestamps, side_by_side
 from duralog.spark.slices import DataLoss
@@ -26,8 +26,6 @@ from duralog.storage.log_view import LogView
 from duralog.storage.partition_log import PartitionLog
 from duralog.storage.store import Store
 from duralog.storage.time_lookup import EARLIEST, LATEST
-
-_INTERNAL = frozenset((CLUSTER_METADATA, CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE))
 
 
 class OffsetRange(NamedTuple):
@@ -86,7 +84,7 @@ def select_partitions(
             compiled = re.compile(pattern)
         except re.error as error:
             raise InvalidConfig(f"subscribePattern: {pattern!r} is no pattern: {error}") from None
-        topics = [topic for topic in store.topics() if compiled.fullmatch(topic) and topic not in _INTERNAL]
+        topics = [topic for topic in store.topics() if compiled.fullmatch(topic) and topic not in INTERNAL_TOPICS]
     assert topics is not None
     return sorted({TopicPartition(topic, number) for topic in topics for number in _partitions(store, topic)})
 

@@ -33,6 +33,7 @@ from duralog.spark.option_text import (
     storage_options,
     timestamp_ms,
 )
+from duralog.spark.planning import DEFAULT_MAX_SLICE_BYTES
 from duralog.storage.isolation import Isolation
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.time_lookup import EARLIEST, LATEST
@@ -59,7 +60,6 @@ BOTH = (
 )
 ENDS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 LIMITS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-DEFAULT_SPLIT_BYTES = 128 << 20
 DEFAULT_TRIGGER_DELAY_MS = 15 * 60_000
 
 _INT64_MAX = 2**63 - 1
@@ -134,7 +134,7 @@ class ReadOptions:
             min_partitions=given.value("minPartitions", positive_int, None),
             include_headers=given.value("includeHeaders", boolean, False),
             columns=given.value("columns", _names, None),
-            max_split_bytes=given.value("maxSplitBytes", size_bytes, DEFAULT_SPLIT_BYTES),
+            max_split_bytes=given.value("maxSplitBytes", size_bytes, DEFAULT_MAX_SLICE_BYTES),
             mode=mode,
             bad_records=given.value("badRecordsPath", lambda _, folder: _report_folder(folder, path, storage), None),
             limits=_limits(given),

@@ -94,10 +94,6 @@ class Columns:
         self._schema = to_arrow_schema(schema, timezone="UTC")
 
     @property
-    def has_corrupt(self) -> bool:
-        return CORRUPT in self.names
-
-    @property
     def of_records(self) -> list[str]:
         """What has to be decoded. At least one column, since a batch without any has no rows."""
         return record_columns(self.names) or [record_schema.OFFSET]

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from duralog.config import TopicConfig
 from duralog.errors import InvalidRecord
 from duralog.format.filenames import topic_name_fault
-from duralog.format.internal_topics import CLUSTER_METADATA, CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from duralog.format.internal_topics import INTERNAL_TOPICS
 from duralog.spark.write_options import MOST_PARTITIONS, WriteOptions
 from duralog.storage.file_system import FileSystem, LocalFileSystem
 from duralog.storage.store import Store
-
-_INTERNAL = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, CLUSTER_METADATA})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +34,9 @@ class WriteTargets:
     def of(self, topic: str) -> TopicTarget:
         """Raises `InvalidRecord` for a topic that cannot be written to."""
         found = self.known.get(topic)
-        if found is not None and topic not in _INTERNAL:
+        if found is not None and topic not in INTERNAL_TOPICS:
             return found
-        fault = f"{topic} is a topic of Kafka's own" if topic in _INTERNAL else topic_name_fault(topic)
+        fault = f"{topic} is a topic of Kafka's own" if topic in INTERNAL_TOPICS else topic_name_fault(topic)
         if fault is not None:
             raise InvalidRecord(fault)
         return self.new
