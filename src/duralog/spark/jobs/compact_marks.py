@@ -98,7 +98,7 @@ def segment_marks(
             continue
         segment = segments[row.segment]
         if row.segment not in marks:
-            marks[row.segment] = _Bits(segment) if mark_bytes(segment) <= _most_bytes(segment) else _Offsets()
+            marks[row.segment] = _Bits(segment) if has_bits(segment) else _Offsets()
         marks[row.segment].add(_unpacked(row))
     for number, kept in marks.items():
         known = found[number]
@@ -113,8 +113,9 @@ def mark_bytes(segment: SegmentToRead) -> int:
     return (segment.next_base_offset - segment.base_offset + 7) // 8
 
 
-def _most_bytes(segment: SegmentToRead) -> int:
-    return max(_FEW_BYTES, segment.size_bytes // 16)
+def has_bits(segment: SegmentToRead) -> bool:
+    """Whether its marks are bits. Otherwise they are offsets."""
+    return mark_bytes(segment) <= max(_FEW_BYTES, segment.size_bytes // 16)
 
 
 class _Bits:

@@ -28,7 +28,7 @@ from duralog.kernels.offset_map import MakeMap, OffsetMap
 from duralog.spark.jobs.compact_frames import KeyTasks, shuffle_keys
 from duralog.spark.jobs.compact_group_plan import WaitingGroups
 from duralog.spark.jobs.compact_groups import GroupToRewrite, RewrittenGroup, rewrite_group
-from duralog.spark.jobs.compact_marks import SHARE_ROW_BYTES, mark_bytes
+from duralog.spark.jobs.compact_marks import SHARE_ROW_BYTES, has_bits, mark_bytes
 from duralog.spark.jobs.compact_report import CompactionForm, PartitionCompaction
 from duralog.spark.jobs.compact_rows import KeyShuffle, SegmentMarks, SegmentToRead
 from duralog.spark.jobs.compact_task import CompactWork, compact_borrowed, compact_in_task, told
@@ -256,8 +256,8 @@ def _mark_tasks(segments: Sequence[SegmentToRead], memory_bytes: int) -> tuple[i
     tasks: list[int] = []
     task, room = -1, 0
     for segment in segments:
-        # As bits or, where that is less, eight bytes for each record of at least eight bytes.
-        size = min(mark_bytes(segment), segment.size_bytes)
+        # As bits, or eight bytes for each record of at least eight bytes.
+        size = mark_bytes(segment) if has_bits(segment) else segment.size_bytes
         if task < 0 or room < size:
             task, room = task + 1, memory_bytes
         tasks.append(task)
