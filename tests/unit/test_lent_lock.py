@@ -29,6 +29,14 @@ with borrowed(path, job, int(slot)) as lock:
     sys.stdin.read()
     lock.put_state(SlotState.RETURNED)
 """
+LENDER = """
+import sys, time
+from duralog.storage.lent_lock import LentLock
+from duralog.storage.local_files import LocalLock
+lent = LentLock(LocalLock(sys.argv[1]), sys.argv[2], 1)
+print("lent", flush=True)
+time.sleep(60)
+"""
 LOCKER = """
 import sys
 from duralog.errors import StoreLocked
@@ -132,6 +140,18 @@ def test_a_task_that_comes_late_is_refused(path: Path) -> None:
     lent.release()
     assert path.read_bytes() == b""
     with pytest.raises(StoreLocked, match="it is over"), borrowed(str(path), JOB, 0):
+        pass
+
+
+def test_a_task_whose_lender_died_is_refused(path: Path) -> None:
+    """The id is still there: a broker that has had the directory since leaves it."""
+    with subprocess.Popen([sys.executable, "-c", LENDER, str(path), JOB], stdout=subprocess.PIPE, text=True) as lender:
+        assert state_found(lender) == "lent"
+        with borrower(path, JOB, 0) as task:
+            assert state_found(task) == "AS_FOUND"
+        lender.kill()
+    assert path.read_bytes().startswith(JOB.encode())
+    with pytest.raises(StoreLocked, match="does not hold the directory: it is over"), borrowed(str(path), JOB, 0):
         pass
 
 

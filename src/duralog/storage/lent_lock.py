@@ -4,6 +4,7 @@ The one that lends locks the whole file `.lock`, which keeps Kafka and every sto
 and from then on shares the first byte. A task locks bytes of the same file:
 
     bytes 0-31    the job's id           byte 0 shared: by the lender, and by every task as long as it works
+                                         byte 1 exclusively: by the lender, as long as it is there
     byte 32       the end of the line    exclusively: by a task for the moment in which it changes a checkpoint
     byte 33+n     state of slot n        exclusively: by the task that has partition number n
 
@@ -12,7 +13,8 @@ What must always be true:
   lender that dies does not hand over a directory that its tasks still write to.
 - A partition has one task at a time. Another one, be it a second attempt or a speculative one, waits for its byte.
 - A task gets in only while its own job is there. One that comes late, or whose host has another disk under the
-  directory's path, finds another id or none, and is refused.
+  directory's path, finds another id or none, or no lender, and is refused. An id alone does not tell: a lender that
+  died has left it, and Kafka, which may have been there since, does not remove it.
 - The state of a slot tells whether the task that had the partition last has given it back in order. One that died has
   not: the next one has to recover the partition.
 
@@ -39,6 +41,8 @@ from duralog.storage.local_files import LocalLock, identity_of, refusals
 
 JOB_ID_BYTES = 32
 
+_SHARED = 0
+_LENDER = 1
 _CHECKPOINTS = JOB_ID_BYTES
 _FIRST_SLOT = _CHECKPOINTS + 1
 _PAUSE_SECONDS = 0.1
@@ -83,8 +87,8 @@ class LentLock:
         self._slots = slots
         with LocalLock.guard, refusals("lend", lock.path):
             os.pwrite(lock.descriptor, job.encode() + b"\n" + bytes([SlotState.AS_FOUND]) * slots, 0)
-            fcntl.lockf(lock.descriptor, fcntl.LOCK_SH, 1, 0)
-            fcntl.lockf(lock.descriptor, fcntl.LOCK_UN, 0, 1)
+            fcntl.lockf(lock.descriptor, fcntl.LOCK_SH, 1, _SHARED)
+            fcntl.lockf(lock.descriptor, fcntl.LOCK_UN, 0, _LENDER + 1)
             self._file = _LockFile(lock.descriptor, lock.identity)
             _LockFile.by_identity[lock.identity] = self._file
 
@@ -198,7 +202,8 @@ def _join(path: str, job: str) -> _LockFile:
 def _opened(path: str) -> _LockFile:
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        if not _is_granted(descriptor, fcntl.LOCK_SH, 1, 0):
+        is_joined = _is_granted(descriptor, fcntl.LOCK_SH, 1, _SHARED)
+        if not is_joined or _is_granted(descriptor, fcntl.LOCK_SH, 1, _LENDER):
             raise _not_of_the_job(path)
         return _LockFile(descriptor, identity_of(os.fstat(descriptor)))
     except BaseException:
