@@ -44,13 +44,14 @@ def test_settings_must_have_a_name_and_a_value(job: str, tmp_path: Path) -> None
     assert "--conf: 'x' is not of the form NAME=VALUE" in run(job, tmp_path, "--conf", "x", code=2).stderr
 
 
-def test_without_pyspark_a_sentence_tells_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in [name for name in sys.modules if name.startswith(("pyspark", "duralog.spark"))]:
-        monkeypatch.delitem(sys.modules, name)
-    # An import of what is None fails as if it were not installed.
-    monkeypatch.setitem(sys.modules, "pyspark", None)
-    told = run("verify", tmp_path, code=1).stderr
-    assert told.strip() == "duralog: error: this command needs PySpark: pip install 'duralog[spark]'"
+def test_without_pyspark_a_sentence_tells_what_to_install(tmp_path: Path) -> None:
+    # In a process of its own, where an import of what is None fails as if it were not installed.
+    program = "import sys; sys.modules['pyspark'] = None; from duralog.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "job", "verify", str(tmp_path)], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr.strip() == "duralog: error: this command needs PySpark: pip install 'duralog[spark]'"
 
 
 class Bar:
