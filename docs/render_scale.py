@@ -13,14 +13,17 @@ from typing import Any
 
 from rendering import main, table
 
+from duralog.spark.planning import DEFAULT_MAX_SLICE_BYTES
+from duralog.spark.remote_files import BLOCK_BYTES
+
 TARGET = Path(__file__).with_name("scale.md")
 RESULTS = Path(__file__).parents[1] / "bench" / "results.json"
 
 PETABYTE = 1e15
 SEGMENT_BYTES = 1 << 30
-SLICE_BYTES = 128 << 20
-REQUEST_BYTES = 8 << 20
-"""Of one ranged GET: `REQUEST_BYTES` of `duralog.spark.remote_files`."""
+SLICE_BYTES = DEFAULT_MAX_SLICE_BYTES
+REQUEST_BYTES = BLOCK_BYTES
+"""Of one ranged GET."""
 FILES_A_SEGMENT = 3
 KEYS_A_LIST = 1000
 CORES = 1000

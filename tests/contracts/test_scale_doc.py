@@ -1,0 +1,16 @@
+"""docs/scale.md says what the benchmarks measured."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_page_about_scale_is_fresh() -> None:
+    checked = subprocess.run(
+        [sys.executable, str(DOCS / "render_scale.py"), "--check"], capture_output=True, encoding="utf-8", check=False
+    )
+    assert checked.returncode == 0, checked.stderr
