@@ -144,6 +144,16 @@ class PartitionLog(ReadableLog):
     def leader_epochs(self) -> LeaderEpochs:
         return self._writer.epochs
 
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch that new batches are written in."""
+        return self._writer.leader_epoch
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch that is written in, though nothing may have been written in it yet."""
+        return self._writer.leader_epoch
+
     # Appending
 
     def append(

@@ -128,8 +128,17 @@ class Store:
         """What went wrong beside the callers, the latest last."""
         return self._scheduler.errors
 
+    @property
+    def logs(self) -> Mapping[TopicPartition, PartitionLog]:
+        """The logs that are open: another mapping whenever one has come or gone, so that a holder can tell."""
+        return self._logs
+
     def topics(self) -> list[str]:
         return sorted(self._topics.by_name)
+
+    def find_topic(self, name: str) -> Topic | None:
+        """All that is known of a topic, as it is now; None if there is none of the name."""
+        return self._topics.by_name.get(name)
 
     def partitions(self, topic: str) -> list[int]:
         """The numbers of the topic's partitions in this directory."""

@@ -1,0 +1,201 @@
+"""The topics that clients see, and the one queue through which they change.
+
+The loop has its own view of the topics: values that never change, replaced one by one on the loop. A topic comes into
+the view when its logs are there, and leaves it before they are closed, so that no handler meets half a topic.
+
+Changes run beside the loop, one at a time and in the order of the requests, as Kafka's controller runs them: of two
+clients that create a topic at once, one makes it and the other is told that it exists. What is checked inside a change
+is true until it is done. A change that fails leaves the view as it was.
+
+Everything here but the work inside of `change` is for the loop thread.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from duralog.broker.internal_topics import INTERNAL_TOPICS, internal_topic
+from duralog.errors import TopicExists, UnknownTopic
+from duralog.format.uuids import uuid_bytes
+from duralog.storage.topics import Topic
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+NO_ID = uuid.UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic as clients see it."""
+
+    topic: Topic
+    topic_id: uuid.UUID
+    """Zero for a topic that has none, as one that only has folders."""
+    is_internal: bool
+
+    @classmethod
+    def of(cls, topic: Topic) -> TopicView:
+        topic_id = NO_ID if topic.topic_id is None else uuid.UUID(bytes=uuid_bytes(topic.topic_id))
+        return cls(topic, topic_id, topic.name in INTERNAL_TOPICS)
+
+    @property
+    def name(self) -> str:
+        return self.topic.name
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """The numbers of its partitions, in order."""
+        return self.topic.partitions
+
+
+Told = Callable[[TopicView | BaseException], None]
+"""Called on the loop with the topic, or with what went wrong."""
+
+
+class Topics:
+    """The topics of the broker, by name and by id."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._by_name: dict[str, TopicView] = {}
+        self._by_id: dict[uuid.UUID, TopicView] = {}
+        self._waiting: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
+        self._is_changing = False
+        self._when_deleted: list[Callable[[TopicView], None]] = []
+        self._when_changed: list[Callable[[TopicView], None]] = []
+        for name in broker.store.topics():
+            self._show(name)
+
+    # What there is
+
+    def by_name(self, name: str) -> TopicView | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: uuid.UUID) -> TopicView | None:
+        return self._by_id.get(topic_id)
+
+    def names(self) -> list[str]:
+        return sorted(self._by_name)
+
+    def all(self) -> Iterable[TopicView]:
+        return self._by_name.values()
+
+    def on_deleted(self, tell: Callable[[TopicView], None]) -> None:
+        """`tell` is called on the loop for each topic that was deleted, before its client is told."""
+        self._when_deleted.append(tell)
+
+    def on_changed(self, tell: Callable[[TopicView], None]) -> None:
+        """`tell` is called on the loop for each topic that is new or has other partitions or configs."""
+        self._when_changed.append(tell)
+
+    # Changes
+
+    def change(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        """Run `work` beside the loop when all changes before it are done; `then` gets its result, or its error."""
+        self._waiting.append((work, then))
+        self._run_next()
+
+    def create(self, name: str, partitions: int, configs: Mapping[str, object], then: Told) -> None:
+        """Make a topic. `then` gets `TopicExists` if there is one of the name, also if it was made meanwhile."""
+        self.change(
+            lambda: self._broker.store.create_topic(name, partitions, dict(configs)),
+            lambda result: then(result if isinstance(result, BaseException) else self.refresh(name)),
+        )
+
+    def ensure(self, name: str, partitions: int, configs: Mapping[str, object], then: Told) -> None:
+        """The topic of this name, which is made if it is not there."""
+        known = self._by_name.get(name)
+        if known is not None:
+            then(known)
+            return
+
+        def told(result: TopicView | BaseException) -> None:
+            made_meanwhile = self._by_name.get(name) if isinstance(result, TopicExists) else None
+            then(made_meanwhile or result)
+
+        self.create(name, partitions, configs, told)
+
+    def ensure_internal(self, name: str, then: Told) -> None:
+        """One of Kafka's own topics, made as Kafka makes it if it is not there."""
+        partitions, configs = internal_topic(name, self._broker.config)
+        self.ensure(name, partitions, configs, then)
+
+    def delete(self, name: str, then: Callable[[TopicView | BaseException], None]) -> None:
+        """Take a topic away. Nobody finds it from now on, unless that fails."""
+        gone = self._by_name.get(name)
+        if gone is None:
+            then(UnknownTopic(f"there is no topic {name}"))
+            return
+        self._hide(gone)
+
+        def told(result: Any) -> None:
+            if isinstance(result, BaseException):
+                if not isinstance(result, UnknownTopic):
+                    self._show(name)
+                then(result)
+                return
+            for tell in self._when_deleted:
+                tell(gone)
+            then(gone)
+
+        self.change(lambda: self._broker.store.delete_topic(name), told)
+
+    def add_partitions(self, name: str, total: int, then: Told) -> None:
+        self.change(
+            lambda: self._broker.store.add_partitions(name, total),
+            lambda result: then(result if isinstance(result, BaseException) else self.refresh(name)),
+        )
+
+    def alter_config(self, name: str, changes: Mapping[str, object], then: Told) -> None:
+        """Set configs of a topic; None takes one back."""
+        self.change(
+            lambda: self._broker.store.alter_topic_config(name, changes),
+            lambda result: then(result if isinstance(result, BaseException) else self.refresh(name)),
+        )
+
+    def refresh(self, name: str) -> TopicView:
+        """Show a topic as the store has it now, after a change of it."""
+        view = self._show(name)
+        for tell in self._when_changed:
+            tell(view)
+        return view
+
+    def refresh_all(self) -> None:
+        """After a change that all topics follow, as one of the broker's configs."""
+        for name in self.names():
+            if self._broker.store.find_topic(name) is not None:
+                self.refresh(name)
+
+    def _show(self, name: str) -> TopicView:
+        topic = self._broker.store.find_topic(name)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {name}")
+        view = TopicView.of(topic)
+        self._by_name[name] = view
+        if view.topic_id != NO_ID:
+            self._by_id[view.topic_id] = view
+        return view
+
+    def _hide(self, view: TopicView) -> None:
+        self._by_name.pop(view.name, None)
+        self._by_id.pop(view.topic_id, None)
+
+    def _run_next(self) -> None:
+        if self._is_changing or not self._waiting:
+            return
+        work, then = self._waiting.popleft()
+        self._is_changing = True
+
+        def done(result: Any) -> None:
+            self._is_changing = False
+            try:
+                then(result)
+            finally:
+                self._run_next()
+
+        self._broker.in_background(work, done)
