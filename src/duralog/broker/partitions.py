@@ -1,0 +1,196 @@
+"""The partitions as this broker leads them: found by name or id, appended to, watched by those who wait for records.
+
+Every append of the broker goes through here, be it a producer's batch, a coordinator's record or a marker: so whoever
+waits for records of a partition is told, and nobody else. All of it runs on the loop's thread. What is known of a
+partition is thrown away as soon as the store has another set of logs, and found again when it is next asked for: a
+topic that was deleted and made again is another partition, and those who waited for the old one are told too.
+
+Work that must not run on the loop (compressing anew) waits in the partition's own line (`Partition.in_line`): as long
+as anything is in it, later appends of clients queue behind, so that batches reach the log in the order they came.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from duralog.errors import DuralogError, StorageError, UnknownTopic
+from duralog.format import record_batch
+from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from duralog.format.record import Record
+from duralog.format.uuids import uuid_bytes
+from duralog.format.varint import Bytes
+from duralog.storage.append_origin import AppendOrigin
+from duralog.storage.log_directory import TopicPartition
+from duralog.storage.metadata_folder import METADATA_PARTITION
+from duralog.storage.partition_log import AppendResult, PartitionLog
+from duralog.storage.store import Store
+
+NO_TOPIC_ID = bytes(16)
+
+
+class Waiting(Protocol):
+    """Who waits for records of partitions."""
+
+    def wake(self) -> None:
+        """A partition that is waited for has changed, or is gone. Called within an append: it must not do much."""
+
+
+class Partition:
+    """One partition and those who wait for it."""
+
+    __slots__ = ("in_line", "log", "number", "topic", "topic_id", "waiting")
+
+    def __init__(self, log: PartitionLog, topic_id: bytes) -> None:
+        self.log = log
+        self.topic = log.topic
+        self.number = log.partition
+        self.topic_id = topic_id
+        """All zeros for a topic that has none."""
+        self.waiting: dict[Waiting, None] = {}
+        self.in_line: deque[Callable[[], None]] = deque()
+        """Appends that are to run one after the other; the first one is running."""
+
+    def append(
+        self, batches: Bytes, *, origin: AppendOrigin = AppendOrigin.CLIENT, transaction_version: int = 0
+    ) -> AppendResult:
+        """Append whole batches, stamped in place if the bytes can be written to."""
+        result = self.log.append_batches(batches, origin=origin, transaction_version=transaction_version)
+        if self.waiting:
+            self.wake()
+        return result
+
+    def wake(self) -> None:
+        for waiting in tuple(self.waiting):
+            waiting.wake()
+
+
+class Partitions:
+    """All partitions that this broker leads."""
+
+    def __init__(self, store: Store, clock: Callable[[], int]) -> None:
+        self._store = store
+        self._clock = clock
+        self._logs = store.logs
+        self._known: dict[tuple[str, int], Partition] = {}
+        self._names: dict[bytes, str] | None = None
+
+    def get(self, topic: str, number: int) -> Partition | None:
+        """None where there is no such partition, or it is offline (`error_of` tells)."""
+        if self._store.logs is not self._logs:
+            self.refresh()
+        found = self._known.get((topic, number))
+        return found if found is not None else self._find(topic, number)
+
+    def get_by_id(self, topic_id: bytes, number: int) -> Partition | None:
+        name = self.topic_name(topic_id)
+        return None if name is None else self.get(name, number)
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of the topic with this id, which has 16 bytes; None if there is none."""
+        if self._store.logs is not self._logs:
+            self.refresh()
+        if self._names is None:
+            ids = ((name, self._store.topic_id(name)) for name in self._store.topics())
+            self._names = {uuid_bytes(topic_id): name for name, topic_id in ids if topic_id is not None}
+        return self._names.get(topic_id)
+
+    def is_offline(self, topic: str, number: int) -> bool:
+        """Whether the partition exists and cannot be used."""
+        return TopicPartition(topic, number) in self._store.offline
+
+    def append(
+        self,
+        topic: str,
+        number: int,
+        batches: Bytes,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
+    ) -> AppendResult:
+        return self._existing(topic, number).append(batches, origin=origin, transaction_version=transaction_version)
+
+    def append_records(
+        self,
+        topic: str,
+        number: int,
+        records: Sequence[Record],
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+    ) -> AppendResult:
+        """Append a coordinator's records as one batch; those of a producer are part of its transaction.
+
+        Records without a time get that of now. They are there as a whole or not at all, also after a crash.
+        """
+        now_ms = self._clock()
+        timed = [
+            record
+            if record.timestamp_ms >= 0
+            else Record(key=record.key, value=record.value, headers=record.headers, timestamp_ms=now_ms)
+            for record in records
+        ]
+        batch = record_batch.encode(
+            timed,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=producer_id != NO_PRODUCER_ID,
+        )
+        return self.append(topic, number, bytearray(batch), origin=AppendOrigin.COORDINATOR)
+
+    def end_transaction(
+        self,
+        topic: str,
+        number: int,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> AppendResult:
+        """Write the marker that ends a producer's transaction in this partition."""
+        partition = self._existing(topic, number)
+        result = partition.log.end_transaction(
+            producer_id,
+            producer_epoch,
+            commit=commit,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=transaction_version,
+        )
+        partition.wake()
+        return result
+
+    def refresh(self) -> None:
+        """Let go of partitions that are gone. Whoever changes topics may call it, so that those who wait hear at once.
+
+        Nobody has to: the next look at any partition does the same.
+        """
+        self._logs = logs = self._store.logs
+        self._names = None
+        gone = [found for key, found in self._known.items() if logs.get(TopicPartition(*key)) is not found.log]
+        for partition in gone:
+            del self._known[partition.topic, partition.number]
+        for partition in gone:
+            partition.wake()
+
+    def _existing(self, topic: str, number: int) -> Partition:
+        found = self.get(topic, number)
+        if found is None:
+            if self.is_offline(topic, number):
+                raise StorageError(f"{topic}-{number} is offline")
+            raise UnknownTopic(f"there is no partition {number} of {topic}")
+        return found
+
+    def _find(self, topic: str, number: int) -> Partition | None:
+        if TopicPartition(topic, number) == METADATA_PARTITION:
+            return None  # It is the controller's, and no client sees it.
+        try:
+            log = self._store.partition(topic, number)
+            topic_id = self._store.topic_id(topic)
+        except DuralogError:
+            return None
+        found = Partition(log, NO_TOPIC_ID if topic_id is None else uuid_bytes(topic_id))
+        self._known[topic, number] = found
+        return found
