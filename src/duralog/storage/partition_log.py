@@ -149,11 +149,6 @@ class PartitionLog(ReadableLog):
         """The epoch that new batches are written in."""
         return self._writer.leader_epoch
 
-    @property
-    def leader_epoch(self) -> int:
-        """The epoch that is written in, though nothing may have been written in it yet."""
-        return self._writer.leader_epoch
-
     # Appending
 
     def append(
