@@ -355,6 +355,28 @@ def test_stopping_in_the_middle(store: Path) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("duralog-verify")]
 
 
+def test_a_batch_that_is_being_written(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large write shows page after page: what is there of the batch so far is no damage."""
+    log = store / "plain-0" / "00000000000000000000.log"
+    whole = log.read_bytes()
+    log.write_bytes(whole[:-5])
+
+    def write_the_rest(_seconds: float) -> None:
+        log.write_bytes(whole)
+
+    monkeypatch.setattr("duralog.storage.files.time.sleep", write_the_rest)
+    (report,) = [report for report in Verification(str(store)).run() if report.name == "plain-0"]
+    assert "the file ends inside a batch" not in [error.reason for error in report.errors]
+    assert any("being written" in note.text for note in report.notes)
+    assert verify(store)[0] == []
+
+
+def test_a_batch_that_was_not_written_to_its_end(store: Path) -> None:
+    log = store / "plain-0" / "00000000000000000000.log"
+    log.write_bytes(log.read_bytes()[:-5])
+    assert "the file ends inside a batch" in [error.reason for error in verify(store)[0]]
+
+
 def test_a_directory_that_is_written_to(tmp_path: Path) -> None:
     """Segments roll, indexes are trimmed and files go meanwhile: nothing of that is wrong."""
     with Store(str(tmp_path)) as store:

@@ -20,7 +20,7 @@ from duralog.columnar.pieces import Piece, read_pieces
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import FileKind
 from duralog.format.layout import BATCH_V2, ENTRY_PREFIX, MAGIC_POSITION
-from duralog.storage.files import Content, FileSource, FoundFile
+from duralog.storage.files import Content, FileSource, FoundFile, is_growing
 from duralog.storage.findings import Report
 from duralog.storage.log_check import OffsetOrder, end_of, report_tail, report_wrong_checksums
 
@@ -78,7 +78,7 @@ def walk_log(file: FoundFile, request: DumpRequest, sink: Sink, output: Output, 
             if request.quota.is_used_up or selection.is_past(piece.batches):
                 break
             if piece.fault is not None or piece.tail_bytes:
-                summary.zero_bytes = report_tail(source, piece, report_log, output.note)
+                summary.zero_bytes = report_tail(source, piece, report_log, output.note, is_growing)
                 progress.advance(source.size - position)
         output.flush()
         sink.end(position, is_sound=is_sound)

@@ -179,7 +179,7 @@ class Chain:
                 advance(end_of(piece) - log_end)
                 log_end = end_of(piece)
             if piece is not None:
-                report_tail(source, piece, report, findings.note)
+                report_tail(source, piece, report, findings.note, files.is_growing)
             advance(source.size - log_end)
         check.finish(log_end, is_sound=is_sound)
         assert order.last_offset is not None

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from duralog.columnar.pieces import ByteSource
-from duralog.storage.files import FileSource, FoundFile, look_into, read_small, size_of
+from duralog.storage.files import FileSource, FoundFile, is_growing, look_into, read_small, size_of
 
 
 class CheckedFiles(Protocol):
@@ -24,6 +24,9 @@ class CheckedFiles(Protocol):
 
     def size_of(self, path: str) -> int:
         """Of a file that a listing had; 0 if it has gone meanwhile."""
+
+    def is_growing(self, path: str, size: int) -> bool:
+        """Whether somebody writes to the end of a file that had this size."""
 
     def open(self, path: str) -> AbstractContextManager[ByteSource]:
         """A log, to be read from its start to its end."""
@@ -40,6 +43,9 @@ class LocalFiles:
 
     def size_of(self, path: str) -> int:
         return size_of(path)
+
+    def is_growing(self, path: str, size: int) -> bool:
+        return is_growing(path, size)
 
     def open(self, path: str) -> AbstractContextManager[ByteSource]:
         return FileSource(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -93,6 +94,29 @@ def size_of(path: str) -> int:
     except OSError:
         return 0
 
+
+def is_growing(path: str, size: int) -> bool:
+    """Whether somebody writes to the end of a file that had this size.
+
+    A write of several pages shows page after page, and whoever writes may have to wait in the middle of it. So a file
+    that was written to lately gets a moment to grow.
+    """
+    try:
+        for _ in range(_GROWTH_LOOKS):
+            status = os.stat(path)
+            if status.st_size != size:
+                return status.st_size > size
+            if abs(time.time() - status.st_mtime) > _LATELY_SECONDS:
+                return False
+            time.sleep(_BETWEEN_LOOKS_SECONDS)
+    except FileNotFoundError:
+        pass
+    return False
+
+
+_LATELY_SECONDS = 2.0
+_GROWTH_LOOKS = 25
+_BETWEEN_LOOKS_SECONDS = 0.01
 
 LARGEST_SMALL_FILE_BYTES = 1 << 30
 """An index of Kafka's default size has 10 MiB; a snapshot of 100,000 producers has 5 MB."""

@@ -1,11 +1,12 @@
 """One log file on its own: checksums, offsets that rise and stay within their segment, and what follows the last batch.
 
 Zeros to the end of the file are what `preallocate` leaves, and not wrong. Half a batch at the end is told with its
-size. The offsets of a batch are outside of its checksum: only their order finds them damaged.
+size, unless it is just being written. The offsets of a batch are outside of its checksum: only their order finds them damaged.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,9 @@ class OffsetOrder:
         )
 
 
-def report_tail(source: ByteSource, piece: Piece, report: Report, note: TakeNote) -> int:
+def report_tail(
+    source: ByteSource, piece: Piece, report: Report, note: TakeNote, is_growing: Callable[[str, int], bool]
+) -> int:
     """Tell what follows the last batch of the last piece. Returns how many zeros, if it is all zeros."""
     position = end_of(piece)
     left = source.size - position
@@ -121,6 +124,14 @@ def report_tail(source: ByteSource, piece: Piece, report: Report, note: TakeNote
         note(
             source.name,
             f"{left:,} bytes from position {position} on cannot be read",
+            position=position,
+            unread_bytes=left,
+        )
+        return 0
+    if is_growing(source.name, source.size):
+        note(
+            source.name,
+            f"the last {left:,} bytes, from position {position} on, belong to a batch that is being written",
             position=position,
             unread_bytes=left,
         )

@@ -48,6 +48,14 @@ class RemoteFiles:
     def size_of(self, path: str) -> int:
         return self._sizes.get(path, 0)
 
+    def is_growing(self, path: str, size: int) -> bool:
+        with _as_os_errors():
+            file = self._files.open(self._path(path))
+            try:
+                return file.size > size
+            finally:
+                file.close()
+
     @contextmanager
     def open(self, path: str) -> Iterator[ByteSource]:
         with _as_os_errors():
