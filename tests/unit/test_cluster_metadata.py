@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from duralog.errors import CorruptRecord, Fault, InvalidTopic, TopicExists, UnknownTopic
+from duralog.errors import CorruptRecord, Fault, InvalidRecord, InvalidTopic, TopicExists, UnknownTopic
 from duralog.format import control_records, record_batch
 from duralog.format.control_records import KRaftVersion, LeaderChange, SnapshotFooter, SnapshotHeader
 from duralog.format.filenames import MetadataSnapshotFile, SnapshotState
@@ -25,6 +25,7 @@ from duralog.storage.metadata_changes import (
     delete_topic,
     first_records,
     new_id,
+    take_producer_ids,
 )
 from duralog.storage.metadata_log import Snapshot, decode_batches, decode_snapshot, encode_batch, newest_snapshot
 
@@ -419,3 +420,32 @@ class TestBytes:
             )
             with pytest.raises(CorruptRecord, match=complaint):
                 list(decode_batches(batch))
+
+
+def producer_ids(next_producer_id: int) -> MetadataRecord:
+    return record("PRODUCER_IDS_RECORD", broker_id=NODE_ID, broker_epoch=-1, next_producer_id=next_producer_id)
+
+
+def test_the_next_producer_id_is_what_the_last_block_leaves() -> None:
+    metadata = ClusterMetadata()
+    assert metadata.next_producer_id == 0
+    metadata.apply(producer_ids(5000))
+    [taken] = take_producer_ids(metadata, node_id=NODE_ID)
+    assert taken.fields == {"broker_id": NODE_ID, "broker_epoch": -1, "next_producer_id": 6000}
+    metadata.apply(taken)
+    assert metadata.next_producer_id == 6000
+
+
+def test_producer_ids_cannot_be_taken_back() -> None:
+    metadata = ClusterMetadata()
+    metadata.apply(producer_ids(5000))
+    with pytest.raises(CorruptRecord, match="takes ids back"):
+        metadata.apply(producer_ids(4000))
+
+
+def test_no_producer_id_follows_the_last_one() -> None:
+    metadata = ClusterMetadata()
+    metadata.apply(producer_ids(2**63 - 1 - 1000))
+    metadata.apply(*take_producer_ids(metadata, node_id=NODE_ID))
+    with pytest.raises(InvalidRecord, match="no producer ids left"):
+        take_producer_ids(metadata, node_id=NODE_ID)

@@ -301,3 +301,20 @@ def test_a_reader_lists_what_has_a_folder_wherever_the_metadata_places_it(log: M
     assert seen.get("orders").partitions == (1, 7)
     assert seen.get("orders").config.retention_ms == 5
     assert seen.get("orders").topic_id == topics.get("orders").topic_id
+
+
+def test_producer_ids_come_in_blocks_that_are_in_the_log_before_anybody_has_one(topics: Topics, log: MemoryLog) -> None:
+    assert topics.take_producer_ids() == range(1000)
+    assert log.replayed().next_producer_id == 1000
+    assert topics.take_producer_ids() == range(1000, 2000)
+    assert topics_of(log).take_producer_ids() == range(2000, 3000)
+
+
+@pytest.mark.parametrize("fails", ["before", "after"])
+def test_producer_ids_that_could_not_be_written_are_not_given(log: MemoryLog, topics: Topics, fails: str) -> None:
+    topics.take_producer_ids()
+    log.fails = fails
+    with pytest.raises(StorageError):
+        topics.take_producer_ids()
+    log.fails = None
+    assert topics.take_producer_ids() == range(1000, 2000)

@@ -4,8 +4,8 @@
 nothing: `load` takes a snapshot and the batches after it, `apply` takes a record. `metadata_changes` makes the records
 of a change; the caller appends them to the log as one batch, then applies them.
 
-Records that concern neither topics nor configs nor features (registrations, quotas, producer ids, ...) are passed
-over. They stay in the log: duralog only ever appends to it.
+Records that concern neither topics, configs, features nor producer ids (registrations, quotas, ...) are passed over.
+They stay in the log: duralog only ever appends to it.
 
 Records between BEGIN_TRANSACTION and END_TRANSACTION count from the end on, and not at all if the transaction is
 aborted or the log ends inside of it.
@@ -69,6 +69,7 @@ class ClusterMetadata:
         self._names: dict[str, str] = {}
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._features: dict[str, int] = {}
+        self._next_producer_id = 0
         self._open_transaction: list[MetadataRecord] | None = None
         self._next_offset = 0
         self._last_epoch = 0
@@ -135,6 +136,11 @@ class ClusterMetadata:
         return self._features
 
     @property
+    def next_producer_id(self) -> int:
+        """All ids below it were given to some broker, which may have given them to producers."""
+        return self._next_producer_id
+
+    @property
     def topics(self) -> Mapping[str, TopicState]:
         """By name."""
         return self._topics
@@ -189,6 +195,15 @@ class ClusterMetadata:
             self._features.pop(fields["name"], None)
         else:
             self._features[fields["name"]] = fields["feature_level"]
+
+    def _apply_producer_ids(self, fields: Mapping[str, Any]) -> None:
+        if fields["next_producer_id"] < self._next_producer_id:
+            raise CorruptRecord(
+                "a PRODUCER_IDS_RECORD takes ids back that were given out",
+                expected=f"at least {self._next_producer_id}",
+                found=fields["next_producer_id"],
+            )
+        self._next_producer_id = fields["next_producer_id"]
 
     def _apply_topic(self, fields: Mapping[str, Any]) -> None:
         name, topic_id = fields["name"], fields["topic_id"]
@@ -274,6 +289,7 @@ _TRANSACTIONS: dict[str | None, Callable[[ClusterMetadata], None]] = {
 }
 _CHANGES: dict[str | None, Callable[[ClusterMetadata, Mapping[str, Any]], None]] = {
     "FEATURE_LEVEL_RECORD": ClusterMetadata._apply_feature_level,
+    "PRODUCER_IDS_RECORD": ClusterMetadata._apply_producer_ids,
     "TOPIC_RECORD": ClusterMetadata._apply_topic,
     "REMOVE_TOPIC_RECORD": ClusterMetadata._apply_remove_topic,
     "PARTITION_RECORD": ClusterMetadata._apply_partition,

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from duralog.errors import InvalidTopic, TopicExists
+from duralog.errors import InvalidRecord, InvalidTopic, TopicExists
 from duralog.format.filenames import collision_key, topic_name_fault
 from duralog.format.metadata_records import METADATA_TYPES, MetadataRecord
 from duralog.format.uuids import uuid_text
@@ -41,6 +41,12 @@ FEATURE_LEVELS: Mapping[str, int] = {
 
 MOST_PARTITIONS = 10_000
 """Of one change. Kafka refuses larger ones, since a change is one batch."""
+
+PRODUCER_ID_BLOCK = 1000
+"""So many producer ids a broker takes at a time, as Kafka's do: what it does not use is lost."""
+
+_NO_BROKER_EPOCH = -1
+_LAST_PRODUCER_ID = 2**63 - 1
 
 # The metadata versions from which on Kafka writes partition records of version 1 and of version 2.
 _DIRECTORIES_SINCE = 17
@@ -132,6 +138,20 @@ def alter_topic_configs(
     return _after_open_transaction(
         metadata, [_config_record(TOPIC_RESOURCE, name, key, value) for key, value in changes.items()]
     )
+
+
+def take_producer_ids(metadata: ClusterMetadata, *, node_id: int) -> list[MetadataRecord]:
+    """The next block of producer ids is this node's: `PRODUCER_ID_BLOCK` of them from `next_producer_id` on."""
+    first = metadata.next_producer_id
+    if first > _LAST_PRODUCER_ID - PRODUCER_ID_BLOCK:
+        raise InvalidRecord(f"there are no producer ids left: {first} would be the next")
+    taken = _record(
+        "PRODUCER_IDS_RECORD",
+        broker_id=node_id,
+        broker_epoch=_NO_BROKER_EPOCH,
+        next_producer_id=first + PRODUCER_ID_BLOCK,
+    )
+    return _after_open_transaction(metadata, [taken])
 
 
 def _after_open_transaction(metadata: ClusterMetadata, records: list[MetadataRecord]) -> list[MetadataRecord]:

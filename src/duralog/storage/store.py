@@ -119,6 +119,11 @@ class Store:
         return self._opened.meta.node_id
 
     @property
+    def features(self) -> Mapping[str, int]:
+        """The levels of Kafka's features. A directory whose metadata says nothing yet has what Kafka gives a new one."""
+        return self._topics.features
+
+    @property
     def offline(self) -> Mapping[TopicPartition, Exception]:
         """The partitions that could not be loaded, and why. `partition` raises for them."""
         return MappingProxyType(self._opened.offline)
@@ -249,6 +254,12 @@ class Store:
             self._create_logs(changed)
             self.cleaner.wake(partitions)
             return changed.config
+
+    def take_producer_ids(self) -> range:
+        """A block of producer ids. It is in the cluster metadata: nobody gets one of them again, not even from Kafka."""
+        with self._changing:
+            self._check_writable()
+            return self._topics.take_producer_ids()
 
     def _create_logs(self, topic: Topic) -> None:
         """Make the partitions of a topic that are not there yet. Those that were made stay if one fails."""

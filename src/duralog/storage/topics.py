@@ -115,6 +115,10 @@ class Topics:
         self._replace(metadata.topics)
 
     @property
+    def features(self) -> Mapping[str, int]:
+        return self._metadata.features or metadata_changes.FEATURE_LEVELS
+
+    @property
     def by_name(self) -> Mapping[str, Topic]:
         return self._topics
 
@@ -172,12 +176,12 @@ class Topics:
             node_id=self._placement.node_id,
             directory_id=self._placement.directory_id or ZERO_UUID,
         )
-        self._change(name, records)
+        self._change(records, name)
         return self.get(name)
 
     def delete(self, name: str) -> None:
         if name in self._metadata.topics:
-            self._change(name, metadata_changes.delete_topic(self._metadata, name))
+            self._change(metadata_changes.delete_topic(self._metadata, name), name)
         self._topics = {known: topic for known, topic in self._topics.items() if known != name}
 
     def alter_config(self, name: str, changes: Mapping[str, object]) -> Topic:
@@ -193,8 +197,14 @@ class Topics:
         overrides = {**stored, **texts}
         self._defaults.with_stored({key: value for key, value in overrides.items() if value is not None}).check()
         self._adopt_if_found(name)
-        self._change(name, metadata_changes.alter_topic_configs(self._metadata, name, texts))
+        self._change(metadata_changes.alter_topic_configs(self._metadata, name, texts), name)
         return self.get(name)
+
+    def take_producer_ids(self) -> range:
+        """A block of producer ids that nobody was given before, nor will be."""
+        first = self._metadata.next_producer_id
+        self._change(metadata_changes.take_producer_ids(self._metadata, node_id=self._placement.node_id))
+        return range(first, self._metadata.next_producer_id)
 
     def _adopt_if_found(self, name: str) -> None:
         if name in self._topics and name not in self._metadata.topics:
@@ -210,10 +220,11 @@ class Topics:
             node_id=self._placement.node_id,
             directory_id=self._placement.directory_id or ZERO_UUID,
         )
-        self._change(name, records)
+        self._change(records, name)
         return self.get(name)
 
-    def _change(self, name: str, records: list[MetadataRecord]) -> None:
+    def _change(self, records: list[MetadataRecord], *names: str) -> None:
+        """Write the records; `names` are the topics that they concern."""
         log = self._open_log()
         if log.end_offset != self._metadata.next_offset:
             raise StorageError(
@@ -231,7 +242,7 @@ class Topics:
                 log.truncate_to(self._metadata.next_offset)
             raise
         self._metadata.apply_batches(batch)
-        self._replace([name])
+        self._replace(names)
 
     def _replace(self, names: Iterable[str]) -> None:
         topics = dict(self._topics)
