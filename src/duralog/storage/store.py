@@ -120,7 +120,7 @@ class Store:
 
     @property
     def features(self) -> Mapping[str, int]:
-        """The levels of Kafka's features. A directory whose metadata says nothing yet has what Kafka gives a new one."""
+        """The levels of Kafka's features; those of a new directory where the metadata says nothing yet."""
         return self._topics.features
 
     @property
@@ -256,7 +256,7 @@ class Store:
             return changed.config
 
     def take_producer_ids(self) -> range:
-        """A block of producer ids. It is in the cluster metadata: nobody gets one of them again, not even from Kafka."""
+        """A block of producer ids. The metadata tells that they are taken: nobody gets them again, nor from Kafka."""
         with self._changing:
             self._check_writable()
             return self._topics.take_producer_ids()
