@@ -16,9 +16,10 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duralog.broker.internal_topics import INTERNAL_TOPICS, internal_topic
+from duralog.broker.request import Later
 from duralog.errors import TopicExists, UnknownTopic
 from duralog.format.uuids import uuid_bytes
 from duralog.storage.topics import Topic
@@ -53,8 +54,14 @@ class TopicView:
         return self.topic.partitions
 
 
-Told = Callable[[TopicView | BaseException], None]
+Told = Callable[[TopicView | Exception], None]
 """Called on the loop with the topic, or with what went wrong."""
+
+
+class _Change(NamedTuple):
+    work: Callable[[], Any]
+    then: Callable[[Any, Exception | None], None]
+    answers: Later | None
 
 
 class Topics:
@@ -64,7 +71,7 @@ class Topics:
         self._broker = broker
         self._by_name: dict[str, TopicView] = {}
         self._by_id: dict[uuid.UUID, TopicView] = {}
-        self._waiting: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
+        self._waiting: deque[_Change] = deque()
         self._is_changing = False
         self._when_deleted: list[Callable[[TopicView], None]] = []
         self._when_changed: list[Callable[[TopicView], None]] = []
@@ -95,17 +102,22 @@ class Topics:
 
     # Changes
 
-    def change(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
-        """Run `work` beside the loop when all changes before it are done; `then` gets its result, or its error."""
-        self._waiting.append((work, then))
+    def change(
+        self,
+        work: Callable[[], Any],
+        then: Callable[[Any, Exception | None], None],
+        answers: Later | None = None,
+    ) -> None:
+        """Run `work` beside the loop when all changes before it are done; `then` gets its result, or its error.
+
+        `answers` is refused if `then` fails.
+        """
+        self._waiting.append(_Change(work, then, answers))
         self._run_next()
 
     def create(self, name: str, partitions: int, configs: Mapping[str, object], then: Told) -> None:
         """Make a topic. `then` gets `TopicExists` if there is one of the name, also if it was made meanwhile."""
-        self.change(
-            lambda: self._broker.store.create_topic(name, partitions, dict(configs)),
-            lambda result: then(result if isinstance(result, BaseException) else self.refresh(name)),
-        )
+        self._change_topic(name, lambda: self._broker.store.create_topic(name, partitions, configs), then)
 
     def ensure(self, name: str, partitions: int, configs: Mapping[str, object], then: Told) -> None:
         """The topic of this name, which is made if it is not there."""
@@ -114,7 +126,7 @@ class Topics:
             then(known)
             return
 
-        def told(result: TopicView | BaseException) -> None:
+        def told(result: TopicView | Exception) -> None:
             made_meanwhile = self._by_name.get(name) if isinstance(result, TopicExists) else None
             then(made_meanwhile or result)
 
@@ -125,20 +137,21 @@ class Topics:
         partitions, configs = internal_topic(name, self._broker.config)
         self.ensure(name, partitions, configs, then)
 
-    def delete(self, name: str, then: Callable[[TopicView | BaseException], None]) -> None:
-        """Take a topic away. Nobody finds it from now on, unless that fails."""
+    def delete(self, name: str, then: Told) -> None:
+        """Take a topic away; `then` gets what it was. Nobody finds it from now on, unless that fails."""
         gone = self._by_name.get(name)
         if gone is None:
             then(UnknownTopic(f"there is no topic {name}"))
             return
         self._hide(gone)
 
-        def told(result: Any) -> None:
-            if isinstance(result, BaseException):
-                if not isinstance(result, UnknownTopic):
+        def told(_: Any, error: Exception | None) -> None:
+            if error is not None:
+                if self._broker.store.find_topic(name) is not None:
                     self._show(name)
-                then(result)
+                then(error)
                 return
+            self._broker.partitions.refresh()
             for tell in self._when_deleted:
                 tell(gone)
             then(gone)
@@ -146,17 +159,14 @@ class Topics:
         self.change(lambda: self._broker.store.delete_topic(name), told)
 
     def add_partitions(self, name: str, total: int, then: Told) -> None:
-        self.change(
-            lambda: self._broker.store.add_partitions(name, total),
-            lambda result: then(result if isinstance(result, BaseException) else self.refresh(name)),
-        )
+        self._change_topic(name, lambda: self._broker.store.add_partitions(name, total), then)
 
     def alter_config(self, name: str, changes: Mapping[str, object], then: Told) -> None:
         """Set configs of a topic; None takes one back."""
-        self.change(
-            lambda: self._broker.store.alter_topic_config(name, changes),
-            lambda result: then(result if isinstance(result, BaseException) else self.refresh(name)),
-        )
+        self._change_topic(name, lambda: self._broker.store.alter_topic_config(name, changes), then)
+
+    def _change_topic(self, name: str, work: Callable[[], object], then: Told) -> None:
+        self.change(work, lambda _, error: then(self.refresh(name) if error is None else error))
 
     def refresh(self, name: str) -> TopicView:
         """Show a topic as the store has it now, after a change of it."""
@@ -188,14 +198,14 @@ class Topics:
     def _run_next(self) -> None:
         if self._is_changing or not self._waiting:
             return
-        work, then = self._waiting.popleft()
+        change = self._waiting.popleft()
         self._is_changing = True
 
-        def done(result: Any) -> None:
+        def done(result: Any, error: Exception | None) -> None:
             self._is_changing = False
             try:
-                then(result)
+                change.then(result, error)
             finally:
                 self._run_next()
 
-        self._broker.in_background(work, done)
+        self._broker.in_background(change.work, done, change.answers)
