@@ -1,39 +1,183 @@
-"""Kafka's error codes, and which of them tells a client of one of duralog's own errors."""
+"""Kafka's error codes by Kafka's names, and which of them tells an error of the store to a client."""
 
 from __future__ import annotations
 
-from duralog.broker.messages import InvalidMessage  # Before kio: it keeps kio from importing what no broker needs.
+from typing import Final
 
-# isort: split
-from kio.schema.errors import ErrorCode
-
-from duralog import errors
-
-__all__ = ["ErrorCode", "error_code_of"]
-
-_CODES: tuple[tuple[type[Exception], ErrorCode], ...] = (
-    (InvalidMessage, ErrorCode.invalid_request),
-    (errors.RecordTooLarge, ErrorCode.message_too_large),
-    (errors.InvalidTimestamp, ErrorCode.invalid_timestamp),
-    (errors.InvalidRecord, ErrorCode.invalid_record),
-    (errors.CorruptRecord, ErrorCode.corrupt_message),
-    (errors.OffsetOutOfRange, ErrorCode.offset_out_of_range),
-    (errors.ProducerFenced, ErrorCode.invalid_producer_epoch),
-    (errors.OutOfOrderSequence, ErrorCode.out_of_order_sequence_number),
-    (errors.CoordinatorFenced, ErrorCode.transaction_coordinator_fenced),
-    (errors.InvalidTransactionState, ErrorCode.invalid_txn_state),
-    (errors.UnknownTopic, ErrorCode.unknown_topic_or_partition),
-    (errors.TopicExists, ErrorCode.topic_already_exists),
-    (errors.InvalidTopic, ErrorCode.invalid_topic_exception),
-    (errors.InvalidConfig, ErrorCode.invalid_config),
-    (errors.StorageError, ErrorCode.kafka_storage_error),
+from duralog.errors import (
+    CoordinatorFenced,
+    CorruptRecord,
+    InvalidConfig,
+    InvalidRecord,
+    InvalidTimestamp,
+    InvalidTopic,
+    InvalidTransactionState,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    ProducerFenced,
+    RecordTooLarge,
+    StorageError,
+    TopicExists,
+    UnknownTopic,
 )
-"""A class stands before the class that it is derived from."""
+
+UNKNOWN_SERVER_ERROR: Final = -1
+NONE: Final = 0
+OFFSET_OUT_OF_RANGE: Final = 1
+CORRUPT_MESSAGE: Final = 2
+UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+INVALID_FETCH_SIZE: Final = 4
+LEADER_NOT_AVAILABLE: Final = 5
+NOT_LEADER_OR_FOLLOWER: Final = 6
+REQUEST_TIMED_OUT: Final = 7
+BROKER_NOT_AVAILABLE: Final = 8
+REPLICA_NOT_AVAILABLE: Final = 9
+MESSAGE_TOO_LARGE: Final = 10
+STALE_CONTROLLER_EPOCH: Final = 11
+OFFSET_METADATA_TOO_LARGE: Final = 12
+NETWORK_EXCEPTION: Final = 13
+COORDINATOR_LOAD_IN_PROGRESS: Final = 14
+COORDINATOR_NOT_AVAILABLE: Final = 15
+NOT_COORDINATOR: Final = 16
+INVALID_TOPIC_EXCEPTION: Final = 17
+RECORD_LIST_TOO_LARGE: Final = 18
+NOT_ENOUGH_REPLICAS: Final = 19
+NOT_ENOUGH_REPLICAS_AFTER_APPEND: Final = 20
+INVALID_REQUIRED_ACKS: Final = 21
+ILLEGAL_GENERATION: Final = 22
+INCONSISTENT_GROUP_PROTOCOL: Final = 23
+INVALID_GROUP_ID: Final = 24
+UNKNOWN_MEMBER_ID: Final = 25
+INVALID_SESSION_TIMEOUT: Final = 26
+REBALANCE_IN_PROGRESS: Final = 27
+INVALID_COMMIT_OFFSET_SIZE: Final = 28
+TOPIC_AUTHORIZATION_FAILED: Final = 29
+GROUP_AUTHORIZATION_FAILED: Final = 30
+CLUSTER_AUTHORIZATION_FAILED: Final = 31
+INVALID_TIMESTAMP: Final = 32
+UNSUPPORTED_SASL_MECHANISM: Final = 33
+ILLEGAL_SASL_STATE: Final = 34
+UNSUPPORTED_VERSION: Final = 35
+TOPIC_ALREADY_EXISTS: Final = 36
+INVALID_PARTITIONS: Final = 37
+INVALID_REPLICATION_FACTOR: Final = 38
+INVALID_REPLICA_ASSIGNMENT: Final = 39
+INVALID_CONFIG: Final = 40
+NOT_CONTROLLER: Final = 41
+INVALID_REQUEST: Final = 42
+UNSUPPORTED_FOR_MESSAGE_FORMAT: Final = 43
+POLICY_VIOLATION: Final = 44
+OUT_OF_ORDER_SEQUENCE_NUMBER: Final = 45
+DUPLICATE_SEQUENCE_NUMBER: Final = 46
+INVALID_PRODUCER_EPOCH: Final = 47
+INVALID_TXN_STATE: Final = 48
+INVALID_PRODUCER_ID_MAPPING: Final = 49
+INVALID_TRANSACTION_TIMEOUT: Final = 50
+CONCURRENT_TRANSACTIONS: Final = 51
+TRANSACTION_COORDINATOR_FENCED: Final = 52
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
+SECURITY_DISABLED: Final = 54
+OPERATION_NOT_ATTEMPTED: Final = 55
+KAFKA_STORAGE_ERROR: Final = 56
+LOG_DIR_NOT_FOUND: Final = 57
+SASL_AUTHENTICATION_FAILED: Final = 58
+UNKNOWN_PRODUCER_ID: Final = 59
+REASSIGNMENT_IN_PROGRESS: Final = 60
+DELEGATION_TOKEN_AUTH_DISABLED: Final = 61
+DELEGATION_TOKEN_NOT_FOUND: Final = 62
+DELEGATION_TOKEN_OWNER_MISMATCH: Final = 63
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: Final = 64
+DELEGATION_TOKEN_AUTHORIZATION_FAILED: Final = 65
+DELEGATION_TOKEN_EXPIRED: Final = 66
+INVALID_PRINCIPAL_TYPE: Final = 67
+NON_EMPTY_GROUP: Final = 68
+GROUP_ID_NOT_FOUND: Final = 69
+FETCH_SESSION_ID_NOT_FOUND: Final = 70
+INVALID_FETCH_SESSION_EPOCH: Final = 71
+LISTENER_NOT_FOUND: Final = 72
+TOPIC_DELETION_DISABLED: Final = 73
+FENCED_LEADER_EPOCH: Final = 74
+UNKNOWN_LEADER_EPOCH: Final = 75
+UNSUPPORTED_COMPRESSION_TYPE: Final = 76
+STALE_BROKER_EPOCH: Final = 77
+OFFSET_NOT_AVAILABLE: Final = 78
+MEMBER_ID_REQUIRED: Final = 79
+PREFERRED_LEADER_NOT_AVAILABLE: Final = 80
+GROUP_MAX_SIZE_REACHED: Final = 81
+FENCED_INSTANCE_ID: Final = 82
+ELIGIBLE_LEADERS_NOT_AVAILABLE: Final = 83
+ELECTION_NOT_NEEDED: Final = 84
+NO_REASSIGNMENT_IN_PROGRESS: Final = 85
+GROUP_SUBSCRIBED_TO_TOPIC: Final = 86
+INVALID_RECORD: Final = 87
+UNSTABLE_OFFSET_COMMIT: Final = 88
+THROTTLING_QUOTA_EXCEEDED: Final = 89
+PRODUCER_FENCED: Final = 90
+RESOURCE_NOT_FOUND: Final = 91
+DUPLICATE_RESOURCE: Final = 92
+UNACCEPTABLE_CREDENTIAL: Final = 93
+INCONSISTENT_VOTER_SET: Final = 94
+INVALID_UPDATE_VERSION: Final = 95
+FEATURE_UPDATE_FAILED: Final = 96
+PRINCIPAL_DESERIALIZATION_FAILURE: Final = 97
+SNAPSHOT_NOT_FOUND: Final = 98
+POSITION_OUT_OF_RANGE: Final = 99
+UNKNOWN_TOPIC_ID: Final = 100
+DUPLICATE_BROKER_REGISTRATION: Final = 101
+BROKER_ID_NOT_REGISTERED: Final = 102
+INCONSISTENT_TOPIC_ID: Final = 103
+INCONSISTENT_CLUSTER_ID: Final = 104
+TRANSACTIONAL_ID_NOT_FOUND: Final = 105
+FETCH_SESSION_TOPIC_ID_ERROR: Final = 106
+INELIGIBLE_REPLICA: Final = 107
+NEW_LEADER_ELECTED: Final = 108
+OFFSET_MOVED_TO_TIERED_STORAGE: Final = 109
+FENCED_MEMBER_EPOCH: Final = 110
+UNRELEASED_INSTANCE_ID: Final = 111
+UNSUPPORTED_ASSIGNOR: Final = 112
+STALE_MEMBER_EPOCH: Final = 113
+MISMATCHED_ENDPOINT_TYPE: Final = 114
+UNSUPPORTED_ENDPOINT_TYPE: Final = 115
+UNKNOWN_CONTROLLER_ID: Final = 116
+UNKNOWN_SUBSCRIPTION_ID: Final = 117
+TELEMETRY_TOO_LARGE: Final = 118
+INVALID_REGISTRATION: Final = 119
+TRANSACTION_ABORTABLE: Final = 120
+INVALID_RECORD_STATE: Final = 121
+SHARE_SESSION_NOT_FOUND: Final = 122
+INVALID_SHARE_SESSION_EPOCH: Final = 123
+FENCED_STATE_EPOCH: Final = 124
+INVALID_VOTER_KEY: Final = 125
+DUPLICATE_VOTER: Final = 126
+VOTER_NOT_FOUND: Final = 127
+INVALID_REGULAR_EXPRESSION: Final = 128
+REBOOTSTRAP_REQUIRED: Final = 129
+STREAMS_INVALID_TOPOLOGY: Final = 130
+STREAMS_INVALID_TOPOLOGY_EPOCH: Final = 131
+STREAMS_TOPOLOGY_FENCED: Final = 132
+SHARE_SESSION_LIMIT_REACHED: Final = 133
+
+_CODES: Final[dict[type[BaseException], int]] = {
+    UnknownTopic: UNKNOWN_TOPIC_OR_PARTITION,
+    InvalidTopic: INVALID_TOPIC_EXCEPTION,
+    TopicExists: TOPIC_ALREADY_EXISTS,
+    InvalidConfig: INVALID_CONFIG,
+    StorageError: KAFKA_STORAGE_ERROR,
+    OffsetOutOfRange: OFFSET_OUT_OF_RANGE,
+    CorruptRecord: CORRUPT_MESSAGE,
+    RecordTooLarge: MESSAGE_TOO_LARGE,
+    InvalidTimestamp: INVALID_TIMESTAMP,
+    InvalidRecord: INVALID_RECORD,
+    OutOfOrderSequence: OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ProducerFenced: INVALID_PRODUCER_EPOCH,
+    CoordinatorFenced: TRANSACTION_COORDINATOR_FENCED,
+    InvalidTransactionState: INVALID_TXN_STATE,
+}
 
 
-def error_code_of(error: BaseException) -> ErrorCode:
-    """What to answer when the store refuses; UNKNOWN_SERVER_ERROR for what nobody expected."""
-    for kind, code in _CODES:
-        if isinstance(error, kind):
-            return code
-    return ErrorCode.unknown_server_error
+def code_of(error: BaseException) -> int:
+    """The code for an error: that of its class or the nearest one above it, else UNKNOWN_SERVER_ERROR."""
+    for kind in type(error).__mro__:
+        if kind in _CODES:
+            return _CODES[kind]
+    return UNKNOWN_SERVER_ERROR
