@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from duralog.errors import DuralogError, StorageError, UnknownTopic
 from duralog.format import record_batch
@@ -25,7 +25,9 @@ from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.metadata_folder import METADATA_PARTITION
 from duralog.storage.partition_log import AppendResult, PartitionLog
-from duralog.storage.store import Store
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
 
 NO_TOPIC_ID = bytes(16)
 
@@ -33,14 +35,14 @@ NO_TOPIC_ID = bytes(16)
 class Waiting(Protocol):
     """Who waits for records of partitions."""
 
-    def wake(self) -> None:
-        """A partition that is waited for has changed, or is gone. Called within an append: it must not do much."""
+    def wake(self, partition: Partition) -> None:
+        """The partition has changed, or is gone. Called within an append: it must not do much."""
 
 
 class Partition:
     """One partition and those who wait for it."""
 
-    __slots__ = ("in_line", "log", "number", "topic", "topic_id", "waiting")
+    __slots__ = ("in_line", "is_gone", "log", "number", "topic", "topic_id", "waiting")
 
     def __init__(self, log: PartitionLog, topic_id: bytes) -> None:
         self.log = log
@@ -48,6 +50,8 @@ class Partition:
         self.number = log.partition
         self.topic_id = topic_id
         """All zeros for a topic that has none."""
+        self.is_gone = False
+        """Whether the store has another log of this name by now, or none."""
         self.waiting: dict[Waiting, None] = {}
         self.in_line: deque[Callable[[], None]] = deque()
         """Appends that are to run one after the other; the first one is running."""
@@ -63,16 +67,16 @@ class Partition:
 
     def wake(self) -> None:
         for waiting in tuple(self.waiting):
-            waiting.wake()
+            waiting.wake(self)
 
 
 class Partitions:
     """All partitions that this broker leads."""
 
-    def __init__(self, store: Store, clock: Callable[[], int]) -> None:
-        self._store = store
-        self._clock = clock
-        self._logs = store.logs
+    def __init__(self, broker: Broker) -> None:
+        self._store = broker.store
+        self._clock = broker.clock
+        self._logs = broker.store.logs
         self._known: dict[tuple[str, int], Partition] = {}
         self._names: dict[bytes, str] | None = None
 
@@ -173,6 +177,7 @@ class Partitions:
         for partition in gone:
             del self._known[partition.topic, partition.number]
         for partition in gone:
+            partition.is_gone = True
             partition.wake()
 
     def _existing(self, topic: str, number: int) -> Partition:
