@@ -13,10 +13,12 @@ import typer
 
 from duralog import __version__
 from duralog.cli.compact import compact
+from duralog.cli.consume import consume
 from duralog.cli.dump import dump
 from duralog.cli.failures import INTERRUPTED
 from duralog.cli.job import job_app
 from duralog.cli.lookup import lookup
+from duralog.cli.produce import produce
 from duralog.cli.repair import repair
 from duralog.cli.retain import retain
 from duralog.cli.topic import topic_app
@@ -47,6 +49,8 @@ def _options(
     pass
 
 
+app.command()(produce)
+app.command()(consume)
 app.command()(dump)
 app.command()(verify)
 app.command()(repair)

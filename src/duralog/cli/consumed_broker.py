@@ -1,0 +1,132 @@
+"""Records of a topic through a broker's port: of partitions that are named, or as a member of a consumer group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from duralog.cli.consume_request import ConsumeRequest
+from duralog.cli.target import ANSWER_SECONDS, client_settings, in_words, kafka_client, told_by_broker
+from duralog.errors import DuralogError, OffsetOutOfRange, UnknownTopic
+from duralog.format.layout import NO_TIMESTAMP
+from duralog.format.record import Record, TimestampType
+
+_WAIT_SECONDS = 0.25
+_MESSAGES = 1_000
+_TYPES = {1: TimestampType.CREATE_TIME, 2: TimestampType.LOG_APPEND_TIME}
+
+
+def from_broker(
+    target: str, request: ConsumeRequest, *, before_waiting: Callable[[], None]
+) -> Iterator[tuple[str, int, Record]]:
+    """As they come. Without `follow`, up to where the partitions ended when asked; a group's, until nothing is left."""
+    client = kafka_client()
+    consumer = client.Consumer(
+        client_settings(
+            target,
+            **{
+                "group.id": request.group or "duralog-consume",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error" if request.group is None else "earliest",
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed" if request.committed else "read_uncommitted",
+                "allow.auto.create.topics": False,
+            },
+        )
+    )
+    with told_by_broker(target):
+        try:
+            partitions = _partitions(consumer, request)
+            reading = _Reading(client, consumer, request)
+            if request.group is None:
+                reading.assign(partitions)
+            else:
+                consumer.subscribe([request.topic], on_assign=reading.on_assign)
+            yield from reading.records(before_waiting)
+        finally:
+            consumer.close()
+
+
+def _partitions(consumer: Any, request: ConsumeRequest) -> list[int]:
+    found = consumer.list_topics(request.topic, timeout=ANSWER_SECONDS).topics[request.topic]
+    if found.error is not None or not found.partitions:
+        raise UnknownTopic(f"there is no topic {request.topic}")
+    numbers = sorted(found.partitions)
+    if request.partition is not None and request.partition not in numbers:
+        raise UnknownTopic(f"there is no partition {request.partition} of {request.topic}")
+    return numbers if request.partition is None else [request.partition]
+
+
+class _Reading:
+    def __init__(self, client: Any, consumer: Any, request: ConsumeRequest) -> None:
+        self._client = client
+        self._consumer = consumer
+        self._request = request
+        self._left: set[int] = set()
+        """Partitions whose end was not reached yet."""
+        self._has_begun = False
+
+    def assign(self, partitions: list[int]) -> None:
+        places = [
+            self._client.TopicPartition(self._request.topic, number, self._start(number)) for number in partitions
+        ]
+        self._consumer.assign(places)
+        self._left = set(partitions)
+        self._has_begun = True
+
+    def on_assign(self, _consumer: Any, places: list[Any]) -> None:
+        self._left = {place.partition for place in places}
+        self._has_begun = True
+
+    def _start(self, number: int) -> int:
+        place = self._client.TopicPartition(self._request.topic, number)
+        low, high = self._consumer.get_watermark_offsets(place, timeout=ANSWER_SECONDS)
+        request = self._request
+        if request.timestamp_ms is not None:
+            place.offset = request.timestamp_ms
+            (found,) = self._consumer.offsets_for_times([place], timeout=ANSWER_SECONDS)
+            return int(high if found.offset < 0 else found.offset)
+        if request.tail is not None:
+            return int(max(high - request.tail, low))
+        if request.offset is None:
+            return int(low)
+        if request.offset > high and request.partition is not None:
+            raise OffsetOutOfRange(
+                f"offset {request.offset} is behind the end of {request.topic}-{number}, which is {high}"
+            )
+        return int(min(max(request.offset, low), high))
+
+    def records(self, before_waiting: Callable[[], None]) -> Iterator[tuple[str, int, Record]]:
+        while self._request.follow or self._left or not self._has_begun:
+            messages = self._consumer.consume(_MESSAGES, timeout=_WAIT_SECONDS)
+            shown: dict[int, Any] = {}
+            try:
+                for message in messages:
+                    error = message.error()
+                    if error is None:
+                        shown[message.partition()] = message
+                        yield message.topic(), message.partition(), _record(message)
+                    elif error.code() == self._client.KafkaError._PARTITION_EOF:
+                        self._left.discard(message.partition())
+                    else:
+                        raise DuralogError(in_words(error))
+            finally:
+                # Also where the caller has seen enough.
+                if self._request.group is not None:
+                    for message in shown.values():
+                        self._consumer.commit(message, asynchronous=False)
+            if not messages:
+                before_waiting()
+
+
+def _record(message: Any) -> Record:
+    kind, timestamp_ms = message.timestamp()
+    return Record(
+        key=message.key(),
+        value=message.value(),
+        timestamp_ms=timestamp_ms if kind in _TYPES else NO_TIMESTAMP,
+        headers=[(name, value) for name, value in message.headers() or ()],
+        offset=message.offset(),
+        timestamp_type=_TYPES.get(kind, TimestampType.NONE),
+    )

@@ -1,0 +1,79 @@
+"""Records sent to a broker: idempotent, acknowledged by all replicas, and placed by Java's rule for keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from duralog.cli.produced_store import Place
+from duralog.cli.record_input import Placed
+from duralog.cli.target import ANSWER_SECONDS, client_settings, in_words, kafka_client, told_by_broker
+from duralog.errors import DuralogError
+
+_DELIVERY_SECONDS = 120
+
+
+def to_broker(
+    address: str, topic: str, groups: Iterable[list[Placed]], *, partition: int | None, codec: str | None
+) -> dict[int, Place]:
+    """Returns when the broker has acknowledged every record, or raises with the first that it refused."""
+    client = kafka_client()
+    delivery = _Delivery()
+    with told_by_broker(address):
+        producer = client.Producer(
+            client_settings(
+                address,
+                **{
+                    "enable.idempotence": True,
+                    "partitioner": "murmur2_random",
+                    "compression.type": codec or "none",
+                    "linger.ms": 5,
+                    "delivery.timeout.ms": _DELIVERY_SECONDS * 1000,
+                },
+            )
+        )
+        # A broker that is not there is told at once, not after the delivery's time.
+        producer.list_topics(timeout=ANSWER_SECONDS)
+        for group in groups:
+            for named, record in group:
+                number = partition if partition is not None else named
+                options: dict[str, Any] = {} if number is None else {"partition": number}
+                if record.timestamp_ms >= 0:
+                    options["timestamp"] = record.timestamp_ms
+                while True:
+                    try:
+                        producer.produce(
+                            topic,
+                            record.value,
+                            record.key,
+                            headers=list(record.headers),
+                            on_delivery=delivery.told,
+                            **options,
+                        )
+                        break
+                    except BufferError:
+                        producer.poll(0.1)
+            producer.poll(0)
+            delivery.check(address)
+        left = producer.flush(_DELIVERY_SECONDS)
+        delivery.check(address)
+        if left:
+            raise DuralogError(f"{address}: {left:,} records were not acknowledged in {_DELIVERY_SECONDS} seconds")
+    return delivery.written
+
+
+class _Delivery:
+    def __init__(self) -> None:
+        self.written: dict[int, Place] = {}
+        self._error: Any = None
+
+    def told(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._error = self._error or error
+        else:
+            self.written.setdefault(message.partition(), Place()).add(message.offset(), message.offset(), 1)
+
+    def check(self, address: str) -> None:
+        if self._error is not None:
+            done = sum(place.records for place in self.written.values())
+            raise DuralogError(f"{address}: {in_words(self._error)}; {done:,} records were written before")

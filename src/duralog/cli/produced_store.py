@@ -1,0 +1,57 @@
+"""Records written straight to a directory, which is locked meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from duralog.cli.opened_store import opened_store
+from duralog.cli.record_input import Placed
+from duralog.errors import UnknownTopic
+from duralog.format.murmur2 import partition_of_key
+from duralog.format.record import Record
+
+
+@dataclass(slots=True)
+class Place:
+    """Where records went, of one partition."""
+
+    records: int = 0
+    first_offset: int = -1
+    last_offset: int = -1
+
+    def add(self, first: int, last: int, records: int) -> None:
+        self.first_offset = first if self.records == 0 else min(self.first_offset, first)
+        self.last_offset = max(self.last_offset, last)
+        self.records += records
+
+
+def to_store(
+    directory: str,
+    topic: str,
+    groups: Iterable[list[Placed]],
+    *,
+    partition: int | None,
+    codec: str | None,
+    quiet: bool,
+) -> dict[int, Place]:
+    """Each group is appended as it comes: records with a key where Kafka's clients put them, others in turn."""
+    written: dict[int, Place] = {}
+    with opened_store(directory, read_only=False, server_properties=None, quiet=quiet) as store:
+        numbers = store.partitions(topic)
+        for turn, group in enumerate(groups):
+            chosen: dict[int, list[Record]] = {}
+            for named, record in group:
+                number = partition if partition is not None else named
+                if number is None:
+                    if record.key is None:
+                        number = numbers[turn % len(numbers)]
+                    else:
+                        number = partition_of_key(record.key, store.partition_count(topic))
+                if number not in numbers:
+                    raise UnknownTopic(f"there is no partition {number} of {topic} in {directory}")
+                chosen.setdefault(number, []).append(record)
+            for number, records in chosen.items():
+                result = store.partition(topic, number).append(records, codec=codec)
+                written.setdefault(number, Place()).add(result.base_offset, result.last_offset, len(records))
+    return written

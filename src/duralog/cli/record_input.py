@@ -1,0 +1,104 @@
+"""Records from lines of text. A thread reads ahead, so that what is there is written without waiting for more.
+
+A line that is no record ends the input with its number; what came before it is written.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from duralog.cli.shown_records import from_json
+from duralog.errors import InvalidRecord
+from duralog.format.layout import NO_TIMESTAMP
+from duralog.format.record import Header, Record
+
+LARGEST_LINE_BYTES = 64 << 20
+_READ_AHEAD = 10_000
+_LARGEST_GROUP_BYTES = 1 << 20
+
+Placed = tuple[int | None, Record]
+"""A record, and the partition that its line names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineFormat:
+    key: bytes | None
+    key_separator: str | None
+    headers: Sequence[Header]
+    timestamp_ms: int | None
+    from_json: bool
+
+    def parse(self, line: bytes) -> Placed:
+        if self.from_json:
+            try:
+                text = line.decode()
+            except UnicodeDecodeError as error:
+                raise InvalidRecord(f"not UTF-8: {error.reason} at byte {error.start}") from None
+            partition, record = from_json(text)
+            return partition, record
+        key, value = self.key, line
+        if self.key_separator is not None:
+            separator = self.key_separator.encode()
+            key, found, value = line.partition(separator)
+            if not found:
+                raise InvalidRecord(f"no {self.key_separator!r} between a key and a value")
+        timestamp_ms = NO_TIMESTAMP if self.timestamp_ms is None else self.timestamp_ms
+        return None, Record(key=key, value=value, timestamp_ms=timestamp_ms, headers=self.headers)
+
+
+def one_record(
+    key: bytes | None, value: bytes | None, headers: Sequence[Header], timestamp_ms: int | None
+) -> list[list[Placed]]:
+    time_ms = NO_TIMESTAMP if timestamp_ms is None else timestamp_ms
+    return [[(None, Record(key=key, value=value, timestamp_ms=time_ms, headers=headers))]]
+
+
+class RecordLines:
+    """Groups of records: all that are there, up to a size."""
+
+    def __init__(self, path: str, standard_input: BinaryIO, line_format: LineFormat) -> None:
+        self._stream = standard_input if path == "-" else open(path, "rb")  # noqa: SIM115
+        self._format = line_format
+        self._lines: queue.Queue[bytes | OSError | None] = queue.Queue(_READ_AHEAD)
+
+    def __iter__(self) -> Iterator[list[Placed]]:
+        threading.Thread(target=self._read, name="duralog-input", daemon=True).start()
+        number = 0
+        is_open = True
+        while is_open:
+            group: list[Placed] = []
+            size = 0
+            line = self._lines.get()
+            while line is not None:
+                if isinstance(line, OSError):
+                    raise line
+                number += 1
+                try:
+                    if len(line) > LARGEST_LINE_BYTES:
+                        raise InvalidRecord(f"longer than {LARGEST_LINE_BYTES:,} bytes")
+                    group.append(self._format.parse(line))
+                except InvalidRecord as error:
+                    if group:
+                        yield group
+                    raise InvalidRecord(f"line {number:,}: {error}") from None
+                size += len(line)
+                if size > _LARGEST_GROUP_BYTES or self._lines.empty():
+                    break
+                line = self._lines.get()
+            is_open = line is not None
+            if group:
+                yield group
+
+    def _read(self) -> None:
+        end = None
+        try:
+            while line := self._stream.readline(LARGEST_LINE_BYTES + 2):
+                self._lines.put(line.removesuffix(b"\n").removesuffix(b"\r"))
+        except OSError as error:
+            end = error
+        finally:
+            self._lines.put(end)

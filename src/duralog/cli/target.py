@@ -1,0 +1,101 @@
+"""What a command works on: a log directory, or a running broker by its address.
+
+A broker is spoken to with the client of Confluent, the extra `duralog[kafka]`: any broker of Kafka's protocol will do.
+What the broker or the client refuses becomes one sentence.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+
+from duralog.errors import DuralogError
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="DIR|HOST:PORT",
+        help="A log directory (what Kafka calls log.dirs), or a running broker.",
+        show_default=False,
+    ),
+]
+BrokerAddress = Annotated[str, typer.Argument(metavar="HOST:PORT", help="A running broker.", show_default=False)]
+
+ANSWER_SECONDS = 30.0
+
+_ADDRESS = re.compile(
+    r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(?:,(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5})*"
+)
+
+
+def is_broker(target: str) -> bool:
+    """Whether the target is an address. A directory of that name goes first."""
+    return _ADDRESS.fullmatch(target) is not None and not os.path.isdir(target)
+
+
+def checked_address(target: str) -> str:
+    if not is_broker(target):
+        raise typer.BadParameter(f"{target!r} is not the address of a broker: give HOST:PORT")
+    return target
+
+
+def kafka_client() -> ModuleType:
+    try:
+        import confluent_kafka
+    except ImportError:
+        raise DuralogError(
+            "to speak to a broker, this command needs confluent-kafka: pip install 'duralog[kafka]'"
+        ) from None
+    return confluent_kafka
+
+
+def client_settings(address: str, **settings: Any) -> dict[str, Any]:
+    """What every client of a command is made with. Its own log lines go nowhere: errors are told by the command."""
+    return {
+        "bootstrap.servers": address,
+        "client.id": "duralog",
+        "socket.connection.setup.timeout.ms": 5_000,
+        "log_level": 0,
+        "error_cb": _unheard,
+        **settings,
+    }
+
+
+def admin_client(address: str) -> Any:
+    kafka_client()
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient(client_settings(address))
+
+
+@contextmanager
+def told_by_broker(address: str) -> Iterator[None]:
+    """Errors of the client become one sentence."""
+    client = kafka_client()
+    try:
+        yield
+    except client.KafkaException as error:
+        raise DuralogError(f"{address}: {in_words(error.args[0])}") from None
+
+
+def in_words(error: Any) -> str:
+    """What a client's error says, and what to do about the commonest."""
+    client = kafka_client()
+    if error.code() in (
+        client.KafkaError._TRANSPORT,
+        client.KafkaError._ALL_BROKERS_DOWN,
+        client.KafkaError._TIMED_OUT,
+    ):
+        return "no broker answers there: check the address, and whether it runs (duralog serve)"
+    text = str(error.str())
+    return text if text else str(error.name())
+
+
+def _unheard(_error: Any) -> None:
+    pass
