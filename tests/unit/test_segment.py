@@ -337,6 +337,16 @@ def test_a_closed_segment_is_not_opened_again(tmp_path: Path) -> None:
         segment.read(BASE, 10)
 
 
+def test_an_index_that_is_first_asked_for_after_closing_is_not_written_to(tmp_path: Path) -> None:
+    segment = create(tmp_path)
+    append(segment, v2(BASE, [1]))
+    segment.close()
+    again = reopen(segment)
+    again.close()
+    with pytest.raises(StorageError, match="opened for reading"):
+        again.offset_index.resize()
+
+
 def test_offsets_must_rise(tmp_path: Path) -> None:
     segment = create(tmp_path)
     append(segment, v2(BASE, [1, 2]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import shutil
 import struct
@@ -14,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from duralog.errors import OffsetOutOfRange
+from duralog.errors import OffsetOutOfRange, UnknownTopic
 from duralog.format.producer_snapshot import encode_producer_snapshot
 from duralog.format.record import Record
+from duralog.spark import explain
 from duralog.spark.locations import LocatedStore, Location, open_store
 from duralog.spark.planning import DataLoss, OffsetRange, plan, resolve, select_partitions
 from duralog.storage.file_system import LocalFileSystem
@@ -312,3 +314,26 @@ def test_tiny_segments_become_few_tasks(tmp_path: Path) -> None:
         planned = plan_all(store)
         assert (len(planned.slices), len(planned.tasks)) == (1000, 2)
         assert offsets(read(planned.slices)) == list(range(10_000))
+
+
+def test_the_collector_of_garbage_goes_on_after_planning(path: Path) -> None:
+    assert gc.isenabled()
+    explain(str(path), subscribe="orders")
+    assert gc.isenabled()
+    with pytest.raises(UnknownTopic):
+        explain(str(path), subscribe="nothing")
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        explain(str(path), subscribe="orders")
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_whole_segments_are_planned_without_their_indexes(store: Store) -> None:
+    planned = plan_all(store)
+    *whole, active = store.partition("orders", 0).view.segments
+    assert planned.segments_planned == len(whole) + 1 == SEGMENTS
+    assert not any("offset_index" in vars(segment) for segment in whole)
+    assert "offset_index" in vars(active)

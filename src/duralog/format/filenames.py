@@ -81,7 +81,12 @@ class SegmentFile:
 
     @property
     def name(self) -> str:
-        return f"{_checked(self.offset, _INT64_MAX):020}{self.kind.value}{self.state.value}"
+        return f"{segment_stem(self.offset)}{self.kind.value}{self.state.value}"
+
+
+def segment_stem(offset: int) -> str:
+    """What the names of all files with this offset begin with."""
+    return f"{_checked(offset, _INT64_MAX):020}"
 
 
 _SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)(\.[a-z]+)?")

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from duralog.errors import UnknownTopic
+from duralog.spark.collector_pause import collector_paused
 from duralog.spark.locations import open_store
 from duralog.spark.offset_ranges import Bound, OffsetRange, Offsets, OnDataLoss, resolve, select_partitions
 from duralog.spark.option_text import InvalidOption
@@ -36,7 +37,7 @@ def explain(path: str, options: Mapping[str, str] | None = None, **more: str) ->
 
 def plan_read(options: ReadOptions, filters: PushedFilters | None = None) -> Plan:
     """The slices of a batch read, by its options and by what the query says of its rows."""
-    with open_store(options.path, options.storage_options) as store:
+    with collector_paused(), open_store(options.path, options.storage_options) as store:
         on_data_loss = data_loss_handler(options)
         ranges = resolve_bounds(store, chosen_partitions(store, options), options, on_data_loss)
         if filters is not None:

@@ -258,10 +258,9 @@ def _extents(view: LogView, wanted: OffsetRange, times: TimeRange) -> Iterator[_
         start = max(start, times.first_offset(segment))
         if start >= end or times.is_before(segment):
             continue
-        index = segment.offset_index
         # Entries tell where batches end, so one that is not above an offset leads to a batch not behind it.
-        position = index.lookup(start).position if start > segment.base_offset else 0
-        end_position = size if end == next_base else min(_end_position(index, end), size)
+        position = segment.offset_index.lookup(start).position if start > segment.base_offset else 0
+        end_position = size if end == next_base else min(_end_position(segment.offset_index, end), size)
         if position < end_position:
             yield _Extent(segment, start, end, position, end_position, is_active)
 

@@ -7,10 +7,10 @@ deleted. `size_bytes` bounds every read; the writer raises it after the bytes ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from threading import RLock
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from duralog.columnar.pieces import Piece, read_pieces
 from duralog.errors import CorruptRecord, Fault, RecordTooLarge, StorageError
@@ -31,6 +31,26 @@ from duralog.storage.segment_files import DEFAULT_OPTIONS, SegmentFiles, Segment
 from duralog.storage.sparse_index import OffsetIndex, TimeIndex
 from duralog.storage.transaction_index import TransactionIndex
 
+_Made = TypeVar("_Made")
+_INDEXES = ("offset_index", "time_index", "transaction_index")
+
+
+class _AtFirstUse(Generic[_Made]):
+    """An index of a segment, made when somebody asks for it: of the very many segments of a directory, few are."""
+
+    def __init__(self, make: Callable[[Any], _Made]) -> None:
+        self._make = make
+        self._name = make.__name__
+
+    def __get__(self, segment: Any, _owner: type) -> _Made:
+        # Found no more once it is made: what a segment itself has comes first. Under the lock, since a segment that
+        # is renamed meanwhile tells those indexes that it has.
+        with segment._opening:
+            made: _Made | None = segment.__dict__.get(self._name)
+            if made is None:
+                made = segment.__dict__[self._name] = self._make(segment)
+            return made
+
 
 class ReadableSegment:
     """A segment as a listing of its folder shows it."""
@@ -47,8 +67,12 @@ class ReadableSegment:
         read_only: bool = False,
         state: FileState = FileState.LIVE,
         modified_ms: int | None = None,
+        has_transaction_index: bool = True,
     ) -> None:
-        """`modified_ms` is the time of the log file, if it shall count as it was when the segment was found."""
+        """`modified_ms` is the time of the log file, if it shall count as it was when the segment was found.
+
+        Without `has_transaction_index`, nobody looks for that file: whoever knows that there is none saves the time.
+        """
         self._opening = opening = RLock()
         self.base_offset = base_offset
         self.size_bytes = size_bytes
@@ -58,24 +82,52 @@ class ReadableSegment:
         self.options = options
         self.read_only = read_only
         self._files = SegmentFiles(fs, folder, base_offset, read_only=read_only, state=state, opening=opening)
-        shared: dict[str, Any] = {"read_only": read_only, "opening": opening}
-        self.transaction_index = TransactionIndex(fs, self.path(FileKind.TRANSACTION_INDEX), base_offset, **shared)
-        shared["max_bytes"] = options.index_max_bytes
-        # Of the files, not of this object: then nothing refers to it in a circle, and the files are closed, and the
-        # disk has its room back, as soon as the last reader of a deleted segment lets go of it.
-        built = partial(rebuild, self._files, options.index_interval_bytes, check_crc=False)
-        self.offset_index = OffsetIndex(
-            fs, self.path(FileKind.OFFSET_INDEX), base_offset, rebuild=lambda: built().offset_entries, **shared
-        )
-        self.time_index = TimeIndex(
-            fs, self.path(FileKind.TIME_INDEX), base_offset, rebuild=lambda: built().time_entries, **shared
-        )
-        self._indexes = (self.offset_index, self.time_index, self.transaction_index)
+        self._are_indexes_read_only = read_only
+        self._has_transaction_index = has_transaction_index
         self._next_offset: int | None = None
         self._largest_timestamp: tuple[int, int] | None = None
         self._indexed_timestamp_ms: int | None = None
         self._first_timestamp_ms: int | None = None
         self._modified_ms = modified_ms
+
+    @_AtFirstUse
+    def offset_index(self) -> OffsetIndex:
+        build = self._rebuild()
+        path = self.path(FileKind.OFFSET_INDEX)
+        return OffsetIndex(self._files.fs, path, rebuild=lambda: build().offset_entries, **self._of_sparse_index())
+
+    @_AtFirstUse
+    def time_index(self) -> TimeIndex:
+        build = self._rebuild()
+        path = self.path(FileKind.TIME_INDEX)
+        return TimeIndex(self._files.fs, path, rebuild=lambda: build().time_entries, **self._of_sparse_index())
+
+    @_AtFirstUse
+    def transaction_index(self) -> TransactionIndex:
+        path = self.path(FileKind.TRANSACTION_INDEX)
+        index = TransactionIndex(self._files.fs, path, **self._of_index())
+        if not self._has_transaction_index:
+            index.reset()
+        return index
+
+    def _made_indexes(self) -> list[OffsetIndex | TimeIndex | TransactionIndex]:
+        """Those that were used so far. REQUIRES: `_opening` is held, or no matter if one is made meanwhile."""
+        return [made for name in _INDEXES if (made := self.__dict__.get(name)) is not None]
+
+    def _of_index(self) -> dict[str, Any]:
+        return {
+            "base_offset": self.base_offset,
+            "read_only": self._are_indexes_read_only,
+            "opening": self._opening,
+        }
+
+    def _of_sparse_index(self) -> dict[str, Any]:
+        return {**self._of_index(), "max_bytes": self.options.index_max_bytes}
+
+    def _rebuild(self) -> Callable[[], BuiltIndexes]:
+        # Of the files, not of this object: then nothing refers to it in a circle, and the files are closed, and the
+        # disk has its room back, as soon as the last reader of a deleted segment lets go of it.
+        return partial(rebuild, self._files, self.options.index_interval_bytes, check_crc=False)
 
     def __repr__(self) -> str:
         return f"Segment({self.path(FileKind.LOG)!r}, size_bytes={self.size_bytes})"

@@ -194,22 +194,28 @@ class _Loader:
                     logs[file.offset] = entry
         active = max(logs, default=None)
         for base_offset in sorted(logs):
-            segment = self._segment(base_offset, logs[base_offset].size, logs[base_offset].modified_ms)
+            has_transactions = base_offset in present[FileKind.TRANSACTION_INDEX]
+            segment = self._segment(
+                base_offset,
+                logs[base_offset].size,
+                logs[base_offset].modified_ms,
+                # Read-only, nothing is added to it any more: then there is no need to ask for its file again.
+                may_have_transactions=has_transactions or not self._read_only or base_offset == active,
+            )
             self._segments.append(segment)
             if base_offset not in present[FileKind.OFFSET_INDEX]:
                 self._suspect.add(base_offset)
-            elif base_offset in present[FileKind.TRANSACTION_INDEX]:
+            elif has_transactions:
                 try:
                     segment.transaction_index.check()
                 except CorruptRecord as error:
                     _log.warning("%s; it is built again", error)
                     self._suspect.add(base_offset)
-            elif self._read_only and base_offset != active:
-                # Nothing is added to it any more, so there is no need to ask for its file again.
-                segment.transaction_index.reset()
         return present[FileKind.PRODUCER_SNAPSHOT]
 
-    def _segment(self, base_offset: int, size_bytes: int, modified_ms: int | None = None) -> Segment:
+    def _segment(
+        self, base_offset: int, size_bytes: int, modified_ms: int | None = None, *, may_have_transactions: bool = True
+    ) -> Segment:
         return Segment(
             self._fs,
             self._folder,
@@ -219,6 +225,7 @@ class _Loader:
             options=self._options,
             read_only=self._read_only,
             modified_ms=modified_ms if self._read_only else None,
+            has_transaction_index=may_have_transactions,
         )
 
     def _open_rewritten(self, base_offset: int, size_bytes: int) -> Segment:

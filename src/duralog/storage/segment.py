@@ -25,6 +25,7 @@ from duralog.format.varint import Bytes
 from duralog.storage.batch_extents import Extent
 from duralog.storage.file_system import FileSystem
 from duralog.storage.index_builder import Visit
+from duralog.storage.index_file import IndexFile
 from duralog.storage.lookup import FoundBatch, LogSlice, TimestampedOffset
 from duralog.storage.readable_segment import ReadableSegment, rebuild
 from duralog.storage.segment_files import DEFAULT_OPTIONS, SegmentOptions
@@ -189,8 +190,9 @@ class Segment(ReadableSegment):
             self.time_index.maybe_append(*self._largest_timestamp, is_final=True)
         # Before anything is cut: if that fails, the segment may be written to all the same, and needs room again.
         self._reserved_entries = 0
-        self.offset_index.trim()
-        self.time_index.trim()
+        for index in self._made_indexes():
+            if isinstance(index, IndexFile):
+                index.trim()
         if self._is_growing or self._is_new:
             self.file.truncate(self.size_bytes)
             self._is_unsynced = True
@@ -209,7 +211,7 @@ class Segment(ReadableSegment):
             except BaseException:
                 self._is_unsynced = True
                 raise
-        for index in self._indexes:
+        for index in (self.offset_index, self.time_index, self.transaction_index) if again else self._made_indexes():
             index.flush(again=again)
 
     def close(self) -> None:
@@ -217,7 +219,8 @@ class Segment(ReadableSegment):
         self.on_roll()
         with self._opening:
             self._files.close()
-            for index in self._indexes:
+            self._are_indexes_read_only = True
+            for index in self._made_indexes():
                 index.close()
 
     def rename(self, state: FileState) -> None:
@@ -237,7 +240,8 @@ class Segment(ReadableSegment):
                 self.transaction_index.check()
             self._files.remove()
             # Who opens an index now builds it in memory, if at all.
-            for index in self._indexes:
+            self._are_indexes_read_only = True
+            for index in self._made_indexes():
                 index.read_only = True
 
     def set_modified_ms(self, modified_ms: int) -> None:

@@ -8,7 +8,7 @@ from threading import RLock
 
 from duralog.config import TopicConfig
 from duralog.errors import StorageError
-from duralog.format.filenames import FileKind, FileState, SegmentFile
+from duralog.format.filenames import FileKind, FileState, segment_stem
 from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
 from duralog.storage.file_system import File, FileSystem
 from duralog.storage.index_file import DEFAULT_MAX_BYTES
@@ -43,6 +43,8 @@ def segment_options(config: TopicConfig) -> SegmentOptions:
 class SegmentFiles:
     """Names and opens the files. `opening` guards opening against renaming; who has a file open needs no lock."""
 
+    __slots__ = ("_is_closed", "_log", "_opening", "_stem", "base_offset", "folder", "fs", "read_only", "state")
+
     def __init__(
         self, fs: FileSystem, folder: str, base_offset: int, *, read_only: bool, state: FileState, opening: RLock
     ) -> None:
@@ -51,7 +53,7 @@ class SegmentFiles:
         self.base_offset = base_offset
         self.read_only = read_only
         self.state = state
-        self._stem = f"{folder}/{SegmentFile(base_offset, FileKind.LOG).name.removesuffix(FileKind.LOG.value)}"
+        self._stem = f"{folder}/{segment_stem(base_offset)}"
         self._opening = opening
         self._log: File | None = None
         self._is_closed = False

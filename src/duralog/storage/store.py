@@ -135,7 +135,10 @@ class Store:
 
     @property
     def logs(self) -> Mapping[TopicPartition, PartitionLog]:
-        """The logs that are open: another mapping whenever one has come or gone, so that a holder can tell."""
+        """The logs that are open: another mapping whenever one has come or gone, so that a holder can tell.
+
+        Opened for reading only: those that were asked for so far.
+        """
         return self._logs
 
     def topics(self) -> list[str]:
@@ -186,8 +189,9 @@ class Store:
             loaded = self._opened.loader.load(partition, topic)
         with self._changing:
             if self.read_only:
-                self._logs = {partition: loaded, **self._logs}
-            elif partition not in self._logs:
+                # In place: a new mapping for each of ten thousand partitions would be as many copies.
+                return self._opened.logs.setdefault(partition, loaded)
+            if partition not in self._logs:
                 # It is in the metadata, but an error came between that and its folder.
                 self._create_logs(topic)
             return self._logs[partition]
@@ -351,8 +355,8 @@ class Store:
         for partition in self._everywhere():
             if COMPACT in self.topic_config(partition.topic).cleanup_policy:
                 with suppress(DuralogError):
-                    self._find_log(partition)
-        return self._logs
+                    self.partition(*partition)
+        return dict(self._logs)
 
     # The end
 
@@ -389,12 +393,18 @@ class Store:
         return was_known and not any(log.in_doubt for log in logs)
 
     def _close_logs(self) -> dict[TopicPartition, Exception]:
-        outcome = for_each_partition(
-            list(self._logs),
-            lambda partition, _: self._logs[partition].close(),
-            threads=self.config.num_recovery_threads_per_data_dir,
-        )
-        failures = dict(outcome.failures)
+        failures: dict[TopicPartition, Exception] = {}
+        if self.read_only:
+            # No disk is waited for, so threads would only cost time.
+            for log in list(self._logs.values()):
+                log.close()
+        else:
+            outcome = for_each_partition(
+                list(self._logs),
+                lambda partition, _: self._logs[partition].close(),
+                threads=self.config.num_recovery_threads_per_data_dir,
+            )
+            failures.update(outcome.failures)
         try:
             self._opened.metadata.close()
         except DuralogError as error:
