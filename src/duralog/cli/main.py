@@ -16,6 +16,7 @@ from duralog.cli.compact import compact
 from duralog.cli.consume import consume
 from duralog.cli.dump import dump
 from duralog.cli.failures import INTERRUPTED
+from duralog.cli.group import group_app
 from duralog.cli.job import job_app
 from duralog.cli.lookup import lookup
 from duralog.cli.produce import produce
@@ -58,6 +59,7 @@ app.command()(lookup)
 app.command()(retain)
 app.command()(compact)
 app.add_typer(topic_app)
+app.add_typer(group_app)
 app.add_typer(job_app)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Annotated, Any
@@ -67,11 +67,23 @@ def client_settings(address: str, **settings: Any) -> dict[str, Any]:
     }
 
 
-def admin_client(address: str) -> Any:
+def admin_module() -> Any:
+    """What the client has for administrators. Its types name what it does not export."""
     kafka_client()
-    from confluent_kafka.admin import AdminClient
+    import confluent_kafka.admin
 
-    return AdminClient(client_settings(address))
+    return confluent_kafka.admin
+
+
+def admin_client(address: str) -> Any:
+    return admin_module().AdminClient(client_settings(address))
+
+
+def edge_offsets(admin: Any, places: Iterable[Any], *, latest: bool) -> dict[tuple[str, int], int]:
+    """Where partitions end, or begin, by topic and partition."""
+    spec = admin_module().OffsetSpec.latest() if latest else admin_module().OffsetSpec.earliest()
+    answers = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=ANSWER_SECONDS)
+    return {(place.topic, place.partition): int(answer.result().offset) for place, answer in answers.items()}
 
 
 @contextmanager

@@ -1,9 +1,12 @@
-"""`duralog topic`: the topics of a log directory. This module is the command line; `topic_views` shows them."""
+"""`duralog topic`: the topics of a log directory, or of a running broker.
+
+This module is the command line; `topic_views` shows those of a directory, `topics_of_broker` those of a broker.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,17 +14,20 @@ from duralog.cli.failures import told_plainly
 from duralog.cli.options import (
     HOW,
     AsJson,
-    Directory,
     Quiet,
     ServerProperties,
     TopicChoice,
     config_settings,
     standard_output,
 )
+from duralog.cli.target import Target, is_broker
+
+if TYPE_CHECKING:
+    from duralog.cli.topics_of_broker import BrokerTopics
 
 topic_app = typer.Typer(
     name="topic",
-    help="List, describe, create, alter and delete the topics of a log directory.",
+    help="List, describe, create, alter and delete the topics of a log directory or of a broker.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -35,7 +41,7 @@ Settings = Annotated[
 
 @topic_app.command("list")
 def list_topics(
-    directory: Directory,
+    target: Target,
     topic: TopicChoice = None,
     server_properties: ServerProperties = None,
     as_json: AsJson = False,
@@ -49,7 +55,11 @@ def list_topics(
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
-        with opened_store(directory, read_only=True, server_properties=server_properties) as store:
+        if is_broker(target):
+            _of_broker(target).write_list(topic, output)
+            output.flush()
+            return
+        with opened_store(target, read_only=True, server_properties=server_properties) as store:
             is_well = write_list(store, topic, output)
         output.flush()
         if not is_well:
@@ -58,7 +68,7 @@ def list_topics(
 
 @topic_app.command()
 def describe(
-    directory: Directory,
+    target: Target,
     topic: TopicChoice = None,
     all_configs: Annotated[
         bool, typer.Option("--all", "-a", help="Also the configs that have their default.", rich_help_panel=HOW)
@@ -76,7 +86,11 @@ def describe(
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
         is_well = True
-        with opened_store(directory, read_only=True, server_properties=server_properties) as store:
+        if is_broker(target):
+            _of_broker(target).write_descriptions(topic, output, all_configs=all_configs)
+            output.flush()
+            return
+        with opened_store(target, read_only=True, server_properties=server_properties) as store:
             for name in store.topics() if topic is None else [topic]:
                 is_well &= write_description(store, name, output, all_configs=all_configs)
         output.flush()
@@ -86,7 +100,7 @@ def describe(
 
 @topic_app.command()
 def create(
-    directory: Directory,
+    target: Target,
     topic: TopicName,
     partitions: Annotated[
         int | None,
@@ -107,11 +121,14 @@ def create(
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
-        with opened_store(
-            directory, read_only=False, server_properties=server_properties, create=True, quiet=quiet
-        ) as store:
-            topic_id = store.create_topic(topic, partitions, settings)
-            count = len(store.partitions(topic))
+        if is_broker(target):
+            topic_id, count = _of_broker(target).create(topic, partitions, settings)
+        else:
+            with opened_store(
+                target, read_only=False, server_properties=server_properties, create=True, quiet=quiet
+            ) as store:
+                topic_id = store.create_topic(topic, partitions, settings)
+                count = len(store.partitions(topic))
         if as_json:
             output.object({"kind": "created", "topic": topic, "topic_id": topic_id, "partitions": count})
         elif not quiet:
@@ -121,7 +138,7 @@ def create(
 
 @topic_app.command()
 def alter(
-    directory: Directory,
+    target: Target,
     topic: TopicName,
     config: Settings = None,
     delete_config: Annotated[
@@ -150,7 +167,13 @@ def alter(
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
-        with opened_store(directory, read_only=False, server_properties=server_properties, quiet=quiet) as store:
+        if is_broker(target):
+            of_broker = _of_broker(target)
+            of_broker.alter(topic, changes, partitions)
+            of_broker.write_descriptions(topic, output, all_configs=False)
+            output.flush()
+            return
+        with opened_store(target, read_only=False, server_properties=server_properties, quiet=quiet) as store:
             present = len(store.partitions(topic))
             if partitions is not None and partitions <= present:
                 # Before anything is changed.
@@ -167,7 +190,7 @@ def alter(
 
 @topic_app.command()
 def delete(
-    directory: Directory,
+    target: Target,
     topic: TopicName,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
@@ -183,7 +206,18 @@ def delete(
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
-        with opened_store(directory, read_only=False, server_properties=None, quiet=quiet) as store:
+        if is_broker(target):
+            count = _of_broker(target).count(topic)
+            if not yes and not typer.confirm(f"Delete {topic}: {plural(count, 'partition')}?", err=True):
+                raise typer.Exit(1)
+            _of_broker(target).delete(topic)
+            if as_json:
+                output.object({"kind": "deleted", "topic": topic, "partitions": count, "bytes": None})
+            elif not quiet:
+                output.line(f"deleted {topic}: {plural(count, 'partition')}")
+            output.flush()
+            return
+        with opened_store(target, read_only=False, server_properties=None, quiet=quiet) as store:
             numbers = store.partitions(topic)
             present = [number for number in numbers if (topic, number) not in store.offline]
             size_bytes = sum(store.partition(topic, number).size_bytes for number in present)
@@ -196,3 +230,9 @@ def delete(
         elif not quiet:
             output.line(f"deleted {what}")
         output.flush()
+
+
+def _of_broker(address: str) -> BrokerTopics:
+    from duralog.cli.topics_of_broker import BrokerTopics
+
+    return BrokerTopics(address)

@@ -1,0 +1,142 @@
+"""`duralog group`: consumer groups of a directory or of a running broker, their offsets and how far behind they are."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duralog.cli.failures import told_plainly
+from duralog.cli.options import HOW, WHICH, AsJson, PartitionChoice, Quiet, parsed_time, standard_output
+from duralog.cli.target import BrokerAddress, Target, checked_address, is_broker
+
+if TYPE_CHECKING:
+    from duralog.cli.group_views import GroupView
+
+group_app = typer.Typer(
+    name="group",
+    help="List, describe, reset and delete consumer groups.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+GroupName = Annotated[
+    str, typer.Option("--group", "-g", metavar="NAME", help="The group.", rich_help_panel=WHICH, show_default=False)
+]
+
+
+@group_app.command("list")
+def list_groups(target: Target, as_json: AsJson = False, quiet: Quiet = False) -> None:
+    """One line for each group: state, kind, members, lag. Of a directory, as its log of offsets has them."""
+    with told_plainly():
+        from duralog.cli.group_views import write_groups
+
+        output = standard_output(as_json=as_json, quiet=quiet)
+        write_groups(_views(target), output)
+        output.flush()
+
+
+@group_app.command()
+def describe(
+    target: Target,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", metavar="NAME", help="Only this group.", rich_help_panel=WHICH)
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Committed offsets and lag of every partition, and the members. Nothing is changed."""
+    with told_plainly():
+        from duralog.cli.group_views import write_group
+        from duralog.errors import DuralogError
+
+        output = standard_output(as_json=as_json, quiet=quiet)
+        views = _views(target, group)
+        if group is not None and not any(view.group == group and view.state != "dead" for view in views):
+            raise DuralogError(f"{target}: there is no group {group}")
+        for view in views:
+            write_group(view, output)
+        output.flush()
+
+
+@group_app.command()
+def reset(
+    broker: BrokerAddress,
+    group: GroupName,
+    topic: Annotated[
+        str, typer.Option("--topic", "-t", metavar="NAME", help="The topic.", rich_help_panel=WHICH, show_default=False)
+    ],
+    partition: PartitionChoice = None,
+    earliest: Annotated[bool, typer.Option("--earliest", help="To the first record.", rich_help_panel=HOW)] = False,
+    latest: Annotated[bool, typer.Option("--latest", help="To the end.", rich_help_panel=HOW)] = False,
+    offset: Annotated[
+        int | None, typer.Option("--offset", "-o", min=0, metavar="N", help="To this offset.", rich_help_panel=HOW)
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option("--time", metavar="TIME", help="To the first record since.", rich_help_panel=HOW)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only tell where to.", rich_help_panel=HOW)] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Let a group that nobody is in go on elsewhere. Offsets stay within what the partitions hold."""
+    if sum((earliest, latest, offset is not None, time is not None)) != 1:
+        raise typer.BadParameter("give one of --earliest, --latest, --offset and --time")
+    address = checked_address(broker)
+    timestamp_ms = parsed_time("--time", time)
+    with told_plainly():
+        from duralog.cli.groups_of_broker import BrokerGroups
+
+        output = standard_output(as_json=as_json, quiet=quiet)
+        groups = BrokerGroups(address)
+        targets = groups.targets(topic, partition, offset=offset, timestamp_ms=timestamp_ms, latest=latest)
+        (before,) = groups.views([group])
+        known = {(place.topic, place.partition): place.committed for place in before.offsets}
+        if not dry_run:
+            groups.set_offsets(group, targets)
+        for place, to in sorted(targets.items()):
+            was = known.get(place)
+            if as_json:
+                names = {"kind": "reset", "group": group, "topic": place[0], "partition": place[1]}
+                output.object({**names, "from": was, "to": to, "dry_run": dry_run})
+            else:
+                verb = "would go" if dry_run else "goes"
+                output.line(f"{place[0]}-{place[1]}: {verb} from {'nothing' if was is None else was} to {to}")
+        output.flush()
+
+
+@group_app.command()
+def delete(
+    broker: BrokerAddress,
+    group: GroupName,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Forget a group that nobody is in, with its offsets. There is no way back."""
+    address = checked_address(broker)
+    if not yes and not sys.stdin.isatty():
+        raise typer.BadParameter("nobody to ask: give --yes to delete the group")
+    with told_plainly():
+        from duralog.cli.groups_of_broker import BrokerGroups
+
+        if not yes and not typer.confirm(f"Delete group {group} with its offsets?", err=True):
+            raise typer.Exit(1)
+        BrokerGroups(address).delete(group)
+        output = standard_output(as_json=as_json, quiet=quiet)
+        if as_json:
+            output.object({"kind": "deleted", "group": group})
+        elif not quiet:
+            output.line(f"deleted group {group}")
+        output.flush()
+
+
+def _views(target: str, group: str | None = None) -> list[GroupView]:
+    if is_broker(target):
+        from duralog.cli.groups_of_broker import BrokerGroups
+
+        return BrokerGroups(target).views(None if group is None else [group])
+    from duralog.cli.groups_of_store import groups_of_store
+
+    return [view for view in groups_of_store(target) if group in (None, view.group)]

@@ -1,0 +1,228 @@
+"""The topics of a running broker, shown as those of a directory are, and what can be done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from duralog.cli.failures import printable
+from duralog.cli.output import Output
+from duralog.cli.tables import fitting, header_line, plural, row_line
+from duralog.cli.target import ANSWER_SECONDS, admin_client, admin_module, edge_offsets, kafka_client, told_by_broker
+from duralog.errors import UnknownTopic
+
+_LIST_NAMES = ("topic", "id", "partitions", "offsets", "configs")
+_PARTITION_NAMES = ("partition", "start_offset", "end_offset", "leader", "replicas", "in_sync")
+_CONFIG_NAMES = ("config", "value", "from")
+_SOURCES = {
+    1: "topic",
+    2: "broker, dynamic",
+    3: "cluster default",
+    4: "server.properties",
+    5: "default",
+    6: "group",
+}
+_OF_TOPIC, _DEFAULT = 1, 5
+
+
+class BrokerTopics:
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._client = kafka_client()
+        self._types = admin_module()
+        self._admin = admin_client(address)
+
+    def write_list(self, only: str | None, output: Output) -> None:
+        with told_by_broker(self._address):
+            names = self._names(only)
+            described = self._described(names)
+            edges = self._edges(described)
+            overrides = {name: _overrides(configs) for name, configs in self._configs(names).items()}
+        rows = []
+        for name in names:
+            places = [(name, partition.id) for partition in described[name].partitions]
+            offsets = sum(edges[1][place] - edges[0][place] for place in places)
+            if output.as_json:
+                output.object(
+                    {
+                        "kind": "topic",
+                        "topic": name,
+                        "topic_id": str(described[name].topic_id),
+                        "partitions": len(places),
+                        "offsets": offsets,
+                        "configs": overrides[name],
+                    }
+                )
+                continue
+            settings = ", ".join(f"{key}={value}" for key, value in sorted(overrides[name].items()))
+            rows.append(
+                [
+                    printable(name),
+                    str(described[name].topic_id),
+                    f"{len(places):,}",
+                    f"{offsets:,}",
+                    printable(settings) or "-",
+                ]
+            )
+        if not output.as_json:
+            columns = fitting(_LIST_NAMES, right=("partitions", "offsets"), rows=rows)
+            output.columns(header_line(columns))
+            for row in rows:
+                output.line(row_line(columns, row))
+            output.heading(plural(len(rows), "topic"))
+
+    def write_descriptions(self, only: str | None, output: Output, *, all_configs: bool) -> None:
+        with told_by_broker(self._address):
+            names = self._names(only)
+            described = self._described(names)
+            edges = self._edges(described)
+            configs = self._configs(names)
+        for name in names:
+            shown = [entry for entry in configs[name] if all_configs or entry.source != _DEFAULT]
+            if output.as_json:
+                self._write_objects(output, described[name], shown, edges)
+            else:
+                self._write_tables(output, described[name], shown, edges)
+
+    def _write_objects(
+        self, output: Output, topic: Any, configs: list[Any], edges: tuple[Mapping[Any, int], Mapping[Any, int]]
+    ) -> None:
+        output.object(
+            {
+                "kind": "topic",
+                "topic": topic.name,
+                "topic_id": str(topic.topic_id),
+                "partitions": [partition.id for partition in topic.partitions],
+                "configs": [
+                    {"name": entry.name, "value": entry.value, "source": _SOURCES.get(entry.source, "unknown")}
+                    for entry in configs
+                ],
+            }
+        )
+        for partition in topic.partitions:
+            output.object(
+                {
+                    "kind": "partition",
+                    "topic": topic.name,
+                    "partition": partition.id,
+                    "start_offset": edges[0][topic.name, partition.id],
+                    "end_offset": edges[1][topic.name, partition.id],
+                    "leader": None if partition.leader is None else partition.leader.id,
+                    "replicas": [node.id for node in partition.replicas],
+                    "in_sync": [node.id for node in partition.isr],
+                }
+            )
+
+    def _write_tables(
+        self, output: Output, topic: Any, configs: list[Any], edges: tuple[Mapping[Any, int], Mapping[Any, int]]
+    ) -> None:
+        output.heading(f"{printable(topic.name)}: {plural(len(topic.partitions), 'partition')}, id {topic.topic_id}")
+        rows = [
+            [
+                str(partition.id),
+                str(edges[0][topic.name, partition.id]),
+                str(edges[1][topic.name, partition.id]),
+                "-" if partition.leader is None else str(partition.leader.id),
+                ",".join(str(node.id) for node in partition.replicas),
+                ",".join(str(node.id) for node in partition.isr),
+            ]
+            for partition in topic.partitions
+        ]
+        self._write_table(output, _PARTITION_NAMES, rows, right=_PARTITION_NAMES[:3])
+        if configs:
+            cells = [
+                [entry.name, printable(entry.value or "") or '""', _SOURCES.get(entry.source, "unknown")]
+                for entry in configs
+            ]
+            self._write_table(output, _CONFIG_NAMES, cells)
+        else:
+            output.columns("(no configs but Kafka's defaults; --all lists them)")
+
+    def _write_table(
+        self, output: Output, names: tuple[str, ...], rows: list[list[str]], right: tuple[str, ...] = ()
+    ) -> None:
+        columns = fitting(names, right=right, rows=rows)
+        output.columns(header_line(columns))
+        for row in rows:
+            output.line(row_line(columns, row))
+
+    # Changes
+
+    def create(self, name: str, partitions: int | None, configs: Mapping[str, object]) -> tuple[str, int]:
+        """Returns the topic's id and how many partitions it has."""
+        texts = {key: str(value) for key, value in configs.items()}
+        count = -1 if partitions is None else partitions
+        with told_by_broker(self._address):
+            topic = self._types.NewTopic(name, num_partitions=count, replication_factor=-1, config=texts)
+            self._admin.create_topics([topic], request_timeout=ANSWER_SECONDS)[name].result()
+            (described,) = self._described([name]).values()
+        return str(described.topic_id), len(described.partitions)
+
+    def alter(self, name: str, changes: Mapping[str, object], partitions: int | None) -> None:
+        operation = self._types.AlterConfigOpType
+        with told_by_broker(self._address):
+            if changes:
+                entries = [
+                    self._types.ConfigEntry(
+                        key,
+                        None if value is None else str(value),
+                        incremental_operation=operation.DELETE if value is None else operation.SET,
+                    )
+                    for key, value in changes.items()
+                ]
+                resource = self._types.ConfigResource(self._types.ResourceType.TOPIC, name, incremental_configs=entries)
+                self._admin.incremental_alter_configs([resource], request_timeout=ANSWER_SECONDS)[resource].result()
+            if partitions is not None:
+                added = self._types.NewPartitions(name, partitions)
+                self._admin.create_partitions([added], request_timeout=ANSWER_SECONDS)[name].result()
+
+    def delete(self, name: str) -> None:
+        with told_by_broker(self._address):
+            self._admin.delete_topics([name], request_timeout=ANSWER_SECONDS)[name].result()
+
+    def count(self, name: str) -> int:
+        """How many partitions a topic has."""
+        with told_by_broker(self._address):
+            self._names(name)
+            (described,) = self._described([name]).values()
+        return len(described.partitions)
+
+    # What the broker says
+
+    def _names(self, only: str | None) -> list[str]:
+        found = self._admin.list_topics(timeout=ANSWER_SECONDS).topics
+        if only is not None and only not in found:
+            raise UnknownTopic(f"{self._address}: there is no topic {only}")
+        return sorted(found) if only is None else [only]
+
+    def _described(self, names: list[str]) -> dict[str, Any]:
+        if not names:
+            return {}
+        wanted = self._client.TopicCollection(names)
+        answers = self._admin.describe_topics(wanted, request_timeout=ANSWER_SECONDS)
+        return {name: answer.result() for name, answer in answers.items()}
+
+    def _edges(self, described: Mapping[str, Any]) -> tuple[Mapping[Any, int], Mapping[Any, int]]:
+        """Where partitions begin, and where they end."""
+        places = [
+            self._client.TopicPartition(name, partition.id)
+            for name, topic in described.items()
+            for partition in topic.partitions
+        ]
+        if not places:
+            return {}, {}
+        return edge_offsets(self._admin, places, latest=False), edge_offsets(self._admin, places, latest=True)
+
+    def _configs(self, names: list[str]) -> dict[str, list[Any]]:
+        resources = {name: self._types.ConfigResource(self._types.ResourceType.TOPIC, name) for name in names}
+        if not resources:
+            return {}
+        answers = self._admin.describe_configs([*resources.values()], request_timeout=ANSWER_SECONDS)
+        return {
+            name: sorted(answers[resource].result().values(), key=lambda entry: str(entry.name))
+            for name, resource in resources.items()
+        }
+
+
+def _overrides(configs: list[Any]) -> dict[str, str]:
+    return {entry.name: entry.value for entry in configs if entry.source == _OF_TOPIC}
