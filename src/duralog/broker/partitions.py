@@ -54,7 +54,7 @@ class Partition:
         """Whether the store has another log of this name by now, or none."""
         self.waiting: dict[Waiting, None] = {}
         self.in_line: deque[Callable[[], None]] = deque()
-        """Appends that are to run one after the other; the first one is running."""
+        """The starts of appends that run beside the loop, one after the other. The first one is running."""
 
     def append(
         self, batches: Bytes, *, origin: AppendOrigin = AppendOrigin.CLIENT, transaction_version: int = 0
@@ -64,6 +64,33 @@ class Partition:
         if self.waiting:
             self.wake()
         return result
+
+    def append_in_line(
+        self,
+        broker: Broker,
+        batch: bytearray,
+        transaction_version: int,
+        then: Callable[[AppendResult | None, Exception | None], None],
+    ) -> None:
+        """Append a client's batch beside the loop, after those that wait here already. `then` runs on the loop."""
+
+        def work() -> AppendResult:
+            return self.log.append_batches(batch, transaction_version=transaction_version)
+
+        def finish(result: AppendResult | None, error: Exception | None) -> None:
+            self.in_line.popleft()
+            if self.in_line:
+                self.in_line[0]()
+            if error is None:
+                self.wake()
+            then(result, error)
+
+        def start() -> None:
+            broker.in_background(work, finish)
+
+        self.in_line.append(start)
+        if len(self.in_line) == 1:
+            start()
 
     def wake(self) -> None:
         for waiting in tuple(self.waiting):

@@ -1,0 +1,272 @@
+"""Produce (0), versions 3 to 13: records of producers into logs.
+
+Versions 0 to 2 are advertised and refused, as Kafka does: older clients take their absence for a lack of compression.
+A batch is checked, stamped where it was received and written once. What would keep the loop busy (compressing anew,
+unpacking large batches) runs beside it, in the partition's own line; the answer waits for it.
+
+With one replica, acks=all is acks=1. With acks=0 nobody is answered, and an error ends the connection.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from duralog.broker import error_codes, produce_request, produce_response
+from duralog.broker.internal_topics import INTERNAL_TOPICS
+from duralog.broker.partitions import Partition
+from duralog.broker.produce_request import FIRST_WITH_TOPIC_IDS, ProduceRequest
+from duralog.broker.produce_response import Outcome
+from duralog.broker.produce_rules import CORRUPT, REFUSED, Frame, append_refusal, first_frame, frame_refusal
+from duralog.broker.request import CLOSE, NO_ANSWER, Answer, Api, Fields, Later, RawAnswer, Request
+from duralog.errors import CorruptRecord, DuralogError
+from duralog.storage.partition_log import AppendResult
+from duralog.storage.rebuilding import target_codec
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_ADMIN_CLIENT = "__admin_client"
+"""The client id of Kafka's own tools: it may write to internal topics."""
+_VALID_ACKS = (-1, 0, 1)
+_FIRST_ADDING_TO_TRANSACTIONS = 12
+_EPOCH_BUMPING_TRANSACTIONS = 2
+_UNPACKED_ON_THE_LOOP = 64 << 10
+"""Larger batches that are compressed are unpacked beside the loop, which takes other requests meanwhile."""
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    asked = produce_request.parse(request.body, request.version)
+    work = _Work(broker, request, asked)
+    work.run()
+    if not work.running:
+        return work.answer()
+    work.later = Later()
+    return work.later
+
+
+class _Wanted:
+    """A partition's records on their way."""
+
+    __slots__ = ("frame", "number", "partition", "records", "topic")
+
+    def __init__(self, topic: bytes, number: int, partition: Partition, records: memoryview, frame: Frame) -> None:
+        self.topic = topic
+        self.number = number
+        self.partition = partition
+        self.records = records
+        self.frame = frame
+
+
+class _Work:
+    """One request: what became of each partition so far, and what is still running."""
+
+    __slots__ = ("asked", "broker", "later", "outcomes", "request", "running")
+
+    def __init__(self, broker: Broker, request: Request, asked: ProduceRequest) -> None:
+        self.broker = broker
+        self.request = request
+        self.asked = asked
+        self.outcomes: dict[bytes, dict[int, Outcome]] = {topic: {} for topic in asked.topics}
+        self.running = 0
+        self.later: Later | None = None
+
+    def run(self) -> None:
+        frames = self._frames()
+        if isinstance(frames, Outcome):
+            self._refuse_all(frames)
+            return
+        wanted = self._wanted(frames)
+        if self.asked.transactional_id is not None:
+            wanted = self._in_transaction(wanted)
+        if self.asked.acks not in _VALID_ACKS:
+            for one in wanted:
+                self.outcomes[one.topic][one.number] = Outcome(error_codes.INVALID_REQUIRED_ACKS)
+            return
+        for one in wanted:
+            self._append(one)
+
+    def answer(self) -> Answer:
+        if self.asked.acks == 0:
+            is_refused = any(one.error_code for numbers in self.outcomes.values() for one in numbers.values())
+            return CLOSE if is_refused else NO_ANSWER
+        return RawAnswer([produce_response.encode(self._in_order(), self.request.version)])
+
+    def _in_order(self) -> dict[bytes, dict[int, Outcome]]:
+        """As the request has them. A topic without partitions is left out."""
+        return {
+            topic: {number: self.outcomes[topic][number] for number in numbers}
+            for topic, numbers in self.asked.topics.items()
+            if numbers
+        }
+
+    def _frames(self) -> dict[tuple[bytes, int], Frame | None] | Outcome:
+        """The first batch of each partition, or what the whole request is refused with."""
+        frames: dict[tuple[bytes, int], Frame | None] = {}
+        for topic, numbers in self.asked.topics.items():
+            for number, records in numbers.items():
+                try:
+                    frame = None if records is None else first_frame(records)
+                except CorruptRecord as error:
+                    return CORRUPT._replace(message=str(error))
+                if frame is not None and frame.is_transactional and self.asked.transactional_id is None:
+                    return Outcome(error_codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+                frames[topic, number] = frame
+        return frames
+
+    def _wanted(self, frames: dict[tuple[bytes, int], Frame | None]) -> list[_Wanted]:
+        """The partitions that exist and whose records have the right frame. The others have their outcome."""
+        partitions, version = self.broker.partitions, self.request.version
+        wanted: list[_Wanted] = []
+        for topic, numbers in self.asked.topics.items():
+            outcomes = self.outcomes[topic]
+            if version >= FIRST_WITH_TOPIC_IDS:
+                name = partitions.topic_name(topic)
+            else:
+                name = topic.decode("utf-8", "replace")
+            for number, records in numbers.items():
+                if name is None:
+                    outcomes[number] = Outcome(error_codes.UNKNOWN_TOPIC_ID)
+                    continue
+                partition = partitions.get(name, number)
+                if partition is None:
+                    is_offline = partitions.is_offline(name, number)
+                    outcomes[number] = Outcome(
+                        error_codes.KAFKA_STORAGE_ERROR if is_offline else error_codes.UNKNOWN_TOPIC_OR_PARTITION
+                    )
+                    continue
+                frame = frames[topic, number]
+                if records is None or frame is None:
+                    outcomes[number] = REFUSED
+                    continue
+                refusal = frame_refusal(records, frame, version)
+                if refusal is not None:
+                    outcomes[number] = refusal
+                    continue
+                wanted.append(_Wanted(topic, number, partition, records, frame))
+        return wanted
+
+    def _in_transaction(self, wanted: list[_Wanted]) -> list[_Wanted]:
+        """Those that may be appended as far as transactions go."""
+        transactional = [one for one in wanted if one.frame.is_transactional and one.frame.producer_id >= 0]
+        if not transactional:
+            return wanted
+        producers = {(one.frame.producer_id, one.frame.producer_epoch) for one in transactional}
+        if len(producers) > 1:
+            self._refuse_all(
+                Outcome(
+                    error_codes.INVALID_PRODUCER_ID_MAPPING,
+                    message="the transactional records of one request are of one producer",
+                )
+            )
+            return []
+        ((producer_id, epoch),) = producers
+        refused = self.broker.transactions.check_produce(
+            self.asked.transactional_id,
+            producer_id,
+            epoch,
+            [(one.partition.topic, one.number) for one in transactional],
+            self.request.version,
+        )
+        if not refused:
+            return wanted
+        allowed: list[_Wanted] = []
+        for one in wanted:
+            code = refused.get((one.partition.topic, one.number))
+            if code is None or not one.frame.is_transactional:
+                allowed.append(one)
+            else:
+                self.outcomes[one.topic][one.number] = Outcome(code)
+        return allowed
+
+    def _append(self, one: _Wanted) -> None:
+        partition = one.partition
+        if partition.topic in INTERNAL_TOPICS and self.request.client_id != _ADMIN_CLIENT:
+            self.outcomes[one.topic][one.number] = Outcome(error_codes.INVALID_TOPIC_EXCEPTION)
+            return
+        is_new_kind = self.request.version >= _FIRST_ADDING_TO_TRANSACTIONS and one.frame.is_transactional
+        transaction_version = _EPOCH_BUMPING_TRANSACTIONS if is_new_kind else 0
+        if partition.in_line or _takes_long(partition, one.frame):
+            self.running += 1
+            partition.append_in_line(
+                self.broker, bytearray(one.records), transaction_version, partial(self._appended_beside, one)
+            )
+            return
+        try:
+            result = partition.append(one.records, transaction_version=transaction_version)
+        except DuralogError as error:
+            self.outcomes[one.topic][one.number] = self._refusal(one, error)
+        else:
+            self.outcomes[one.topic][one.number] = _outcome(partition, result)
+
+    def _appended_beside(self, one: _Wanted, result: AppendResult | None, error: Exception | None) -> None:
+        """What ran beside the loop has ended."""
+        if result is not None:
+            outcome = _outcome(one.partition, result)
+        else:
+            assert error is not None
+            outcome = self._refusal(one, error)
+        self.outcomes[one.topic][one.number] = outcome
+        self.running -= 1
+        if not self.running and self.later is not None:
+            answer = self.answer()
+            assert not isinstance(answer, Later)
+            self.later.answer(answer)
+
+    def _refusal(self, one: _Wanted, error: Exception) -> Outcome:
+        if not isinstance(error, DuralogError):
+            self.broker.log.error("appending to %s-%d: %r", one.partition.topic, one.number, error)
+        if self.broker.partitions.get(one.partition.topic, one.number) is not one.partition:
+            # Its topic was deleted meanwhile: that its log is closed is not the disk's fault.
+            return Outcome(error_codes.UNKNOWN_TOPIC_OR_PARTITION)
+        return append_refusal(error, one.partition.log, one.frame.size_bytes)
+
+    def _refuse_all(self, outcome: Outcome) -> None:
+        self.outcomes = {topic: dict.fromkeys(numbers, outcome) for topic, numbers in self.asked.topics.items()}
+
+
+def _outcome(partition: Partition, result: AppendResult) -> Outcome:
+    return Outcome(
+        error_codes.NONE, result.base_offset, result.log_append_time_ms, partition.log.view.start_offset, (), None
+    )
+
+
+def _takes_long(partition: Partition, frame: Frame) -> bool:
+    config = partition.log.config
+    if config.compression_type != "producer" and frame.codec_id != target_codec(config):
+        return True
+    return frame.codec_id != 0 and frame.size_bytes > _UNPACKED_ON_THE_LOOP
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    asked = produce_request.parse(request.body, request.version)
+    return {
+        "responses": [
+            {
+                **_topic_field(topic, request.version),
+                "partition_responses": [
+                    {
+                        "index": number,
+                        "error_code": error_code,
+                        "base_offset": -1,
+                        "log_append_time_ms": -1,
+                        "log_start_offset": -1,
+                        "record_errors": [],
+                        "error_message": message,
+                    }
+                    for number in numbers
+                ],
+            }
+            for topic, numbers in asked.topics.items()
+        ],
+    }
+
+
+def _topic_field(topic: bytes, version: int) -> Fields:
+    if version >= FIRST_WITH_TOPIC_IDS:
+        return {"topic_id": UUID(bytes=topic)}
+    return {"name": topic.decode("utf-8", "replace")}
+
+
+API = Api(0, "Produce", 3, 13, handle, refuse, parse=False, advertised_min_version=0)

@@ -1,0 +1,109 @@
+"""What a Produce request may hold, before any log is asked: the rules about its batches, and the words for refusals.
+
+Kafka checks in this order, and which error a client gets depends on it: first the frames of all batches and whether a
+transactional one comes without a transactional id (either refuses the whole request), then each partition's frame,
+then the transaction, then the log itself.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from duralog.broker import error_codes
+from duralog.broker.produce_response import NO_OFFSET, Outcome
+from duralog.errors import CorruptRecord, Fault, InvalidRecord, RecordTooLarge, StorageError
+from duralog.format.compression import Codec
+from duralog.format.layout import BATCH_V2, CODEC_MASK, ENTRY_PREFIX, MESSAGE_V0, TRANSACTIONAL_BIT
+from duralog.format.record_batch import MAGIC
+from duralog.storage.partition_log import PartitionLog
+
+_FIRST_WITH_ZSTD = 7
+_FRAME = struct.Struct(">8xi4xB4xh")
+_PRODUCER = struct.Struct(">qh")
+assert _FRAME.size == BATCH_V2.at.attributes + 2
+assert BATCH_V2.at.producer_epoch == BATCH_V2.at.producer_id + 8
+_LEAST_LENGTH = MESSAGE_V0.size - ENTRY_PREFIX.size
+"""What a length field says at least, for the smallest message of any format."""
+_FRAME_FAULTS = (Fault.CRC_MISMATCH, Fault.BATCH_LENGTH, Fault.UNKNOWN_MAGIC, Fault.PARTIAL_BATCH)
+_CODEC_FAULTS = (Fault.DECOMPRESSION, Fault.UNKNOWN_CODEC, Fault.TOO_LARGE)
+
+CORRUPT = Outcome(error_codes.CORRUPT_MESSAGE)
+REFUSED = Outcome(error_codes.INVALID_RECORD)
+
+
+class Frame(NamedTuple):
+    """What the first batch of a partition says of itself."""
+
+    size_bytes: int
+    magic: int
+    codec_id: int
+    is_transactional: bool
+    producer_id: int
+    producer_epoch: int
+
+
+def first_frame(records: memoryview) -> Frame | None:
+    """The first batch; None if there is no whole one. `CorruptRecord` if these bytes are none and never will be."""
+    if len(records) < _FRAME.size:
+        return None
+    length, magic, attributes = _FRAME.unpack_from(records)
+    if length < _LEAST_LENGTH or magic > MAGIC:
+        raise CorruptRecord(
+            "not a record batch",
+            fault=Fault.UNKNOWN_MAGIC if length >= _LEAST_LENGTH else Fault.BATCH_LENGTH,
+            position=0,
+            expected=f"a length of {_LEAST_LENGTH} at least and a format of {MAGIC} at most",
+            found=f"length {length}, format {magic}",
+        )
+    if length > len(records) - ENTRY_PREFIX.size:
+        return None
+    if magic < MAGIC or len(records) < BATCH_V2.size:
+        return Frame(ENTRY_PREFIX.size + length, magic, 0, False, -1, -1)
+    producer_id, producer_epoch = _PRODUCER.unpack_from(records, BATCH_V2.at.producer_id)
+    is_transactional = bool(attributes & TRANSACTIONAL_BIT)
+    return Frame(
+        ENTRY_PREFIX.size + length, magic, attributes & CODEC_MASK, is_transactional, producer_id, producer_epoch
+    )
+
+
+def frame_refusal(records: memoryview, frame: Frame | None, version: int) -> Outcome | None:
+    """Why a partition's records are refused without asking its log; None if they are not.
+
+    There is one batch for each partition, of the only format that is written. Half a batch behind it is ignored.
+    """
+    if frame is None or frame.magic != MAGIC:
+        return REFUSED
+    if frame.codec_id == Codec.ZSTD and version < _FIRST_WITH_ZSTD:
+        return Outcome(error_codes.UNSUPPORTED_COMPRESSION_TYPE)
+    if frame.size_bytes < len(records):
+        try:
+            if first_frame(records[frame.size_bytes :]) is not None:
+                return REFUSED
+        except CorruptRecord:
+            return CORRUPT
+    return None
+
+
+def append_refusal(error: Exception, log: PartitionLog, size_bytes: int) -> Outcome:
+    """What a client is told of an error of the log.
+
+    As Kafka does, it is told where the log starts unless the frame, the size or the disk is to blame, and the reason
+    in words only where single records are.
+    """
+    if isinstance(error, StorageError):
+        return Outcome(error_codes.KAFKA_STORAGE_ERROR)
+    if isinstance(error, RecordTooLarge):
+        fits_batch = size_bytes <= log.config.max_message_bytes
+        return Outcome(error_codes.RECORD_LIST_TOO_LARGE if fits_batch else error_codes.MESSAGE_TOO_LARGE)
+    code = error_codes.code_of(error)
+    if isinstance(error, CorruptRecord):
+        if error.fault in _FRAME_FAULTS:
+            return CORRUPT
+        # Kafka does not expect a codec to fail, and says so.
+        is_codecs = error.fault in _CODEC_FAULTS
+        code = error_codes.UNKNOWN_SERVER_ERROR if is_codecs else error_codes.INVALID_RECORD
+    start_offset = log.start_offset
+    if isinstance(error, InvalidRecord) and error.record_errors:
+        return Outcome(code, log_start_offset=start_offset, record_errors=error.record_errors, message=str(error))
+    return Outcome(code, NO_OFFSET, log_start_offset=start_offset)
