@@ -115,7 +115,9 @@ class BrokerConfig(ServerSettings):
                 f"log.cleaner.dedupe.buffer.size ({self.log_cleaner_dedupe_buffer_size}) must be more than"
                 f" {_SMALLEST_CLEANER_MAP_BYTES} for each of log.cleaner.threads ({self.log_cleaner_threads})"
             )
-        for name in ("session.timeout.ms", "heartbeat.interval.ms"):
+        if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
+            raise InvalidConfig("max.connections.per.ip can only be 0 together with max.connections.per.ip.overrides")
+        for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
             low, value, high = (f"group.consumer.{prefix}{name}" for prefix in ("min.", "", "max."))
             if not self.get(low) <= self.get(value) <= self.get(high):
                 raise InvalidConfig(

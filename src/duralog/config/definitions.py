@@ -139,6 +139,10 @@ def one_of(*choices: str) -> Allowed:
     return Allowed(f"one of {', '.join(choices)}", lambda value: value in choices)
 
 
+def one_of_any_case(*choices: str) -> Allowed:
+    return Allowed(f"one of {', '.join(choices)}", lambda value: value.lower() in choices)
+
+
 def each_of(*choices: str) -> Allowed:
     return Allowed(f"any of {', '.join(choices)}, or none", lambda value: set(value) <= set(choices))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 _NAMES = """
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms alter.config.policy.class.name
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-authorizer.class.name auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.id broker.rack
+authorizer.class.name auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.id
 broker.session.timeout.ms client.quota.callback.class config.providers connection.failed.authentication.delay.ms
 connections.max.reauth.ms controlled.shutdown.enable controller.listener.names
 controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
@@ -17,8 +17,7 @@ controller.quota.window.num controller.quota.window.size.seconds controller.sock
 create.topic.policy.class.name delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
 delegation.token.max.lifetime.ms delegation.token.secret.key delete.records.purgatory.purge.interval.requests
 early.start.listeners fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
-group.consumer.assignment.interval.ms group.consumer.max.assignment.interval.ms group.consumer.migration.policy
-group.consumer.min.assignment.interval.ms group.consumer.regex.refresh.interval.ms
+
 group.coordinator.append.linger.ms group.coordinator.background.threads
 group.coordinator.cached.buffer.max.bytes group.coordinator.rebalance.protocols group.coordinator.threads
 group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
@@ -39,7 +38,7 @@ group.streams.session.timeout.ms initial.broker.registration.timeout.ms inter.br
 internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
 internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
 leader.imbalance.check.interval.seconds listener.security.protocol.map max.connection.creation.rate
-max.connections.per.ip max.connections.per.ip.overrides max.request.partition.size.limit metadata.log.dir
+max.request.partition.size.limit metadata.log.dir
 metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
 metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
 metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
@@ -87,8 +86,8 @@ share.coordinator.state.topic.compression.codec share.coordinator.state.topic.mi
 share.coordinator.state.topic.num.partitions share.coordinator.state.topic.prune.interval.ms
 share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
 share.coordinator.threads share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
-socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.listen.backlog.size
-socket.receive.buffer.bytes socket.send.buffer.bytes ssl.allow.dn.changes ssl.allow.san.changes
+socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+ssl.allow.dn.changes ssl.allow.san.changes
 ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm
 ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm ssl.keystore.certificate.chain
 ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from duralog.config.definitions import (
+    ANY,
     BOOLEAN,
     INT,
     INT32_MAX,
@@ -12,13 +14,21 @@ from duralog.config.definitions import (
     LONG,
     NOT_EMPTY,
     SHORT,
+    STRING,
+    Allowed,
     at_least,
     between,
     config,
+    one_of_any_case,
     optional_config,
 )
 from duralog.config.log_settings import LogSettings
 from duralog.config.topic import DAY_MS, HOUR_MS, MINUTE_MS
+
+_NUMBERS_OF_ADDRESSES = Allowed(
+    "of the form ADDRESS:NUMBER,ADDRESS:NUMBER",
+    lambda value: all(re.fullmatch(r".*:\s*[+-]?[0-9]{1,9}\s*", part) for part in value.split(",") if part),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +38,7 @@ class ServerSettings(LogSettings):
     node_id: int | None = optional_config(
         INT, at_least(0), doc="Who this node is, when a new directory is made. Kafka insists on it."
     )
+    broker_rack: str | None = optional_config(STRING, ANY, doc="Where this node stands; clients are told.")
     auto_create_topics_enable: bool = config(
         BOOLEAN, True, doc="Whether a client that asks for a topic that is not there gets it."
     )
@@ -47,6 +58,17 @@ class ServerSettings(LogSettings):
     socket_request_max_bytes: int = config(INT, 100 << 20, at_least(1), doc="The largest request that is read.")
     connections_max_idle_ms: int = config(LONG, 10 * MINUTE_MS, doc="A connection that is silent this long is closed.")
     max_connections: int = config(INT, INT32_MAX, at_least(0), doc="Connections at the same time.")
+    max_connections_per_ip: int = config(INT, INT32_MAX, at_least(0), doc="Connections from one address.")
+    max_connections_per_ip_overrides: str = config(
+        STRING, "", _NUMBERS_OF_ADDRESSES, doc="Other numbers for single addresses: `127.0.0.1:100,10.0.0.1:5`."
+    )
+    socket_listen_backlog_size: int = config(INT, 50, at_least(1), doc="Connections that wait to be accepted.")
+    socket_send_buffer_bytes: int = config(
+        INT, 100 << 10, doc="SO_SNDBUF of a connection. Only if it is given: else the kernel finds the size itself."
+    )
+    socket_receive_buffer_bytes: int = config(
+        INT, 100 << 10, doc="SO_RCVBUF of a connection. Only if it is given: else the kernel finds the size itself."
+    )
     fetch_max_bytes: int = config(INT, 55 << 20, at_least(1024), doc="The most that one Fetch is answered with.")
     max_incremental_fetch_session_cache_slots: int = config(
         INT, 1000, at_least(0), doc="Fetch sessions that are remembered."
@@ -81,6 +103,25 @@ class ServerSettings(LogSettings):
     group_consumer_max_size: int = config(INT, INT32_MAX, at_least(1), doc="Members of a consumer group.")
     group_consumer_assignors: tuple[str, ...] = config(
         LIST, ("uniform", "range"), NOT_EMPTY, doc="How partitions may be shared out; the first is the default."
+    )
+
+    group_consumer_migration_policy: str = config(
+        STRING,
+        "bidirectional",
+        one_of_any_case("upgrade", "downgrade", "bidirectional", "disabled"),
+        doc="Which groups may change between the classic and the consumer protocol.",
+    )
+    group_consumer_assignment_interval_ms: int = config(
+        INT, 1000, at_least(0), doc="The least time between two assignments of a consumer group."
+    )
+    group_consumer_min_assignment_interval_ms: int = config(
+        INT, 0, at_least(0), doc="The least that the assignment interval may be set to."
+    )
+    group_consumer_max_assignment_interval_ms: int = config(
+        INT, 15_000, at_least(0), doc="The most that the assignment interval may be set to."
+    )
+    group_consumer_regex_refresh_interval_ms: int = config(
+        INT, 10 * MINUTE_MS, at_least(10_000), doc="How often patterns of topics are compared with the topics again."
     )
 
     offset_metadata_max_bytes: int = config(INT, 4096, doc="The longest text that may go with a committed offset.")
