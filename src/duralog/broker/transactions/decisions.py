@@ -1,0 +1,195 @@
+"""Which request may do what to a transaction, in Kafka's order of checks.
+
+A decision is an error code, which leaves everything as it is (`NONE` where there is nothing to do), or the state to
+write. While a transaction is prepared, nobody may change it: a client is told to come again (CONCURRENT_TRANSACTIONS).
+Version 2 looks at that first, for the id of the producer may just be changing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from duralog.broker.error_codes import (
+    CONCURRENT_TRANSACTIONS,
+    COORDINATOR_LOAD_IN_PROGRESS,
+    INVALID_PRODUCER_ID_MAPPING,
+    INVALID_TXN_STATE,
+    NONE,
+    PRODUCER_FENCED,
+    TRANSACTION_ABORTABLE,
+    UNKNOWN_SERVER_ERROR,
+)
+from duralog.broker.transactions.state import LAST_EPOCH, Transaction, is_exhausted
+from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from duralog.format.transaction_records import TransactionStatus
+from duralog.storage.log_directory import TopicPartition
+from duralog.storage.producer_state import EPOCH_BUMPING
+
+Decision = int | Transaction
+NewId = Callable[[], int | None]
+"""Gives a producer id that nobody has; None while there is none."""
+
+
+class Producer(NamedTuple):
+    """Who the client says it is."""
+
+    producer_id: int
+    epoch: int
+
+
+def init_producer(
+    known: Transaction | None,
+    expected: Producer | None,
+    *,
+    timeout_ms: int,
+    server_version: int,
+    new_id: NewId,
+    now_ms: int,
+) -> Decision:
+    """A producer starts. It may be one that goes on after an error, and then knows who it is: `expected`.
+
+    What is open is aborted first: then the state is a prepared one, and the producer is to come again.
+    """
+    if known is None:
+        producer_id = new_id()
+        if producer_id is None:
+            return COORDINATOR_LOAD_IN_PROGRESS
+        known = Transaction(producer_id=producer_id, timeout_ms=timeout_ms, updated_ms=now_ms)
+    if known.is_prepared:
+        return CONCURRENT_TRANSACTIONS
+    if expected is not None and not _may_be(expected, known):
+        return PRODUCER_FENCED
+    if known.status is TransactionStatus.ONGOING:
+        return abort_in_place(known, server_version=server_version, new_id=new_id, now_ms=now_ms)
+    if not is_exhausted(known.producer_epoch):
+        expected_epoch = None if expected is None else expected.epoch
+        started = known.with_next_epoch(expected_epoch, timeout_ms=timeout_ms, now_ms=now_ms)
+        return PRODUCER_FENCED if started is None else started
+    if expected is not None and expected.epoch != known.producer_epoch:
+        return UNKNOWN_SERVER_ERROR
+    producer_id = new_id()
+    if producer_id is None:
+        return COORDINATOR_LOAD_IN_PROGRESS
+    return known.with_new_id(producer_id, keep_last_epoch=expected is not None, timeout_ms=timeout_ms, now_ms=now_ms)
+
+
+def _may_be(expected: Producer, known: Transaction) -> bool:
+    """Whether the one that asks could be the last one: its epoch is looked at when it is to get the next."""
+    return (
+        known.producer_epoch == NO_PRODUCER_EPOCH
+        or expected.producer_id == known.producer_id
+        or (expected.producer_id == known.previous_producer_id and is_exhausted(expected.epoch))
+    )
+
+
+def add_partitions(
+    known: Transaction | None,
+    producer: Producer,
+    partitions: Collection[TopicPartition],
+    *,
+    client_version: int,
+    now_ms: int,
+) -> Decision:
+    if known is None:
+        return INVALID_PRODUCER_ID_MAPPING
+    if known.is_prepared:
+        return CONCURRENT_TRANSACTIONS
+    if known.producer_id != producer.producer_id:
+        return INVALID_PRODUCER_ID_MAPPING
+    if known.producer_epoch != producer.epoch:
+        return PRODUCER_FENCED
+    if known.status is TransactionStatus.ONGOING and known.partitions.issuperset(partitions):
+        return NONE
+    return known.with_partitions(partitions, client_version=client_version, now_ms=now_ms)
+
+
+def verify_partition(known: Transaction | None, producer: Producer, partition: TopicPartition) -> int:
+    """Whether the producer has said that its transaction has this partition."""
+    if known is None or known.producer_id != producer.producer_id:
+        return INVALID_PRODUCER_ID_MAPPING
+    if known.producer_epoch != producer.epoch:
+        return PRODUCER_FENCED
+    if known.is_prepared:
+        return CONCURRENT_TRANSACTIONS
+    return NONE if partition in known.partitions else TRANSACTION_ABORTABLE
+
+
+def end(
+    known: Transaction | None,
+    producer: Producer,
+    *,
+    commit: bool,
+    client_version: int,
+    new_id: NewId,
+    now_ms: int,
+) -> Decision:
+    """The producer ends its transaction. `NONE`: it did so before, and did not get the answer."""
+    if known is None:
+        return INVALID_PRODUCER_ID_MAPPING
+    if client_version < EPOCH_BUMPING:
+        return _end_in_epoch(known, producer, commit=commit, now_ms=now_ms)
+    return _end_with_epoch(known, producer, commit=commit, client_version=client_version, new_id=new_id, now_ms=now_ms)
+
+
+def _end_in_epoch(known: Transaction, producer: Producer, *, commit: bool, now_ms: int) -> Decision:
+    """Before version 2: the producer keeps its epoch, so that asking again looks like asking."""
+    if known.producer_id != producer.producer_id:
+        return INVALID_PRODUCER_ID_MAPPING
+    if known.producer_epoch != producer.epoch:
+        return PRODUCER_FENCED
+    if known.is_prepared:
+        return CONCURRENT_TRANSACTIONS
+    if known.status is TransactionStatus.ONGOING:
+        return known.prepared(commit=commit, client_version=0, now_ms=now_ms)
+    ended_so = TransactionStatus.COMPLETE_COMMIT if commit else TransactionStatus.COMPLETE_ABORT
+    return NONE if known.status is ended_so else INVALID_TXN_STATE
+
+
+def _end_with_epoch(
+    known: Transaction, producer: Producer, *, commit: bool, client_version: int, new_id: NewId, now_ms: int
+) -> Decision:
+    """From version 2 on: the epoch tells a repeated request from the next one.
+
+    An abort is good whenever no transaction is open: the producer may not know whether its last request came through.
+    """
+    if known.is_prepared:
+        return CONCURRENT_TRANSACTIONS
+    is_complete = known.status in (TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT)
+    has_new_id = (
+        known.previous_producer_id == producer.producer_id
+        and producer.epoch == LAST_EPOCH - 1
+        and known.producer_epoch == 0
+    )
+    is_repeated = is_complete and (known.producer_epoch == producer.epoch + 1 or has_new_id)
+    if known.producer_id != producer.producer_id and not has_new_id:
+        return INVALID_PRODUCER_ID_MAPPING
+    if known.producer_epoch != producer.epoch and not is_repeated:
+        return PRODUCER_FENCED
+    if is_repeated:
+        was_commit = known.status is TransactionStatus.COMPLETE_COMMIT
+        return NONE if commit is was_commit else INVALID_TXN_STATE
+    if commit and known.status is not TransactionStatus.ONGOING:
+        return INVALID_TXN_STATE
+    return _prepared_with_epoch(known, commit=commit, client_version=client_version, new_id=new_id, now_ms=now_ms)
+
+
+def abort_in_place(known: Transaction, *, server_version: int, new_id: NewId, now_ms: int) -> Decision:
+    """Abort what is open in the place of its producer, whose epoch is worth nothing from then on."""
+    if server_version >= EPOCH_BUMPING:
+        return _prepared_with_epoch(known, commit=False, client_version=server_version, new_id=new_id, now_ms=now_ms)
+    return known.fenced().prepared(commit=False, client_version=0, now_ms=now_ms)
+
+
+def _prepared_with_epoch(
+    known: Transaction, *, commit: bool, client_version: int, new_id: NewId, now_ms: int
+) -> Decision:
+    next_producer_id = NO_PRODUCER_ID
+    if is_exhausted(known.producer_epoch):
+        taken = new_id()
+        if taken is None:
+            return COORDINATOR_LOAD_IN_PROGRESS
+        next_producer_id = taken
+    return known.prepared(
+        commit=commit, client_version=client_version, next_producer_id=next_producer_id, now_ms=now_ms
+    )

@@ -1,0 +1,161 @@
+"""The ends of transactions: a marker in each partition, then the state that says that all is done.
+
+A transaction that is prepared will end as it was decided, whatever happens: its state is in the log with all of its
+partitions, and a start after a crash begins where this one stopped. A partition that shows that its marker was written
+gets no second one then.
+
+A turn of the loop writes so many markers and no more, so that the end of a transaction with thousands of partitions
+keeps nobody waiting. A partition that cannot be written to is tried again until it can, and its transaction stays
+prepared so long; one that was deleted needs no marker.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from duralog.broker.error_codes import NONE
+from duralog.broker.internal_topics import CONSUMER_OFFSETS
+from duralog.broker.transactions.state import Transaction
+from duralog.broker.transactions.transaction_log import TransactionLog
+from duralog.errors import CoordinatorFenced, ProducerFenced, UnknownTopic
+from duralog.format.producer_snapshot import ProducerEntry
+from duralog.format.transaction_records import TransactionStatus
+from duralog.storage.log_directory import TopicPartition
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+MARKERS_PER_TURN = 64
+RETRY_MS = 1_000
+
+_NOT_OPEN = -1
+
+
+class _Ending:
+    """One transaction on its way from prepared to complete."""
+
+    __slots__ = ("failed", "is_recovered", "left", "transaction", "transactional_id")
+
+    def __init__(self, transactional_id: str, transaction: Transaction, *, is_recovered: bool) -> None:
+        self.transactional_id = transactional_id
+        self.transaction = transaction
+        self.left = sorted(transaction.partitions, reverse=True)
+        """The partitions whose marker is to be written; the next one is the last."""
+        self.failed: list[TopicPartition] = []
+        self.is_recovered = is_recovered
+
+    def __str__(self) -> str:
+        return f"the {'commit' if self.is_commit else 'abort'} of {self.transactional_id}"
+
+    @property
+    def is_commit(self) -> bool:
+        return self.transaction.status is TransactionStatus.PREPARE_COMMIT
+
+
+class Markers:
+    """Ends transactions. `put` takes each state on the way: it is in the log, as far as it is to be there."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        log: TransactionLog,
+        put: Callable[[str, Transaction], None],
+        write: Callable[[str, Transaction], int],
+    ) -> None:
+        self._broker = broker
+        self._log = log
+        self._put = put
+        self._write = write
+        self._endings: deque[_Ending] = deque()
+
+    def end(self, transactional_id: str, transaction: Transaction, *, is_recovered: bool = False) -> None:
+        """Bring a prepared transaction to its end. A small one is there when this returns, unless others are before it.
+
+        `is_recovered`: an earlier run of the broker may have written some of the markers.
+        """
+        self._endings.append(_Ending(transactional_id, transaction, is_recovered=is_recovered))
+        if len(self._endings) == 1:
+            if is_recovered:
+                self._broker.timers.after(0, self._run)
+            else:
+                self._run()
+
+    def _run(self) -> None:
+        room = MARKERS_PER_TURN
+        while self._endings and room > 0:
+            ending = self._endings[0]
+            while ending.left and room > 0:
+                self._end_in(ending, ending.left.pop())
+                room -= 1
+            if not ending.left:
+                self._endings.popleft()
+                self._finish(ending)
+            else:
+                remaining = frozenset((*ending.left, *ending.failed))
+                self._put(ending.transactional_id, replace(ending.transaction, partitions=remaining))
+        if self._endings:
+            self._broker.timers.after(0, self._run)
+
+    def _end_in(self, ending: _Ending, partition: TopicPartition) -> None:
+        try:
+            self._write_marker(ending, partition)
+            if partition.topic == CONSUMER_OFFSETS:
+                producer_id = ending.transaction.producer_id
+                self._broker.groups.complete_transaction(producer_id, partition.partition, ending.is_commit)
+        except (UnknownTopic, ProducerFenced) as error:
+            # Nothing of this transaction is open there: the partition is gone, or has seen a later epoch.
+            self._broker.log.info("%s ends without %s: %s", ending, partition, error)
+        except Exception as error:  # Whatever it is, what was decided stays decided.
+            self._broker.log.warning("%s cannot end in %s yet: %s", ending, partition, error)
+            ending.failed.append(partition)
+
+    def _write_marker(self, ending: _Ending, partition: TopicPartition) -> None:
+        transaction = ending.transaction
+        if ending.is_recovered and self._has_marker(transaction, partition):
+            return
+        write = partial(
+            self._broker.partitions.end_transaction,
+            *partition,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            commit=ending.is_commit,
+            transaction_version=transaction.client_version,
+        )
+        try:
+            write(coordinator_epoch=self._log.coordinator_epoch(ending.transactional_id))
+        except CoordinatorFenced:
+            # There is no other coordinator: the epochs of this one's topic began anew, as when it was deleted.
+            entry = self._entry(transaction.producer_id, partition)
+            if entry is None:
+                raise
+            write(coordinator_epoch=entry.coordinator_epoch)
+
+    def _has_marker(self, transaction: Transaction, partition: TopicPartition) -> bool:
+        """Whether the partition has seen the marker's epoch and has nothing open: one more would change nothing."""
+        entry = self._entry(transaction.producer_id, partition)
+        return (
+            entry is not None
+            and entry.producer_epoch >= transaction.producer_epoch
+            and entry.transaction_first_offset == _NOT_OPEN
+        )
+
+    def _entry(self, producer_id: int, partition: TopicPartition) -> ProducerEntry | None:
+        found = self._broker.partitions.get(*partition)
+        entries = () if found is None else found.log.producers()
+        return next((entry for entry in entries if entry.producer_id == producer_id), None)
+
+    def _finish(self, ending: _Ending) -> None:
+        if not ending.failed:
+            completed = ending.transaction.completed(self._broker.clock())
+            if self._write(ending.transactional_id, completed) == NONE:
+                self._put(ending.transactional_id, completed)
+                return
+        waiting = replace(ending.transaction, partitions=frozenset(ending.failed))
+        self._put(ending.transactional_id, waiting)
+        self._broker.timers.after(
+            RETRY_MS, lambda: self.end(ending.transactional_id, waiting, is_recovered=ending.is_recovered)
+        )

@@ -1,0 +1,121 @@
+"""What happens to transactional producers that are not heard of: transactions end, and in the end the ids go.
+
+A transaction that is open for longer than its producer said is aborted, and its producer fenced. A producer that has
+had nothing to do with transactions for `transactional.id.expiration.ms` is forgotten, with a tombstone in the log; when
+it comes back, it is a new one. Both are looked for from time to time, as often as the configs say. Ids are looked
+through some at a time, so that very many keep nobody waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from duralog.broker.error_codes import NONE
+from duralog.broker.transactions.state import AT_REST, Transaction
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+    from duralog.broker.transactions.coordinator import TransactionCoordinator
+
+IDS_PER_TURN = 5_000
+_TOMBSTONE_BYTES = 64
+_BATCH_BYTES = 256 << 10
+
+
+class Timeouts:
+    def __init__(self, broker: Broker, coordinator: TransactionCoordinator) -> None:
+        self._broker = broker
+        self._coordinator = coordinator
+
+    def start(self) -> None:
+        """Begin to look. The broker's end is the end of its timers."""
+        self._look_for_overdue_later()
+        self._look_for_unused_later()
+
+    # Transactions that took too long
+
+    def _look_for_overdue_later(self) -> None:
+        interval_ms = self._broker.config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self._broker.timers.after(interval_ms, self._look_for_overdue)
+
+    def _look_for_overdue(self) -> None:
+        try:
+            self.abort_overdue()
+        finally:
+            self._look_for_overdue_later()
+
+    def abort_overdue(self) -> None:
+        now_ms = self._broker.clock()
+        overdue = [
+            transactional_id
+            for transactional_id, transaction in self._coordinator.ongoing.items()
+            if transaction.is_overdue(now_ms)
+        ]
+        for transactional_id in overdue:
+            error = self._coordinator.abort_in_place(transactional_id)
+            if error == NONE:
+                self._broker.log.info("the transaction of %s took too long and is aborted", transactional_id)
+            else:
+                self._broker.log.warning(
+                    "the transaction of %s took too long and cannot be aborted yet: error code %d",
+                    transactional_id,
+                    error,
+                )
+
+    # Ids that nobody uses
+
+    def _look_for_unused_later(self) -> None:
+        interval_ms = self._broker.config.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._broker.timers.after(interval_ms, self._look_for_unused)
+
+    def _look_for_unused(self) -> None:
+        self._forget_unused_of(iter(tuple(self._coordinator.states)))
+
+    def _forget_unused_of(self, transactional_ids: Iterator[str]) -> None:
+        try:
+            some = list(islice(transactional_ids, IDS_PER_TURN))
+            self.forget_unused(some)
+        except BaseException:
+            self._look_for_unused_later()
+            raise
+        if some:
+            self._broker.timers.after(0, lambda: self._forget_unused_of(transactional_ids))
+        else:
+            self._look_for_unused_later()
+
+    def forget_unused(self, transactional_ids: list[str]) -> None:
+        """Take away those of the ids that have not been used for long."""
+        before_ms = self._broker.clock() - self._broker.config.transactional_id_expiration_ms
+        by_partition: dict[int, list[str]] = {}
+        for transactional_id in transactional_ids:
+            known = self._coordinator.states.get(transactional_id)
+            if known is not None and _is_unused(known, before_ms):
+                number = self._coordinator.log.partition_for(transactional_id)
+                if number is not None:
+                    by_partition.setdefault(number, []).append(transactional_id)
+        for number, unused in by_partition.items():
+            for some in _in_batches(unused):
+                if self._coordinator.log.forget(number, some) == NONE:
+                    for transactional_id in some:
+                        del self._coordinator.states[transactional_id]
+
+
+def _is_unused(transaction: Transaction, before_ms: int) -> bool:
+    return transaction.status in AT_REST and transaction.updated_ms <= before_ms
+
+
+def _in_batches(transactional_ids: list[str]) -> Iterator[list[str]]:
+    """As many as fit a batch of any topic, however long they are."""
+    some: list[str] = []
+    size = 0
+    for transactional_id in transactional_ids:
+        bytes_more = _TOMBSTONE_BYTES + 3 * len(transactional_id)
+        if some and size + bytes_more > _BATCH_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(transactional_id)
+        size += bytes_more
+    if some:
+        yield some

@@ -1,0 +1,185 @@
+"""The states of all transactional producers as records of `__transaction_state`, in Kafka's format.
+
+A record holds a whole state; the last one of a transactional id counts, and a tombstone takes the id away. An id's
+records are all in one partition. A state is written here before it is in force, one batch for one state: after a
+crash, the log has it or has not, and never half of it.
+
+A partition that cannot be read is left alone: its ids are answered as those of another node's, and nothing is written
+over what may still be repaired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from duralog.broker.error_codes import (
+    COORDINATOR_NOT_AVAILABLE,
+    KAFKA_STORAGE_ERROR,
+    MESSAGE_TOO_LARGE,
+    NONE,
+    NOT_COORDINATOR,
+    UNKNOWN_SERVER_ERROR,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    code_of,
+)
+from duralog.broker.internal_topics import TRANSACTION_STATE
+from duralog.broker.transactions.state import NO_TIME, Transaction
+from duralog.errors import CorruptRecord, DuralogError
+from duralog.format.coordinator_records import CoordinatorRecord, decode_coordinator_record, encode_coordinator_record
+from duralog.format.java_hash import coordinator_partition
+from duralog.format.layout import NO_PRODUCER_ID
+from duralog.format.record import Record
+from duralog.format.transaction_records import TRANSACTION_STATE_TYPES, TransactionStatus
+from duralog.storage.log_directory import TopicPartition
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_TYPE_ID = 0
+_FLEXIBLE = 1
+"""The first transaction version whose states have tagged fields, and the version of their records."""
+
+_COORDINATOR_CODES = {
+    UNKNOWN_TOPIC_OR_PARTITION: COORDINATOR_NOT_AVAILABLE,
+    KAFKA_STORAGE_ERROR: NOT_COORDINATOR,
+    MESSAGE_TOO_LARGE: UNKNOWN_SERVER_ERROR,
+}
+"""What a client is told of an append that failed."""
+
+
+class TransactionLog:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._unreadable: set[int] = set()
+
+    def partition_for(self, transactional_id: str) -> int | None:
+        """Where the records of an id are; None if that is nowhere, or cannot be read."""
+        topic = self._broker.topics.by_name(TRANSACTION_STATE)
+        if topic is None:
+            return None
+        number = coordinator_partition(transactional_id, len(topic.partitions))
+        if number in self._unreadable or self._broker.partitions.get(TRANSACTION_STATE, number) is None:
+            return None
+        return number
+
+    def coordinator_epoch(self, transactional_id: str) -> int:
+        """The epoch that markers carry: that of the leader of the id's partition. REQUIRES: it has one."""
+        number = self.partition_for(transactional_id)
+        partition = None if number is None else self._broker.partitions.get(TRANSACTION_STATE, number)
+        assert partition is not None
+        return partition.log.leader_epoch
+
+    def write(self, transactional_id: str, transaction: Transaction, server_version: int) -> int:
+        """Write a state. Returns NONE, or the error code that tells a client why it could not be written."""
+        number = self.partition_for(transactional_id)
+        if number is None:
+            return NOT_COORDINATOR
+        return self._append(number, [encode(transactional_id, transaction, server_version)])
+
+    def forget(self, number: int, transactional_ids: Iterable[str]) -> int:
+        """Write tombstones for ids of a partition, all in one batch."""
+        return self._append(number, [encode(transactional_id, None, 0) for transactional_id in transactional_ids])
+
+    def _append(self, number: int, records: list[Record]) -> int:
+        try:
+            self._broker.partitions.append_records(TRANSACTION_STATE, number, records)
+        except DuralogError as error:
+            self._broker.log.error("%s-%d: a state could not be written: %s", TRANSACTION_STATE, number, error)
+            return _COORDINATOR_CODES.get(code_of(error), code_of(error))
+        return NONE
+
+    def load(self) -> Iterator[tuple[str, Transaction]]:
+        """The last state of each id."""
+        topic = self._broker.topics.by_name(TRANSACTION_STATE)
+        for number in () if topic is None else topic.partitions:
+            try:
+                loaded = self._load_partition(number)
+            except DuralogError as error:
+                self._broker.log.error("%s-%d cannot be read: %s", TRANSACTION_STATE, number, error)
+                self._unreadable.add(number)
+                continue
+            yield from loaded
+
+    def _load_partition(self, number: int) -> list[tuple[str, Transaction]]:
+        partition = self._broker.partitions.get(TRANSACTION_STATE, number)
+        if partition is None:
+            return []
+        last = {record.key: record for record in partition.log.read(partition.log.start_offset)}
+        decoded = ((record, decode(record)) for record in last.values())
+        loaded = []
+        for record, entry in decoded:
+            if entry is not None:
+                loaded.append(entry)
+            elif record.value is not None:
+                where = f"{TRANSACTION_STATE}-{number}, offset {record.offset}"
+                self._broker.log.warning("%s: a record of a later Kafka is passed over", where)
+        return loaded
+
+
+def encode(transactional_id: str, transaction: Transaction | None, server_version: int) -> Record:
+    """The record of a state, or the tombstone of an id."""
+    version = 1 if server_version >= _FLEXIBLE else 0
+    record = CoordinatorRecord(
+        type_id=_TYPE_ID,
+        type_name=None,
+        key={"transactional_id": transactional_id},
+        version=None if transaction is None else version,
+        value=None if transaction is None else _value(transaction),
+    )
+    key, value = encode_coordinator_record(TRANSACTION_STATE_TYPES, record)
+    return Record(key=key, value=value)
+
+
+def _value(transaction: Transaction) -> dict[str, Any]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in sorted(transaction.partitions):
+        by_topic.setdefault(topic, []).append(number)
+    partitions = [{"topic": topic, "partition_ids": numbers} for topic, numbers in by_topic.items()]
+    return {
+        "producer_id": transaction.producer_id,
+        "previous_producer_id": transaction.previous_producer_id,
+        "next_producer_id": transaction.next_producer_id,
+        "producer_epoch": transaction.producer_epoch,
+        "next_producer_epoch": -1,
+        "transaction_timeout_ms": transaction.timeout_ms,
+        "transaction_status": int(transaction.status),
+        "transaction_partitions": None if transaction.status is TransactionStatus.EMPTY else partitions,
+        "transaction_last_update_timestamp_ms": transaction.updated_ms,
+        "transaction_start_timestamp_ms": transaction.started_ms,
+        "client_transaction_version": transaction.client_version,
+    }
+
+
+def decode(record: Record) -> tuple[str, Transaction] | None:
+    """An id and its state; None for a tombstone, and for a kind or a version of record that is not known."""
+    decoded = decode_coordinator_record(TRANSACTION_STATE_TYPES, record.key, record.value)
+    if isinstance(decoded.key, bytes) or decoded.value is None or isinstance(decoded.value, bytes):
+        return None
+    value = decoded.value
+    try:
+        status = TransactionStatus(value["transaction_status"])
+    except ValueError:
+        raise CorruptRecord(
+            f"the record of offset {record.offset} has a status that does not exist",
+            expected=f"0 to {max(TransactionStatus)}",
+            found=value["transaction_status"],
+        ) from None
+    partitions = frozenset(
+        TopicPartition(topic["topic"], number)
+        for topic in value["transaction_partitions"] or ()
+        for number in topic["partition_ids"]
+    )
+    transaction = Transaction(
+        producer_id=value["producer_id"],
+        previous_producer_id=value.get("previous_producer_id", NO_PRODUCER_ID),
+        next_producer_id=value.get("next_producer_id", NO_PRODUCER_ID),
+        producer_epoch=value["producer_epoch"],
+        timeout_ms=value["transaction_timeout_ms"],
+        status=status,
+        partitions=frozenset() if status is TransactionStatus.EMPTY else partitions,
+        started_ms=value.get("transaction_start_timestamp_ms", NO_TIME),
+        updated_ms=value["transaction_last_update_timestamp_ms"],
+        client_version=value.get("client_transaction_version", 0),
+    )
+    return decoded.key["transactional_id"], transaction
