@@ -36,6 +36,8 @@ NOT_COMPARED = {
     "node.id": "Kafka wants it among the voters",
     "listeners": "Kafka parses addresses",
     "advertised.listeners": "Kafka parses addresses",
+    "listener.security.protocol.map": "Kafka compares it with the listeners",
+    "controller.listener.names": "Kafka compares it with the listeners",
     "connections.max.idle.ms": "Kafka compares it with a config that duralog does not have",
     "group.consumer.assignors": "Kafka loads classes",
     DURALOGS_OWN: "see there",

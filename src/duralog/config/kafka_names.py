@@ -7,7 +7,7 @@ add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.m
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
 authorizer.class.name auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.id
 broker.session.timeout.ms client.quota.callback.class config.providers connection.failed.authentication.delay.ms
-connections.max.reauth.ms controlled.shutdown.enable controller.listener.names
+connections.max.reauth.ms controlled.shutdown.enable
 controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
 controller.quorum.append.linger.ms controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
 controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
@@ -37,7 +37,7 @@ group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms gro
 group.streams.session.timeout.ms initial.broker.registration.timeout.ms inter.broker.listener.name
 internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
 internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
-leader.imbalance.check.interval.seconds listener.security.protocol.map max.connection.creation.rate
+leader.imbalance.check.interval.seconds max.connection.creation.rate
 max.request.partition.size.limit metadata.log.dir
 metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
 metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms

@@ -51,6 +51,14 @@ class ServerSettings(LogSettings):
     advertised_listeners: tuple[str, ...] | None = optional_config(
         LIST, NOT_EMPTY, doc="The addresses that clients are told, where those differ from `listeners`."
     )
+    listener_security_protocol_map: str = config(
+        STRING,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        doc="What the names of listeners stand for. PLAINTEXT is supported.",
+    )
+    controller_listener_names: tuple[str, ...] | None = optional_config(
+        LIST, NOT_EMPTY, doc="Listeners of Kafka's controllers, which are not opened: duralog has none."
+    )
     num_network_threads: int = config(INT, 3, at_least(1), doc="Kafka's: threads that read and write sockets.")
     num_io_threads: int = config(INT, 8, at_least(1), doc="Kafka's: threads that handle requests.")
     background_threads: int = config(INT, 10, at_least(1), doc="Kafka's: threads for periodic work.")

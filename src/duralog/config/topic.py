@@ -337,5 +337,13 @@ def parse_topic_configs(overrides: Mapping[str, object]) -> dict[str, Any]:
 
 
 def topic_config_texts(overrides: Mapping[str, object]) -> dict[str, str]:
-    """The values as the cluster metadata stores them. Raises InvalidConfig like `parse_topic_configs`."""
-    return {name: TOPIC_CONFIGS[name].text(value) for name, value in parse_topic_configs(overrides).items()}
+    """The values as the cluster metadata stores them. Raises InvalidConfig like `parse_topic_configs`.
+
+    Lists keep their order, as in Kafka, though it may not matter.
+    """
+    parsed = parse_topic_configs(overrides)
+    return {
+        name: LIST.text(LIST.parse(overrides[name]) or ()) if isinstance(value, frozenset) else definition.text(value)
+        for name, value in parsed.items()
+        for definition in (TOPIC_CONFIGS[name],)
+    }

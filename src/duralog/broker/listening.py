@@ -1,0 +1,119 @@
+"""Which address the broker listens on, and which one it tells clients: from Kafka's configs or the command line.
+
+One listener without encryption is served. Kafka's own example has a second one for its controllers, which this broker
+has none of: the listeners that `controller.listener.names` names are left out.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass
+
+from duralog.config import BrokerConfig
+from duralog.errors import InvalidConfig
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 9092
+_ANYWHERE = ("", "0.0.0.0", "::")
+_LISTENER = re.compile(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.%a-z]*\]|[^\[\]:]*):(-?[0-9]{1,6})")
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]*\]|[^\[\]:]*):([0-9]{1,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    """Empty for all interfaces."""
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where to listen, and what clients are told. An advertised port of 0 stands for the one that is bound."""
+
+    bound: Address
+    advertised: Address
+
+    @classmethod
+    def at(cls, bound: Address, advertised: Address | None = None) -> Listening:
+        return cls(bound, advertised or Address(_reachable(bound.host), bound.port))
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Listening:
+        """By `listeners` and `advertised.listeners`."""
+        name, bound = _the_one(config, "listeners", config.listeners)
+        if config.advertised_listeners is None:
+            return cls.at(bound)
+        advertised_name, advertised = _the_one(config, "advertised.listeners", config.advertised_listeners)
+        if advertised_name != name:
+            raise InvalidConfig(f"advertised.listeners: {advertised_name} is not among the listeners")
+        if advertised.host in _ANYWHERE:
+            raise InvalidConfig("advertised.listeners: clients can not connect to an address that means every address")
+        return cls(bound, advertised)
+
+
+def parse_address(text: str) -> Address:
+    """HOST:PORT, with brackets around an IPv6 address. Raises ValueError for anything else."""
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None or int(match[2]) > 65535:
+        raise ValueError(f"{text!r} is not of the form HOST:PORT")
+    return Address(match[1].strip("[]"), int(match[2]))
+
+
+def bind(address: Address) -> socket.socket:
+    """A socket that is bound, but does not listen yet. Raises OSError with the address in it."""
+    host = address.host or "::"
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return _bound(family, host, address.port)
+    except OSError as error:
+        if not address.host:
+            # No IPv6 here.
+            return _bound(socket.AF_INET, "0.0.0.0", address.port)
+        raise OSError(error.errno, f"cannot listen on {address}: {error.strerror}") from error
+
+
+def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind((host, port))
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _reachable(host: str) -> str:
+    return socket.gethostname() if host in _ANYWHERE else host
+
+
+def _the_one(config: BrokerConfig, config_name: str, listeners: tuple[str, ...]) -> tuple[str, Address]:
+    protocols = dict(_protocol(part) for part in config.listener_security_protocol_map.split(",") if part.strip())
+    found: list[tuple[str, Address]] = []
+    for listener in listeners:
+        match = _LISTENER.fullmatch(listener)
+        if match is None or not 0 <= int(match[3]) <= 65535:
+            raise InvalidConfig(f"{config_name}: {listener!r} is not of the form NAME://HOST:PORT")
+        name = match[1].upper()
+        if name in (each.upper() for each in config.controller_listener_names or ()):
+            continue
+        protocol = protocols.get(name)
+        if protocol is None:
+            raise InvalidConfig(f"{config_name}: listener.security.protocol.map does not say what {name} is")
+        if protocol != "PLAINTEXT":
+            raise InvalidConfig(f"{config_name}: {name} wants {protocol}; only PLAINTEXT is supported")
+        found.append((name, Address(match[2].strip("[]"), int(match[3]))))
+    if len(found) != 1:
+        raise InvalidConfig(f"{config_name}: one listener for clients is supported, not {len(found)}")
+    return found[0]
+
+
+def _protocol(part: str) -> tuple[str, str]:
+    name, _, protocol = part.partition(":")
+    return name.strip().upper(), protocol.strip().upper()
