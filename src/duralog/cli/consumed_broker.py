@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from duralog.cli.consume_request import ConsumeRequest
-from duralog.cli.target import ANSWER_SECONDS, client_settings, in_words, kafka_client, told_by_broker
+from duralog.cli.target import ANSWER_SECONDS, admin_client, client_settings, in_words, kafka_client, told_by_broker
 from duralog.errors import DuralogError, OffsetOutOfRange, UnknownTopic
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.record import Record, TimestampType
@@ -21,6 +21,7 @@ def from_broker(
 ) -> Iterator[tuple[str, int, Record]]:
     """As they come. Without `follow`, up to where the partitions ended when asked; a group's, until nothing is left."""
     client = kafka_client()
+    admin = admin_client(target)
     consumer = client.Consumer(
         client_settings(
             target,
@@ -37,7 +38,7 @@ def from_broker(
     )
     with told_by_broker(target):
         try:
-            partitions = _partitions(consumer, request)
+            partitions = _partitions(admin, request)
             reading = _Reading(client, consumer, request)
             if request.group is None:
                 reading.assign(partitions)
@@ -48,8 +49,8 @@ def from_broker(
             consumer.close()
 
 
-def _partitions(consumer: Any, request: ConsumeRequest) -> list[int]:
-    found = consumer.list_topics(request.topic, timeout=ANSWER_SECONDS).topics[request.topic]
+def _partitions(admin: Any, request: ConsumeRequest) -> list[int]:
+    found = admin.list_topics(request.topic, timeout=ANSWER_SECONDS).topics[request.topic]
     if found.error is not None or not found.partitions:
         raise UnknownTopic(f"there is no topic {request.topic}")
     numbers = sorted(found.partitions)

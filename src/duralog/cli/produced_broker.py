@@ -7,7 +7,7 @@ from typing import Any
 
 from duralog.cli.produced_store import Place
 from duralog.cli.record_input import Placed
-from duralog.cli.target import ANSWER_SECONDS, client_settings, in_words, kafka_client, told_by_broker
+from duralog.cli.target import admin_client, client_settings, in_words, kafka_client, told_by_broker
 from duralog.errors import DuralogError
 
 _DELIVERY_SECONDS = 120
@@ -19,6 +19,7 @@ def to_broker(
     """Returns when the broker has acknowledged every record, or raises with the first that it refused."""
     client = kafka_client()
     delivery = _Delivery()
+    admin_client(address)
     with told_by_broker(address):
         producer = client.Producer(
             client_settings(
@@ -32,8 +33,6 @@ def to_broker(
                 },
             )
         )
-        # A broker that is not there is told at once, not after the delivery's time.
-        producer.list_topics(timeout=ANSWER_SECONDS)
         for group in groups:
             for named, record in group:
                 number = partition if partition is not None else named

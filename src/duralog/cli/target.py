@@ -28,6 +28,9 @@ Target = Annotated[
 BrokerAddress = Annotated[str, typer.Argument(metavar="HOST:PORT", help="A running broker.", show_default=False)]
 
 ANSWER_SECONDS = 30.0
+_CONNECT_SECONDS = 1.0
+_CONNECT_TRIES = 10
+_NOBODY = "no broker answers there: check the address, and whether it runs (duralog serve)"
 
 _ADDRESS = re.compile(
     r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(?:,(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5})*"
@@ -76,7 +79,19 @@ def admin_module() -> Any:
 
 
 def admin_client(address: str) -> Any:
-    return admin_module().AdminClient(client_settings(address))
+    """A client of a broker that answers. One that is not there is told in a moment, not after the client's patience."""
+    refusals: list[Any] = []
+    admin = admin_module().AdminClient({**client_settings(address), "error_cb": refusals.append})
+    client = kafka_client()
+    for _ in range(_CONNECT_TRIES):
+        try:
+            admin.list_topics(timeout=_CONNECT_SECONDS)
+            return admin
+        except client.KafkaException:
+            admin.poll(0)
+            if any(error.code() == client.KafkaError._ALL_BROKERS_DOWN for error in refusals):
+                break
+    raise DuralogError(f"{address}: {_NOBODY}")
 
 
 def edge_offsets(admin: Any, places: Iterable[Any], *, latest: bool) -> dict[tuple[str, int], int]:
@@ -104,7 +119,7 @@ def in_words(error: Any) -> str:
         client.KafkaError._ALL_BROKERS_DOWN,
         client.KafkaError._TIMED_OUT,
     ):
-        return "no broker answers there: check the address, and whether it runs (duralog serve)"
+        return _NOBODY
     text = str(error.str())
     return text if text else str(error.name())
 
