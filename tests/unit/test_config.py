@@ -127,7 +127,7 @@ class TestValues:
             "flush.ms": " 7 ",
         }
         assert topic_config_texts(given) == {
-            "cleanup.policy": "compact,delete",
+            "cleanup.policy": "delete,compact",
             "preallocate": "true",
             "segment.bytes": "1048576",
             "flush.ms": "7",

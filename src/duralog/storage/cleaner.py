@@ -26,6 +26,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 
 from duralog.config import BrokerConfig
 from duralog.errors import DuralogError, InvalidConfig, StorageError
@@ -113,6 +114,13 @@ class Cleaner:
             self._history.forgive(partition)
         if self._is_started:
             self._scheduler.after(0, _TASK, self._clean_all)
+
+    def follow(self, config: BrokerConfig) -> None:
+        """Go by other configs from the next compaction on. The number of threads stays as it was at the start."""
+        settings = CleanerSettings.of(replace(config, log_cleaner_threads=self._settings.threads))
+        if settings != self._settings:
+            self._settings = settings
+            self._throttle = Throttle(settings.bytes_per_second, self._scheduler.clock)
 
     def _turn(self) -> None:
         pause_ms = self._settings.backoff_ms

@@ -29,6 +29,7 @@ from duralog.storage.metadata_log import Snapshot, decode_batches, decode_snapsh
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+GROUP_RESOURCE = 32
 ALL_BROKERS = ""
 """The name of the broker resource whose configs are for all brokers."""
 
@@ -153,12 +154,19 @@ class ClusterMetadata:
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """What the topic sets itself."""
-        return self._configs.get((TOPIC_RESOURCE, name), {})
+        return self.configs_of(TOPIC_RESOURCE, name)
+
+    def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """What is set for a topic, for a broker or all of them, for a group."""
+        return self._configs.get((resource_type, name), {})
 
     def broker_configs(self, node_id: int) -> dict[str, str]:
         """What was set while a broker ran: for all brokers, and over it for this one."""
-        for_all = self._configs.get((BROKER_RESOURCE, ALL_BROKERS), {})
-        return for_all | self._configs.get((BROKER_RESOURCE, str(node_id)), {})
+        return {**self.configs_of(BROKER_RESOURCE, ALL_BROKERS), **self.configs_of(BROKER_RESOURCE, str(node_id))}
+
+    def configured(self, resource_type: int) -> dict[str, dict[str, str]]:
+        """A copy of all configs that are set for resources of one type, by their names."""
+        return {name: dict(configs) for (kind, name), configs in self._configs.items() if kind == resource_type}
 
     def _apply_at(self, offset: int, record: MetadataRecord) -> None:
         try:

@@ -20,7 +20,7 @@ class DeletedFolders:
         self._files = files
         self._directory = directory
         self._scheduler = scheduler
-        self._delay_ms = delay_ms
+        self.delay_ms = delay_ms
 
     def delete(self, partitions: Iterable[TopicPartition]) -> None:
         """Rename the folders of these partitions, for good, and remove them later."""
@@ -36,7 +36,7 @@ class DeletedFolders:
     def remove_later(self, folders: Iterable[PartitionFolder]) -> None:
         for folder in folders:
             self._scheduler.after(
-                self._delay_ms,
+                self.delay_ms,
                 f"removing {folder.name}",
                 partial(self._files.remove_folder, self._directory.path_of(folder.name)),
             )

@@ -135,8 +135,15 @@ def alter_topic_configs(
 ) -> list[MetadataRecord]:
     """Set configs of a topic, or with None give them back to the broker."""
     metadata.topic(name)
+    return alter_configs(metadata, TOPIC_RESOURCE, name, changes)
+
+
+def alter_configs(
+    metadata: ClusterMetadata, resource_type: int, name: str, changes: Mapping[str, str | None]
+) -> list[MetadataRecord]:
+    """Set configs of a topic, a broker or a group, or with None take them back."""
     return _after_open_transaction(
-        metadata, [_config_record(TOPIC_RESOURCE, name, key, value) for key, value in changes.items()]
+        metadata, [_config_record(resource_type, name, key, value) for key, value in changes.items()]
     )
 
 

@@ -254,6 +254,7 @@ class Opening:
         lock: Lock | None,
     ) -> OpenedDirectory:
         config = self._effective(metadata, meta)
+        loader.producer_expiration_ms = config.producer_id_expiration_ms
         delay_ms = config.log_segment_delete_delay_ms
         return OpenedDirectory(
             directory=self._directory,

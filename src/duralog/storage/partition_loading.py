@@ -45,7 +45,7 @@ class PartitionLoader:
     ) -> None:
         self._files = files
         self._directory = directory
-        self._expiration_ms = producer_expiration_ms
+        self.producer_expiration_ms = producer_expiration_ms
         self._clean = clean
         self._read_only = read_only
         self._clock = clock
@@ -131,7 +131,7 @@ class PartitionLoader:
             read_only=self._read_only,
             before_change=lambda base_offset: self._count_as_new(partition, base_offset),
             progress=progress,
-            producer_expiration_ms=self._expiration_ms,
+            producer_expiration_ms=self.producer_expiration_ms,
         )
         return PartitionLog(
             loaded,

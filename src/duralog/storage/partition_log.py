@@ -325,6 +325,11 @@ class PartitionLog(ReadableLog):
         with self._writer.lock:
             return self._writer.producers.entries()
 
+    def keep_producers_for(self, expiration_ms: int) -> None:
+        """Let a producer be forgotten when it has been silent for this long."""
+        with self._writer.lock:
+            self._writer.producers.expiration_ms = expiration_ms
+
     def expire_producers(self) -> int:
         """Forget producers that have not written for too long. Returns how many."""
         with self._writer.lock:

@@ -23,6 +23,7 @@ from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, StorageError, TopicExists, UnknownTopic
 from duralog.storage.background import BackgroundError, Clock, Scheduler, wall_clock_ms
 from duralog.storage.cleaner import Cleaner
+from duralog.storage.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
 from duralog.storage.compaction_report import CompactionReport, ShowCompaction
 from duralog.storage.file_system import FileSystem, LocalFileSystem, Lock, raise_open_file_limit
 from duralog.storage.log_directory import TopicPartition
@@ -59,11 +60,12 @@ class Store:
         self._policies = tuple(retention_policies)
         self._changing = threading.RLock()
         self._is_closed = False
+        self._given_config = config or BrokerConfig()
         self._scheduler = scheduler or Scheduler(threads=0 if read_only else 2)
         opening = Opening(
             file_system or LocalFileSystem(),
             path,
-            config or BrokerConfig(),
+            self._given_config,
             clock=clock,
             scheduler=self._scheduler,
         )
@@ -75,6 +77,7 @@ class Store:
             else:
                 raise_open_file_limit()
                 self._opened = opening.for_writing(show_progress)
+            self._config = self._opened.config
             self._lock = self._opened.lock
             self._topics = self._opened.topics
             self._logs: Mapping[TopicPartition, PartitionLog] = self._opened.logs
@@ -108,7 +111,12 @@ class Store:
     @property
     def config(self) -> BrokerConfig:
         """What the store was opened with, and over it what the cluster metadata sets for brokers."""
-        return self._opened.config
+        return self._config
+
+    @property
+    def given_config(self) -> BrokerConfig:
+        """What the store was opened with."""
+        return self._given_config
 
     @property
     def cluster_id(self) -> str | None:
@@ -248,22 +256,54 @@ class Store:
         with self._changing:
             self._check_writable()
             changed = self._topics.alter_config(topic, changes)
-            known = [TopicPartition(topic, number) for number in changed.partitions]
-            partitions = [partition for partition in known if partition in self._logs]
-            was_compacted = any(COMPACT in self._logs[partition].config.cleanup_policy for partition in partitions)
-            stops = partitions if was_compacted and COMPACT not in changed.config.cleanup_policy else []
-            with self.cleaner.kept_away(stops, "its topic is not compacted any more"):
-                for partition in partitions:
-                    self._logs[partition].update_config(changed.config)
+            updated = self._update_logs(changed)
             self._create_logs(changed)
-            self.cleaner.wake(partitions)
+            self.cleaner.wake(updated)
             return changed.config
+
+    def _update_logs(self, changed: Topic) -> list[TopicPartition]:
+        """Let the logs of a topic go by its configs as they are now. Returns which they are."""
+        known = [TopicPartition(changed.name, number) for number in changed.partitions]
+        partitions = [partition for partition in known if partition in self._logs]
+        was_compacted = any(COMPACT in self._logs[partition].config.cleanup_policy for partition in partitions)
+        stops = partitions if was_compacted and COMPACT not in changed.config.cleanup_policy else []
+        with self.cleaner.kept_away(stops, "its topic is not compacted any more"):
+            for partition in partitions:
+                self._logs[partition].update_config(changed.config)
+        return partitions
 
     def take_producer_ids(self) -> range:
         """A block of producer ids. The metadata tells that they are taken: nobody gets them again, nor from Kafka."""
         with self._changing:
             self._check_writable()
             return self._topics.take_producer_ids()
+
+    def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """What the cluster metadata sets for a broker, for all brokers (`ALL_BROKERS`) or for a group."""
+        return self._topics.configs_of(resource_type, name)
+
+    def alter_configs_of(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
+        """Set configs of brokers or of a group; None takes one back. Those of this broker are in force at once.
+
+        They are not checked: what cannot be understood has no effect, and `BrokerConfig.ignored` names it.
+        """
+        with self._changing:
+            self._check_writable()
+            self._topics.alter_configs_of(resource_type, name, changes)
+            if resource_type == BROKER_RESOURCE:
+                for_all = self._topics.configs_of(BROKER_RESOURCE, ALL_BROKERS)
+                own = self._topics.configs_of(BROKER_RESOURCE, str(self.node_id))
+                self._follow(self._given_config.with_dynamic({**for_all, **own}))
+
+    def _follow(self, config: BrokerConfig) -> None:
+        self._config = config
+        self.cleaner.follow(config)
+        changed = self._topics.follow(config.topic_defaults())
+        self.cleaner.wake([partition for topic in changed for partition in self._update_logs(topic)])
+        self._opened.deleted.delay_ms = config.log_segment_delete_delay_ms
+        self._opened.loader.producer_expiration_ms = config.producer_id_expiration_ms
+        for log in self._logs.values():
+            log.keep_producers_for(config.producer_id_expiration_ms)
 
     def _create_logs(self, topic: Topic) -> None:
         """Make the partitions of a topic that are not there yet. Those that were made stay if one fails."""

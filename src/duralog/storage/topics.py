@@ -28,10 +28,12 @@ from duralog.format.uuids import ZERO_UUID
 from duralog.format.varint import Bytes
 from duralog.storage import metadata_changes
 from duralog.storage.background import Clock
-from duralog.storage.cluster_metadata import ClusterMetadata, PartitionState
+from duralog.storage.cluster_metadata import BROKER_RESOURCE, GROUP_RESOURCE, ClusterMetadata, PartitionState
 from duralog.storage.metadata_log import encode_batch
 
 _MOST_MISSING = 100
+_OTHER_RESOURCES = (BROKER_RESOURCE, GROUP_RESOURCE)
+"""What has configs beside topics."""
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
@@ -112,6 +114,7 @@ class Topics:
         self._clock = clock
         self._bootstrap = bootstrap
         self._topics: Mapping[str, Topic] = {}
+        self._configs = {kind: metadata.configured(kind) for kind in _OTHER_RESOURCES}
         self._replace(metadata.topics)
 
     @property
@@ -200,6 +203,23 @@ class Topics:
         self._change(metadata_changes.alter_topic_configs(self._metadata, name, texts), name)
         return self.get(name)
 
+    def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """What the metadata sets for a broker, for all brokers or for a group."""
+        return self._configs[resource_type].get(name, _NO_CONFIGS)
+
+    def alter_configs_of(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
+        """Set configs of brokers or of a group, unchecked: Kafka keeps names here that it does not know."""
+        if changes:
+            self._change(metadata_changes.alter_configs(self._metadata, resource_type, name, changes))
+
+    def follow(self, defaults: TopicConfig) -> list[Topic]:
+        """Let all topics have these configs that set none themselves. Returns those that have others now."""
+        before, self._defaults = self._topics, defaults
+        self._topics = {
+            name: replace(topic, config=defaults.with_stored(topic.overrides)) for name, topic in before.items()
+        }
+        return [topic for name, topic in self._topics.items() if topic.config != before[name].config]
+
     def take_producer_ids(self) -> range:
         """A block of producer ids that nobody was given before, nor will be."""
         first = self._metadata.next_producer_id
@@ -243,6 +263,8 @@ class Topics:
             raise
         self._metadata.apply_batches(batch)
         self._replace(names)
+        if any(record.type_name == "CONFIG_RECORD" for record in records):
+            self._configs = {kind: self._metadata.configured(kind) for kind in _OTHER_RESOURCES}
 
     def _replace(self, names: Iterable[str]) -> None:
         topics = dict(self._topics)
