@@ -1,4 +1,4 @@
-"""Configs that are set while a store is open: kept in the cluster metadata, in force at once, and after the next start."""
+"""Configs that are set while a store is open: kept in the cluster metadata, in force at once, there after a restart."""
 
 from __future__ import annotations
 
