@@ -108,9 +108,8 @@ class Partitions:
         self._names: dict[bytes, str] | None = None
 
     def get(self, topic: str, number: int) -> Partition | None:
-        """None where there is no such partition, or it is offline (`error_of` tells)."""
-        if self._store.logs is not self._logs:
-            self.refresh()
+        """None where there is no such partition, or it is offline (`is_offline` tells)."""
+        self.refresh_if_changed()
         found = self._known.get((topic, number))
         return found if found is not None else self._find(topic, number)
 
@@ -120,8 +119,7 @@ class Partitions:
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id, which has 16 bytes; None if there is none."""
-        if self._store.logs is not self._logs:
-            self.refresh()
+        self.refresh_if_changed()
         if self._names is None:
             ids = ((name, self._store.topic_id(name)) for name in self._store.topics())
             self._names = {uuid_bytes(topic_id): name for name, topic_id in ids if topic_id is not None}
@@ -192,6 +190,11 @@ class Partitions:
         )
         partition.wake()
         return result
+
+    def refresh_if_changed(self) -> None:
+        """After this, `Partition.is_gone` is right for every partition."""
+        if self._store.logs is not self._logs:
+            self.refresh()
 
     def refresh(self) -> None:
         """Let go of partitions that are gone. Whoever changes topics may call it, so that those who wait hear at once.
