@@ -5,7 +5,7 @@ those that it does not know. Here both are plain integers: for each class of kio
 own readers and writers work on the twin. Twins are made when a version of an API is first used.
 
 Bytes that are not what the schema says raise `InvalidMessage`, whatever they are: nothing is trusted, and no count is
-believed before that many bytes are there.
+believed before that many bytes are there. Bytes after the end of a message are of no interest, as in Kafka.
 """
 
 from __future__ import annotations
@@ -206,11 +206,9 @@ def _implicit_default(element: Any, kafka_type: str, nested: _Twin | None, *, is
 
 def _decode(twin: _Twin, body: bytes | memoryview) -> Any:
     try:
-        value, size = twin.read(body, 0)
+        value, _ = twin.read(body, 0)
     except Exception as error:  # kio raises many kinds, among them KeyError and OverflowError.
         raise InvalidMessage(f"not a {twin.make.__name__}: {type(error).__name__}: {error}") from error
-    if size != len(body):
-        raise InvalidMessage(f"{len(body) - size} bytes after the end of a {twin.make.__name__}")
     _check_arrays(twin, value)
     return value
 

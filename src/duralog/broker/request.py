@@ -128,10 +128,8 @@ class Later:
 Answer = Fields | RawAnswer | Later | Silence
 
 
-class Refuse(Protocol):
-    """A whole answer that says that nothing of the request was done."""
-
-    def __call__(self, request: Request, error_code: int, message: str | None) -> Fields: ...
+Refuse = Callable[[Request, int, str | None], Fields]
+"""Makes a whole answer with an error code, and a message where the API has one: nothing of the request was done."""
 
 
 @dataclass(frozen=True, slots=True)

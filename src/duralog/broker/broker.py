@@ -1,0 +1,256 @@
+"""The broker: a store, what clients may ask of it, and the loop on which all of that happens.
+
+Opening: the store is opened (which may recover it), the coordinators read their logs, and only then does the port open:
+a client never meets half a broker. Stopping: no new connection and no new request; what is being worked on is
+finished and its answers leave, within a time; the coordinators close, and last of all the store, which
+brings everything to disk and leaves the marker of a clean shutdown.
+
+All handlers, coordinators and timers run on one thread, so they need no locks. What may block is handed to a few worker
+threads (`in_background`), and what follows from it runs on the loop again.
+
+If the machine dies, nothing is lost but what no flush had reached: the logs are the only truth, and state that is not
+in them (who is connected, which fetch waits) is of no worth afterwards.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from duralog.broker.dispatch import Dispatcher
+from duralog.broker.error_codes import code_of
+from duralog.broker.event_loop import EventLoop, steady_clock_ms
+from duralog.broker.handlers import load_apis
+from duralog.broker.limits import Limits
+from duralog.broker.listening import DEFAULT_HOST, Address, Listening, bind
+from duralog.broker.log_lines import LogLines, error_text, one_line
+from duralog.broker.partitions import Partitions
+from duralog.broker.producer_ids import ProducerIds
+from duralog.broker.request import Api, Later
+from duralog.broker.server import Server
+from duralog.broker.topics import Topics
+from duralog.broker.transactions.coordinator import TransactionCoordinator
+from duralog.broker.workers import Workers
+from duralog.config import BrokerConfig
+from duralog.storage.background import Clock, wall_clock_ms
+from duralog.storage.log_directory import DEFAULT_NODE_ID
+from duralog.storage.store import Store
+
+_logger = logging.getLogger("duralog.broker")
+
+_LONGEST_GOODBYE_MS = 10_000
+_GOODBYE_CHECK_MS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Who this broker is to clients."""
+
+    node_id: int
+    host: str
+    port: int
+    cluster_id: str
+    rack: str | None
+
+
+class Broker:
+    """One node. `open`, then `run` in this thread or `start` in one of its own; `stop` ends it from any thread."""
+
+    def __init__(
+        self,
+        data_dir: str | None,
+        *,
+        config: BrokerConfig | None = None,
+        listening: Listening | None = None,
+        host: str = DEFAULT_HOST,
+        port: int = 0,
+        clock: Clock = wall_clock_ms,
+        timer_clock: Callable[[], float] = steady_clock_ms,
+    ) -> None:
+        """Without a data directory, a temporary one is made and removed at the end."""
+        self.log = _logger
+        self.clock = clock
+        self._given_config = config or BrokerConfig()
+        self.is_stopping = False
+        self._data_dir = data_dir
+        self._listening = listening or Listening.at(Address(host, port))
+        self._timer_clock = timer_clock
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._thread: threading.Thread | None = None
+        self._is_open = False
+        self._goodbye_until_ms = 0.0
+
+    # The beginning
+
+    def open(self) -> Broker:
+        """Open the store, load what the coordinators know, and listen."""
+        listener = bind(self._listening.bound)
+        try:
+            if self._data_dir is None:
+                self._temporary = tempfile.TemporaryDirectory(prefix="duralog-")
+                self._data_dir = self._temporary.name
+            self.store = Store(self._data_dir, config=self._given_config, clock=self.clock)
+            self._is_open = True
+            self._build(listener.getsockname()[1])
+            for part in (self.groups, self.transactions):
+                if part is not None:
+                    part.load()
+            self.server.listen(listener)
+        except BaseException:
+            listener.close()
+            self.close()
+            raise
+        return self
+
+    def _build(self, port: int) -> None:
+        advertised = self._listening.advertised
+        self.address = Address(self._listening.bound.host or DEFAULT_HOST, port)
+        self.node = Node(
+            node_id=DEFAULT_NODE_ID if self.store.node_id is None else self.store.node_id,
+            host=advertised.host,
+            port=advertised.port or port,
+            cluster_id=self.store.cluster_id or "",
+            rack=self.config.broker_rack,
+        )
+        self.loop = EventLoop(self.log, self._timer_clock)
+        self.timers = self.loop.timers
+        self.call_soon = self.loop.call_soon
+        self.log_lines = LogLines(self.log, self._timer_clock)
+        self.partitions = Partitions(self)
+        self.fetches = _part("duralog.broker.fetches", "Fetches", self)
+        self.topics = Topics(self)
+        self.producer_ids = ProducerIds(self)
+        self.groups = _part("duralog.broker.groups.coordinator", "GroupCoordinator", self)
+        self.transactions = TransactionCoordinator(self)
+        self.apis: Mapping[int, Api] = load_apis()
+        self.dispatcher = Dispatcher(self, self.apis)
+        self.server = Server(self.loop, self.dispatcher, Limits.of(self.config), self.log_lines, self.config)
+        self._workers = Workers(self.loop.call_soon)
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configs in force, those included that were set while the broker ran."""
+        return self.store.config if self._is_open else self._given_config
+
+    # Work
+
+    def in_background(
+        self, work: Callable[[], Any], then: Callable[[Any, Exception | None], None], answers: Later | None = None
+    ) -> None:
+        """Run `work` beside the loop, then `then` on it, with the result and None or with None and the error.
+
+        If `then` itself fails, that is logged, and the request that `answers` belongs to is refused.
+        """
+
+        def finish(result: Any, error: Exception | None) -> None:
+            self.server.background_ended()
+            try:
+                then(result, error)
+            except Exception as failure:
+                self.log.error("%s", one_line(f"after background work: {error_text(failure)}"))
+                if answers is not None and not answers.is_answered:
+                    answers.refuse(code_of(failure))
+
+        self.server.background_began()
+        self._workers.submit(work, finish)
+
+    def run(self) -> None:
+        """Serve in this thread until `stop`, then close everything."""
+        try:
+            self.loop.run()
+        finally:
+            self.close()
+
+    def start(self) -> Broker:
+        """Serve in a thread of its own."""
+        self._thread = threading.Thread(target=self.run, name="duralog-broker")
+        self._thread.start()
+        return self
+
+    def run_pending(self) -> None:
+        """For who has no thread for the loop: do what there is to do now, and return."""
+        self.loop.run_turn(0)
+
+    # The end
+
+    def stop(self) -> None:
+        """Stop cleanly, from any thread. Returns when it is done, unless the loop is this thread's own."""
+        if not self._is_open:
+            return
+        if self._thread is None:
+            self._request_stop()
+        elif self._thread is not threading.current_thread():
+            self._request_stop()
+            self._thread.join()
+
+    def _request_stop(self) -> None:
+        with suppress(RuntimeError):
+            self.loop.call_soon(self._say_goodbye)
+
+    def _say_goodbye(self) -> None:
+        if self.is_stopping:
+            return
+        self.is_stopping = True
+        self.server.stop_accepting()
+        self._goodbye_until_ms = self._timer_clock() + _LONGEST_GOODBYE_MS
+        self._leave_when_quiet()
+
+    def _leave_when_quiet(self) -> None:
+        if self.server.is_quiet or self._timer_clock() >= self._goodbye_until_ms:
+            self.loop.stop()
+        else:
+            self.timers.after(_GOODBYE_CHECK_MS, self._leave_when_quiet)
+
+    def close(self) -> None:
+        """Close all that is open. Whoever called `start` or `run` uses `stop`."""
+        if not self._is_open:
+            self._remove_temporary()
+            return
+        self._is_open = False
+        try:
+            self._close_parts()
+        finally:
+            try:
+                self.store.close()
+            finally:
+                self._remove_temporary()
+
+    def _close_parts(self) -> None:
+        if not hasattr(self, "server"):
+            return
+        self.is_stopping = True
+        self.server.stop_accepting()
+        self._workers.close()
+        self.server.close_all()
+        for part in (self.transactions, self.groups, self.fetches):
+            if hasattr(part, "close"):
+                part.close()
+        self.loop.close()
+
+    def _remove_temporary(self) -> None:
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    def __enter__(self) -> Broker:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._thread is None:
+            self.close()
+
+
+def _part(module: str, name: str, broker: Broker) -> Any:
+    if importlib.util.find_spec(module) is None:
+        return None
+    return getattr(importlib.import_module(module), name)(broker)

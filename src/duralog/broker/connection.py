@@ -1,0 +1,289 @@
+"""One client: what it has sent, what it is owed, and when it is closed.
+
+One request at a time is under way, as in Kafka, so that answers leave in the order of the requests. While a request
+waits for its answer, or an answer waits for the client to read, nothing more is read from this client: it is slowed
+down by the network, and costs no more memory than what it has sent already.
+
+| what the client does | what happens |
+|---|---|
+| sends something that is no request | closed, one log line |
+| sends half a request, or nothing, or does not read | closed when it has been idle for `connections.max.idle.ms` |
+| leaves while its request waits | `Later.leave`: the handler may drop what it holds |
+| sends much at once | one buffer full is handled, then it is the others' turn |
+
+Files go out by `sendfile`, right after the bytes before them (`MSG_MORE`), so that they share packets. If a file
+has become shorter than promised, the answer can not be completed: the connection is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from typing import TYPE_CHECKING
+
+from duralog.broker.dispatch import Parts
+from duralog.broker.event_loop import HANGUP, PEER_CLOSED, READABLE, WRITABLE
+from duralog.broker.frames import FrameReader
+from duralog.broker.log_lines import error_text
+from duralog.broker.request import FileSlice, Later, Silence
+from duralog.errors import DuralogError
+
+if TYPE_CHECKING:
+    from duralog.broker.server import Server
+
+_SENT_AT_ONCE_BYTES = 64 << 10
+"""Answers up to this are gathered for one send."""
+_SENT_PER_TURN_BYTES = 4 << 20
+
+
+class Connection:
+    """A connected client. All of it happens on the loop's thread."""
+
+    __slots__ = (
+        "_events",
+        "_later",
+        "_outgoing",
+        "_reader",
+        "_server",
+        "_socket",
+        "client_host",
+        "is_closed",
+        "last_active_ms",
+        "number",
+        "waits_for_room",
+    )
+
+    def __init__(self, server: Server, connected: socket.socket, client_host: str, number: int) -> None:
+        self.client_host = client_host
+        self.number = number
+        self.is_closed = False
+        self.last_active_ms = server.loop.now_ms
+        self.waits_for_room = False
+        """Too many requests of all clients are under way: this one's next request waits."""
+        self._server = server
+        self._socket = connected
+        self._reader = FrameReader(server.limits.largest_request_bytes)
+        self._later: Later | None = None
+        self._outgoing: deque[bytes | memoryview | FileSlice] = deque()
+        self._events = READABLE | PEER_CLOSED
+        server.loop.watch(connected.fileno(), self._events, self._on_event)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request is under way."""
+        return self._later is not None
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether there is something left to send."""
+        return bool(self._outgoing)
+
+    @property
+    def held_bytes(self) -> int:
+        return self._reader.held_bytes
+
+    # What the loop tells
+
+    def _on_event(self, events: int) -> None:
+        try:
+            if events & WRITABLE and self._outgoing:
+                self._send()
+                if not self._outgoing and not self.is_closed:
+                    self.go_on()
+                return
+            if self._is_busy():
+                if events & HANGUP:
+                    self.close()
+                else:
+                    self._listen_for(PEER_CLOSED)
+                return
+            if events & READABLE:
+                self._receive()
+            elif events & HANGUP:
+                self.close()
+        except ConnectionError:
+            self.close()
+        except DuralogError as error:
+            self.close(type(error).__name__, str(error))
+        except Exception as error:
+            self.close("unexpected", error_text(error))
+
+    def _is_busy(self) -> bool:
+        return self._later is not None or bool(self._outgoing) or self.waits_for_room
+
+    def _receive(self) -> None:
+        reader = self._reader
+        try:
+            count = self._socket.recv_into(reader.space(self._server.receive_buffer))
+        except BlockingIOError:
+            reader.keep()
+            return
+        if count == 0:
+            self.close()
+            return
+        self.last_active_ms = self._server.loop.now_ms
+        reader.received(count)
+        self._handle_frames()
+
+    def go_on(self) -> None:
+        """After an answer has left: with what the client has sent meanwhile, else with what it will send."""
+        if self.is_closed or self._later is not None or self._outgoing:
+            return
+        self.waits_for_room = False
+        if self._reader.held_bytes:
+            try:
+                self._handle_frames()
+            except DuralogError as error:
+                self.close(type(error).__name__, str(error))
+        if not self._is_busy() and not self.is_closed:
+            self._listen_for(READABLE | PEER_CLOSED)
+
+    def _handle_frames(self) -> None:
+        """Every request that is all here, until one has to wait. Answers are gathered and sent together."""
+        server, reader = self._server, self._reader
+        dispatch = server.dispatcher.dispatch
+        answers: Parts = []
+        size = 0
+        try:
+            while not self.is_closed:
+                if not server.has_room():
+                    server.wait_for_room(self)
+                    break
+                frame = reader.next_frame()
+                if frame is None:
+                    break
+                answer = dispatch(frame, self)
+                if type(answer) is list:
+                    answers += answer
+                    first = answer[0]
+                    size += len(first) if isinstance(first, bytes) else first.size
+                    if len(answer) > 1 or size > _SENT_AT_ONCE_BYTES:
+                        self._send_parts(answers)
+                        answers = []
+                        size = 0
+                        if self._outgoing:
+                            break
+                elif isinstance(answer, Later):
+                    self._later = answer
+                    break
+                elif answer is Silence.CLOSE:
+                    if answers:
+                        self._send_parts(answers)
+                    self.close("refused", "a request that has no answer failed")
+                    return
+        except DuralogError:
+            # What came before is answered all the same.
+            if answers and not self.is_closed:
+                self._send_parts(answers)
+            raise
+        if self.is_closed:
+            return
+        reader.keep()
+        if answers:
+            self._send_parts(answers)
+
+    # Sending
+
+    def deliver(self, parts: Parts | Silence) -> None:
+        """The answer of a request that waited. It leaves in this turn, but not before what is being handled now."""
+        self._later = None
+        if self.is_closed:
+            return
+        if isinstance(parts, Silence):
+            if parts is Silence.CLOSE:
+                self.close("refused", "a request that has no answer failed")
+            else:
+                self._server.loop.call_soon(self.go_on)
+            return
+        self._outgoing.extend(parts)
+        self._server.loop.call_soon(self._send_and_go_on)
+
+    def _send_and_go_on(self) -> None:
+        if self.is_closed:
+            return
+        try:
+            self._send()
+        except ConnectionError:
+            self.close()
+        self.go_on()
+
+    def _send_parts(self, parts: Parts) -> None:
+        if len(parts) == 1 and not self._outgoing and type(parts[0]) is bytes:
+            data = parts[0]
+            try:
+                sent = self._socket.send(data)
+            except BlockingIOError:
+                sent = 0
+            if sent < len(data):
+                self._outgoing.append(memoryview(data)[sent:])
+                self._listen_for(WRITABLE | PEER_CLOSED)
+            return
+        self._outgoing.extend(parts)
+        self._send()
+
+    def _send(self) -> None:
+        """As much as the socket takes, but not more than one client may have in a turn."""
+        outgoing = self._outgoing
+        room = _SENT_PER_TURN_BYTES
+        try:
+            while outgoing and room > 0:
+                sent = self._send_file(room) if isinstance(outgoing[0], FileSlice) else self._send_bytes()
+                if sent < 0:
+                    return
+                room -= sent
+        except BlockingIOError:
+            pass
+        self.last_active_ms = self._server.loop.now_ms
+        if outgoing:
+            self._listen_for(WRITABLE | PEER_CLOSED)
+
+    def _send_bytes(self) -> int:
+        outgoing = self._outgoing
+        run: list[bytes | memoryview] = []
+        for part in outgoing:
+            if isinstance(part, FileSlice):
+                break
+            run.append(part)
+        has_file_next = len(run) < len(outgoing)
+        data = run[0] if len(run) == 1 else b"".join(run)
+        sent = self._socket.send(data, socket.MSG_MORE if has_file_next else 0)
+        for _ in run:
+            outgoing.popleft()
+        if sent < len(data):
+            outgoing.appendleft(memoryview(data)[sent:])
+        return sent
+
+    def _send_file(self, room: int) -> int:
+        part = self._outgoing[0]
+        assert isinstance(part, FileSlice)
+        sent = os.sendfile(self._socket.fileno(), part.file.fileno(), part.position, min(part.size, room))
+        if sent == 0:
+            self.close("short file", f"a file ends before position {part.position}, {part.size} bytes were to be sent")
+            return -1
+        self._outgoing.popleft()
+        if sent < part.size:
+            self._outgoing.appendleft(FileSlice(part.file, part.position + sent, part.size - sent))
+        return sent
+
+    def _listen_for(self, events: int) -> None:
+        if events != self._events:
+            self._events = events
+            self._server.loop.change(self._socket.fileno(), events)
+
+    # The end
+
+    def close(self, kind: str | None = None, reason: str = "") -> None:
+        """Let go of the client. With a reason, one line tells it."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if kind is not None:
+            self._server.tell_closed(kind, self.client_host, reason)
+        self._server.forget(self)
+        self._server.loop.forget(self._socket)
+        self._outgoing.clear()
+        self._reader = FrameReader(0)
+        later, self._later = self._later, None
+        if later is not None:
+            later.leave()

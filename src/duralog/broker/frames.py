@@ -1,0 +1,161 @@
+"""Where a request begins and ends in the bytes of a connection, and what its header says.
+
+A frame is a 32-bit size and that many bytes. All connections receive into one large shared buffer, in which every
+complete frame is handled where it lies. There are no sockets here: bytes in, frames out, and "need more" is an ordinary
+answer. What is left over moves to the connection:
+
+- a small part of a frame is put back in front of the next bytes,
+- a large frame gets a buffer of its own, which is received into directly. It grows with what arrives, not with what
+  the size says: a claim alone costs nothing.
+
+What must always be true: no byte is taken twice or skipped, however the stream is cut; a frame is only valid until the
+next call. A size that is negative or above the limit raises `InvalidFrame`: after that nothing on the connection makes
+sense any more.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from duralog.errors import DuralogError
+
+SHARED_BUFFER_BYTES = 512 << 10
+_OWN_BUFFER_FROM_BYTES = 64 << 10
+_SIZE = struct.Struct(">i")
+_HEADER = struct.Struct(">hhih")
+_EMPTY = memoryview(b"")
+
+
+class InvalidFrame(DuralogError):
+    """Bytes that are no request of Kafka's protocol, or more than is allowed."""
+
+
+class FrameReader:
+    """What one connection has sent and nobody has handled yet."""
+
+    __slots__ = ("_area", "_end", "_is_shared", "_largest", "_needed", "_start")
+
+    def __init__(self, largest_frame_bytes: int) -> None:
+        self._largest = largest_frame_bytes
+        self._area = _EMPTY
+        """What was received lies here, from `_start` to `_end`."""
+        self._start = 0
+        self._end = 0
+        self._is_shared = False
+        self._needed = 0
+        """The size of the frame that is not complete yet, with the size itself; 0 if that is not known."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Received and not handled."""
+        return self._end - self._start
+
+    def space(self, shared: memoryview) -> memoryview:
+        """Where the next bytes go: the rest of the shared buffer, or of this frame's own one."""
+        held = self._end - self._start
+        if held and self._needed > _OWN_BUFFER_FROM_BYTES:
+            self._own(held)
+            return self._area[self._end : self._needed]
+        if held:
+            shared[:held] = self._area[self._start : self._end]
+        self._area = shared
+        self._is_shared = True
+        self._start = 0
+        self._end = held
+        return shared[held:] if held else shared
+
+    def received(self, count: int) -> None:
+        """So many bytes are in the space now."""
+        self._end += count
+
+    def next_frame(self) -> memoryview | None:
+        """The next request without its size, or None if it is not all there yet."""
+        start = self._start
+        if self._end - start < _SIZE.size:
+            self._needed = 0
+            return None
+        (size,) = _SIZE.unpack_from(self._area, start)
+        if not 0 <= size <= self._largest:
+            raise InvalidFrame(f"a request says it has {size} bytes; from 0 to {self._largest} are allowed")
+        begin = start + _SIZE.size
+        end = begin + size
+        if end > self._end:
+            self._needed = end - start
+            return None
+        self._start = end
+        return self._area[begin:end]
+
+    def keep(self) -> None:
+        """Take what is left out of the shared buffer, which another connection uses next."""
+        held = self._end - self._start
+        if held == 0:
+            self._area = _EMPTY
+            self._start = self._end = 0
+            self._is_shared = False
+        elif self._is_shared:
+            self._area = memoryview(bytearray(self._area[self._start : self._end]))
+            self._start = 0
+            self._end = held
+            self._is_shared = False
+
+    def _own(self, held: int) -> None:
+        """Have a buffer of this connection's own with some room, at least as much again as is held."""
+        if not self._is_shared and self._start == 0 and self._end < len(self._area):
+            return
+        room = min(self._needed, max(2 * held, _OWN_BUFFER_FROM_BYTES))
+        area = memoryview(bytearray(room))
+        area[:held] = self._area[self._start : self._end]
+        self._area = area
+        self._is_shared = False
+        self._start = 0
+        self._end = held
+
+
+class Header(NamedTuple):
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body_position: int
+    """Where the body begins, or, in a flexible version, the header's tagged fields."""
+
+
+def decode_header(frame: memoryview) -> Header:
+    """The header of a request. Raises InvalidFrame where there is none."""
+    if len(frame) < _HEADER.size:
+        raise InvalidFrame(f"a request of {len(frame)} bytes is too short for its header")
+    api_key, version, correlation_id, length = _HEADER.unpack_from(frame)
+    end = _HEADER.size + max(length, 0)
+    if length < -1 or end > len(frame):
+        raise InvalidFrame(f"the client id says it has {length} bytes, {len(frame) - _HEADER.size} are there")
+    if length == -1:
+        return Header(api_key, version, correlation_id, None, end)
+    return Header(api_key, version, correlation_id, str(frame[_HEADER.size : end], "utf-8", "replace"), end)
+
+
+def skip_tagged_fields(frame: memoryview, position: int) -> int:
+    """Where the tagged fields end that begin at the position. None of a request header's has a meaning here."""
+    if position < len(frame) and frame[position] == 0:
+        return position + 1
+    count, position = _unsigned_varint(frame, position)
+    for _ in range(count):
+        _, position = _unsigned_varint(frame, position)
+        size, position = _unsigned_varint(frame, position)
+        position += size
+        if position > len(frame):
+            raise InvalidFrame("a tagged field of the header runs past the request")
+    return position
+
+
+def _unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 35, 7):
+        if position >= len(frame):
+            break
+        byte = frame[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise InvalidFrame("a number among the header's tagged fields has no end")

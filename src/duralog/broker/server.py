@@ -1,0 +1,171 @@
+"""The listening socket and all connections: who comes in, who is idle, who must wait.
+
+A client above a limit is closed at once with one log line; nobody else notices. When too many requests are being worked
+on beside the loop, no further request is begun until there is room: clients wait in their sockets, not in memory.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections import deque
+from typing import TYPE_CHECKING
+
+from duralog.broker.connection import Connection
+from duralog.broker.dispatch import Dispatcher
+from duralog.broker.event_loop import READABLE, EventLoop
+from duralog.broker.frames import SHARED_BUFFER_BYTES
+from duralog.broker.limits import Limits
+from duralog.broker.log_lines import LogLines
+
+if TYPE_CHECKING:
+    from duralog.config import BrokerConfig
+
+_ACCEPTED_PER_TURN = 64
+_SHORTEST_IDLE_CHECK_MS = 50
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PAUSE_MS = 100
+
+
+class Server:
+    """Everything with a socket. Only the loop's thread uses it."""
+
+    def __init__(
+        self, loop: EventLoop, dispatcher: Dispatcher, limits: Limits, log_lines: LogLines, config: BrokerConfig
+    ) -> None:
+        self.loop = loop
+        self.dispatcher = dispatcher
+        self.limits = limits
+        self.receive_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.background_requests = 0
+        self.refused = 0
+        """Connections that a limit did not let in."""
+        self.closed_with_reason = 0
+        self._log_lines = log_lines
+        self._config = config
+        self._connections: dict[int, Connection] = {}
+        self._last_number = 0
+        self._waiting_for_room: deque[Connection] = deque()
+        self._listener: socket.socket | None = None
+        self._is_stopping = False
+
+    @property
+    def connections(self) -> list[Connection]:
+        return list(self._connections.values())
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    # Who comes in
+
+    def listen(self, listener: socket.socket) -> None:
+        """Begin to accept. REQUIRES: the socket is bound."""
+        listener.setblocking(False)
+        listener.listen(self._config.socket_listen_backlog_size)
+        self._listener = listener
+        self.loop.watch(listener.fileno(), READABLE, self._accept)
+        if self.limits.idle_ms >= 0:
+            self._check_idle()
+
+    def _accept(self, _: int) -> None:
+        assert self._listener is not None
+        for _turn in range(_ACCEPTED_PER_TURN):
+            try:
+                connected, address = self._listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_DESCRIPTORS:
+                    raise
+                # Those who wait stay in the kernel's queue; without a pause the loop would do nothing but fail here.
+                self._log_lines.warn("accept", f"no new connections for now: {error.strerror}")
+                self.loop.change(self._listener.fileno(), 0)
+                self.loop.timers.after(_PAUSE_MS, self._accept_again)
+                return
+            self._admit(connected, str(address[0]))
+
+    def _accept_again(self) -> None:
+        if self._listener is not None and not self._is_stopping:
+            self.loop.change(self._listener.fileno(), READABLE)
+
+    def _admit(self, connected: socket.socket, host: str) -> None:
+        refusal = self.limits.refusal(host)
+        if refusal is not None:
+            self.refused += 1
+            self._log_lines.warn("refused", f"a connection from {host} is refused: {refusal}")
+            connected.close()
+            return
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # Kafka's default would only switch off that the kernel finds the size itself.
+        for name, option in (("send", socket.SO_SNDBUF), ("receive", socket.SO_RCVBUF)):
+            size = self._config.get(f"socket.{name}.buffer.bytes")
+            if f"socket.{name}.buffer.bytes" in self._config.given and size > 0:
+                connected.setsockopt(socket.SOL_SOCKET, option, size)
+        self._last_number += 1
+        self.limits.add(host)
+        self._connections[self._last_number] = Connection(self, connected, host, self._last_number)
+
+    # Who must wait
+
+    def has_room(self) -> bool:
+        """Whether another request may begin."""
+        return self.background_requests < self.limits.most_requests and not self._is_stopping
+
+    def wait_for_room(self, connection: Connection) -> None:
+        connection.waits_for_room = True
+        self._waiting_for_room.append(connection)
+
+    def background_began(self) -> None:
+        self.background_requests += 1
+
+    def background_ended(self) -> None:
+        self.background_requests -= 1
+        if self._waiting_for_room and self.has_room():
+            self.loop.call_soon(self._waiting_for_room.popleft().go_on)
+
+    # Who goes
+
+    def _check_idle(self) -> None:
+        idle_ms = self.limits.idle_ms
+        since = self.loop.now_ms - idle_ms
+        for connection in self.connections:
+            if connection.last_active_ms < since and not connection.is_waiting:
+                reason = f"nothing was heard from it for {idle_ms} ms"
+                if connection.is_owed:
+                    reason = f"it has read nothing for {idle_ms} ms"
+                elif connection.held_bytes:
+                    reason = f"it has sent {connection.held_bytes} bytes of a request, and nothing for {idle_ms} ms"
+                connection.close("idle", reason)
+        self.loop.timers.after(max(idle_ms / 4, _SHORTEST_IDLE_CHECK_MS), self._check_idle)
+
+    def tell_closed(self, kind: str, host: str, reason: str) -> None:
+        self.closed_with_reason += 1
+        self._log_lines.warn(f"closed {kind}", f"the connection from {host} is closed: {reason}")
+
+    def forget(self, connection: Connection) -> None:
+        """A connection tells that it is closed."""
+        if self._connections.pop(connection.number, None) is not None:
+            self.limits.remove(connection.client_host)
+
+    # The end
+
+    def stop_accepting(self) -> None:
+        """No new connection and no new request. What is under way goes on."""
+        self._is_stopping = True
+        if self._listener is not None:
+            self.loop.forget(self._listener)
+            self._listener = None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is worked on beside the loop, and every answer has left."""
+        return self.background_requests == 0 and not any(
+            connection.is_owed for connection in self._connections.values()
+        )
+
+    def close_all(self) -> None:
+        for connection in self.connections:
+            connection.close()
