@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from duralog.broker.error_codes import UNKNOWN_SERVER_ERROR
+from duralog.broker.request import Later
 from duralog.storage.metadata_changes import PRODUCER_ID_BLOCK
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ class ProducerIds:
         """What is left of it."""
         self._next = range(0)
         self._is_asking = False
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: list[tuple[Callable[[], None], Later]] = []
 
     def take(self) -> int | None:
         """An id that nobody has; None while there is none: `when_there` tells when to ask again."""
@@ -38,12 +40,12 @@ class ProducerIds:
         taken, self._block = self._block[0], self._block[1:]
         return taken
 
-    def when_there(self, then: Callable[[], None]) -> None:
-        """`then` is called when there are ids: at once, or soon. It is also called if none could be had."""
+    def when_there(self, then: Callable[[], None], answers: Later) -> None:
+        """`then` gives the answer when there are ids: at once, or soon. It is also called if none could be had."""
         if self._block or self._next:
             then()
         else:
-            self._waiting.append(then)
+            self._waiting.append((then, answers))
             self._ask()
 
     def _ask(self) -> None:
@@ -58,5 +60,10 @@ class ProducerIds:
         else:
             self._next = block
         waiting, self._waiting = self._waiting, []
-        for then in waiting:
-            then()
+        for then, answers in waiting:
+            try:
+                then()
+            except Exception:  # The others are to have their answers.
+                self._broker.log.exception("a producer could not be given an id")
+                if not answers.is_answered:
+                    answers.refuse(UNKNOWN_SERVER_ERROR)

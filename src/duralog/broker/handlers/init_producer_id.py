@@ -44,7 +44,7 @@ def handle(broker: Broker, request: Request) -> Answer:
             outcome = broker.transactions.init_producer(transactional_id, timeout_ms, expected)
         later.answer(_fields(outcome, request.version))
 
-    broker.producer_ids.when_there(go_on)
+    broker.producer_ids.when_there(go_on, later)
     return later
 
 

@@ -1,0 +1,114 @@
+"""AddPartitionsToTxn, versions 0 to 5: a producer says which partitions its transaction will have records in.
+
+Producers speak up to version 3. From version 4 on it is brokers that ask, for several producers at once, or that only
+want to know whether a partition was added. A partition that cannot be added keeps the others of its transaction from
+being added. Version 2 and later know PRODUCER_FENCED; before, it is told as INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from duralog.broker.error_codes import (
+    INVALID_PRODUCER_EPOCH,
+    NONE,
+    OPERATION_NOT_ATTEMPTED,
+    PRODUCER_FENCED,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from duralog.broker.request import Answer, Api, Fields, Request
+from duralog.broker.transactions.decisions import Producer
+from duralog.storage.log_directory import TopicPartition
+from duralog.storage.producer_state import EPOCH_BUMPING
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_OF_BROKERS = 4
+_KNOWS_FENCED = 2
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    message, version = request.message, request.version
+    if version >= _OF_BROKERS:
+        return {
+            "results_by_transaction": [
+                {
+                    "transactional_id": transaction.transactional_id,
+                    "topic_results": _by_topic(
+                        _add(
+                            broker,
+                            version,
+                            transaction.transactional_id,
+                            Producer(transaction.producer_id, transaction.producer_epoch),
+                            _partitions(transaction.topics),
+                            verify_only=transaction.verify_only,
+                        )
+                    ),
+                }
+                for transaction in message.transactions
+            ]
+        }
+    results = _add(
+        broker,
+        version,
+        message.v3_and_below_transactional_id,
+        Producer(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch),
+        _partitions(message.v3_and_below_topics),
+    )
+    return {"results_by_topic_v3_and_below": _by_topic(results)}
+
+
+def _add(
+    broker: Broker,
+    version: int,
+    transactional_id: str,
+    producer: Producer,
+    partitions: list[TopicPartition],
+    *,
+    verify_only: bool = False,
+) -> dict[TopicPartition, int]:
+    faults = {partition: _fault(broker, version, partition) for partition in partitions}
+    if any(faults.values()):
+        return {partition: fault or OPERATION_NOT_ATTEMPTED for partition, fault in faults.items()}
+    if verify_only:
+        verify = broker.transactions.verify_partition
+        return {partition: verify(transactional_id, producer, partition) for partition in partitions}
+    client_version = EPOCH_BUMPING if version >= _OF_BROKERS else 0
+    error = broker.transactions.add_partitions(transactional_id, producer, partitions, client_version=client_version)
+    if error == PRODUCER_FENCED and version < _KNOWS_FENCED:
+        error = INVALID_PRODUCER_EPOCH
+    return dict.fromkeys(partitions, error)
+
+
+def _fault(broker: Broker, version: int, partition: TopicPartition) -> int:
+    topic = broker.topics.by_name(partition.topic)
+    if topic is not None and topic.is_internal and version < _OF_BROKERS:
+        return TOPIC_AUTHORIZATION_FAILED
+    return NONE if topic is not None and partition.partition in topic.partitions else UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _partitions(topics: Iterable[Any]) -> list[TopicPartition]:
+    """Each one once."""
+    named = (TopicPartition(topic.name, number) for topic in topics for number in topic.partitions)
+    return list(dict.fromkeys(named))
+
+
+def _by_topic(results: Mapping[TopicPartition, int]) -> list[Fields]:
+    topics: dict[str, list[Fields]] = {}
+    for (name, number), error in results.items():
+        topics.setdefault(name, []).append({"partition_index": number, "partition_error_code": error})
+    return [{"name": name, "results_by_partition": partitions} for name, partitions in topics.items()]
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    del message
+    if request.version >= _OF_BROKERS:
+        return {"error_code": error_code}
+    partitions = _partitions(request.message.v3_and_below_topics)
+    return {"results_by_topic_v3_and_below": _by_topic(dict.fromkeys(partitions, error_code))}
+
+
+API = Api(24, "AddPartitionsToTxn", 0, 5, handle, refuse)

@@ -1,0 +1,79 @@
+"""ListTransactions, versions 0 to 2: the transactional producers, by state and by id.
+
+Version 1 adds how long a transaction has been open at least, version 2 a pattern for transactional ids. Patterns are
+RE2's, which match in time in proportion to the id: Kafka's can keep it busy for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from duralog.broker.error_codes import INVALID_REGULAR_EXPRESSION, NONE
+from duralog.broker.messages import optional
+from duralog.broker.request import Answer, Api, Fields, Request
+from duralog.broker.transactions.state import STATUS_NAMES, Transaction
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_ANY_DURATION = -1
+_PATTERN_BYTES = 1 << 20
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    message = request.message
+    pattern = optional(message, "transactional_id_pattern")
+    matches = _matcher(pattern) if pattern else _any_id
+    if matches is None:
+        return refuse(request, INVALID_REGULAR_EXPRESSION, None)
+    states, producer_ids = frozenset(message.state_filters), frozenset(message.producer_id_filters)
+    duration_ms, now_ms = optional(message, "duration_filter", _ANY_DURATION), broker.clock()
+
+    def is_wanted(transactional_id: str, transaction: Transaction) -> bool:
+        return (
+            (not producer_ids or transaction.producer_id in producer_ids)
+            and (not states or STATUS_NAMES[transaction.status] in states)
+            and (duration_ms < 0 or now_ms - transaction.started_ms > duration_ms)
+            and matches(transactional_id)
+        )
+
+    return {
+        "error_code": NONE,
+        "unknown_state_filters": sorted(states.difference(STATUS_NAMES.values())),
+        "transaction_states": [
+            {
+                "transactional_id": transactional_id,
+                "producer_id": transaction.producer_id,
+                "transaction_state": STATUS_NAMES[transaction.status],
+            }
+            for transactional_id, transaction in broker.transactions.states.items()
+            if is_wanted(transactional_id, transaction)
+        ],
+    }
+
+
+def _any_id(_: str) -> bool:
+    return True
+
+
+def _matcher(pattern: str) -> Callable[[str], bool] | None:
+    """Whether an id as a whole matches the pattern; None if it is no pattern."""
+    import re2  # Not at the top: hardly anybody asks by pattern.
+
+    options = re2.Options()
+    options.max_mem = _PATTERN_BYTES
+    options.log_errors = False
+    try:
+        compiled: Any = re2.compile(pattern, options)
+    except re2.error:
+        return None
+    return lambda transactional_id: compiled.fullmatch(transactional_id) is not None
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    del request, message
+    return {"error_code": error_code, "unknown_state_filters": [], "transaction_states": []}
+
+
+API = Api(66, "ListTransactions", 0, 2, handle, refuse)

@@ -1,0 +1,111 @@
+"""TxnOffsetCommit, versions 0 to 5: offsets of a group that count when, and if, the transaction is committed.
+
+Version 5 adds the group's partition to the transaction; before, AddOffsetsToTxn must have done so. From version 3 on
+the member of the group is named, and must be one. Clients before version 2 do not know that a coordinator may be
+loading: they are told that it is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from duralog.broker.error_codes import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    INVALID_GROUP_ID,
+    NONE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from duralog.broker.groups.offset_table import PartitionCommit
+from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.messages import optional
+from duralog.broker.request import Answer, Api, Fields, Request
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_KNOWS_LOADING = 2
+_NO_GENERATION = -1
+_NO_LEADER_EPOCH = -1
+
+_Results = dict[tuple[str, int], int]
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    message = request.message
+    unknown: _Results = {}
+    commits: list[tuple[str, Any, list[PartitionCommit]]] = []
+    for topic in message.topics:
+        view = broker.topics.by_name(topic.name)
+        known = []
+        for partition in topic.partitions:
+            if view is None or partition.partition_index not in view.partitions:
+                unknown[topic.name, partition.partition_index] = UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                known.append(_commit_of(partition))
+        if known and view is not None:
+            commits.append((topic.name, view.topic_id, known))
+    if not commits:
+        return _fields(unknown, request.version)
+    return _fields({**unknown, **_commit(broker, request, commits)}, request.version)
+
+
+def _commit_of(partition: Any) -> PartitionCommit:
+    return PartitionCommit(
+        partition.partition_index,
+        partition.committed_offset,
+        optional(partition, "committed_leader_epoch", _NO_LEADER_EPOCH),
+        partition.committed_metadata,
+    )
+
+
+def _commit(broker: Broker, request: Request, commits: list[tuple[str, Any, list[PartitionCommit]]]) -> _Results:
+    message = request.message
+    partitions = [(name, commit.partition) for name, _, known in commits for commit in known]
+    if not message.group_id:
+        return dict.fromkeys(partitions, INVALID_GROUP_ID)
+    error = broker.transactions.check_offset_commit(
+        message.transactional_id,
+        message.producer_id,
+        message.producer_epoch,
+        broker.groups.partition_for(message.group_id),
+        request.version,
+    )
+    if error != NONE:
+        return dict.fromkeys(partitions, error)
+    try:
+        return broker.groups.commit_in_transaction(
+            group_id=message.group_id,
+            member_id=optional(message, "member_id", ""),
+            instance_id=optional(message, "group_instance_id"),
+            generation=optional(message, "generation_id", _NO_GENERATION),
+            producer_id=message.producer_id,
+            producer_epoch=message.producer_epoch,
+            topics=commits,
+            version=request.version,
+        )
+    except GroupRefusal as refusal:
+        return dict.fromkeys(partitions, refusal.error_code)
+
+
+def _fields(results: Mapping[tuple[str, int], int], version: int) -> Fields:
+    topics: dict[str, list[Fields]] = {}
+    for (name, number), code in results.items():
+        error = code
+        if error == COORDINATOR_LOAD_IN_PROGRESS and version < _KNOWS_LOADING:
+            error = COORDINATOR_NOT_AVAILABLE
+        topics.setdefault(name, []).append({"partition_index": number, "error_code": error})
+    return {"topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()]}
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    del message
+    topics: Iterable[Any] = request.message.topics
+    return _fields(
+        {(topic.name, partition.partition_index): error_code for topic in topics for partition in topic.partitions},
+        request.version,
+    )
+
+
+API = Api(28, "TxnOffsetCommit", 0, 5, handle, refuse)

@@ -1,0 +1,76 @@
+"""WriteTxnMarkers, versions 1 and 2: markers for transactions of any producer, as an administrator ends hanging ones.
+
+Among brokers, coordinators ask it of the leaders of partitions; here the coordinator writes its own (`markers`). So
+whoever asks is a person with `kafka-transactions.sh abort`. The partition checks the epochs, so that nothing can be
+ended in the place of a later producer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from duralog.broker.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, code_of
+from duralog.broker.internal_topics import CONSUMER_OFFSETS
+from duralog.broker.messages import optional
+from duralog.broker.request import Answer, Api, Fields, Request
+from duralog.errors import DuralogError
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_Results = dict[tuple[str, int], int]
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    results: dict[int, _Results] = {}
+    for marker in request.message.markers:
+        of_producer = results.setdefault(marker.producer_id, {})
+        for topic in marker.topics:
+            for number in topic.partition_indexes:
+                of_producer[topic.name, number] = _write(broker, marker, topic.name, number)
+    return _fields(results)
+
+
+def _write(broker: Broker, marker: Any, topic: str, number: int) -> int:
+    if broker.partitions.get(topic, number) is None:
+        return UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        broker.partitions.end_transaction(
+            topic,
+            number,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            commit=marker.transaction_result,
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=optional(marker, "transaction_version", 0),
+        )
+    except DuralogError as error:
+        return code_of(error)
+    if topic == CONSUMER_OFFSETS:
+        broker.groups.complete_transaction(marker.producer_id, number, marker.transaction_result)
+    return NONE
+
+
+def _fields(results: Mapping[int, _Results]) -> Fields:
+    markers = []
+    for producer_id, of_producer in results.items():
+        topics: dict[str, list[Fields]] = {}
+        for (name, number), error in of_producer.items():
+            topics.setdefault(name, []).append({"partition_index": number, "error_code": error})
+        named = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+        markers.append({"producer_id": producer_id, "topics": named})
+    return {"markers": markers}
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    del message
+    results: dict[int, _Results] = {}
+    for marker in request.message.markers:
+        of_producer = results.setdefault(marker.producer_id, {})
+        for topic in marker.topics:
+            of_producer.update({(topic.name, number): error_code for number in topic.partition_indexes})
+    return _fields(results)
+
+
+API = Api(27, "WriteTxnMarkers", 1, 2, handle, refuse)
