@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from duralog.config import BrokerConfig
+from duralog.storage.metadata_log import METADATA_TOPIC
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
@@ -16,6 +17,12 @@ SHARE_GROUP_STATE = "__share_group_state"
 
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 """The topics that clients are told are internal."""
+
+KEPT_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+"""Those that this broker keeps its state in."""
+
+NOT_FOR_CLIENTS = frozenset({SHARE_GROUP_STATE, METADATA_TOPIC})
+"""What is not made because a client asks for it: there are no share groups here, and the other one is the metadata."""
 
 _REPLICAS = 1
 

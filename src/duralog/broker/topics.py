@@ -16,12 +16,14 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duralog.broker.internal_topics import INTERNAL_TOPICS, internal_topic
+from duralog.broker.internal_topics import INTERNAL_TOPICS, KEPT_TOPICS, NOT_FOR_CLIENTS, internal_topic
 from duralog.broker.request import Later
 from duralog.errors import TopicExists, UnknownTopic
 from duralog.format.uuids import uuid_bytes
+from duralog.storage.metadata_changes import MOST_PARTITIONS
 from duralog.storage.topics import Topic
 
 if TYPE_CHECKING:
@@ -73,6 +75,8 @@ class Topics:
         self._by_id: dict[uuid.UUID, TopicView] = {}
         self._waiting: deque[_Change] = deque()
         self._is_changing = False
+        self._coming: set[str] = set()
+        """The topics that are being made because a client asked for them."""
         self._when_deleted: list[Callable[[TopicView], None]] = []
         self._when_changed: list[Callable[[TopicView], None]] = []
         for name in broker.store.topics():
@@ -136,6 +140,34 @@ class Topics:
         """One of Kafka's own topics, made as Kafka makes it if it is not there."""
         partitions, configs = internal_topic(name, self._broker.config)
         self.ensure(name, partitions, configs, then)
+
+    def create_missing(self, names: Iterable[str]) -> None:
+        """Make topics that a client has asked for, with the broker's defaults; nobody waits for them.
+
+        REQUIRES: their names are allowed. More partitions than one request may make are not made at all, as in Kafka.
+        """
+        wanted: dict[str, tuple[int, Mapping[str, object]]] = {}
+        for name in names:
+            if name in NOT_FOR_CLIENTS or name in self._coming:
+                continue
+            if name in KEPT_TOPICS:
+                wanted[name] = internal_topic(name, self._broker.config)
+            else:
+                wanted[name] = self._broker.config.num_partitions, {}
+        if (
+            sum(partitions for partitions, _ in wanted.values()) > MOST_PARTITIONS
+            or len(self._coming) > MOST_PARTITIONS
+        ):
+            self._broker.log.warning("%d topics are not made: they would be too many at once", len(wanted))
+            return
+        for name, (partitions, configs) in wanted.items():
+            self._coming.add(name)
+            self.ensure(name, partitions, configs, partial(self._has_come, name))
+
+    def _has_come(self, name: str, result: TopicView | Exception) -> None:
+        self._coming.discard(name)
+        if isinstance(result, Exception):
+            self._broker.log.warning("topic %s could not be made for a client that asked for it: %s", name, result)
 
     def delete(self, name: str, then: Told) -> None:
         """Take a topic away; `then` gets what it was. Nobody finds it from now on, unless that fails."""

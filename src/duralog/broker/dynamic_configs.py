@@ -1,0 +1,96 @@
+"""Which broker configs may be changed while the broker runs, by Kafka's rules, and why a change is refused.
+
+What is set here is kept in the cluster metadata, also where duralog has no use for it: a Kafka that is started on the
+directory has. A name that nobody knows is kept as well, as in Kafka, where plugins may read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from duralog.broker import error_codes as codes
+from duralog.broker.config_faults import value_fault
+from duralog.broker.kafka_only_configs import KAFKA_ONLY_CONFIGS
+from duralog.broker.topic_faults import Fault
+from duralog.config import BROKER_CONFIGS
+
+_DYNAMIC = """
+background.threads compression.gzip.level compression.lz4.level compression.type compression.zstd.level
+config.providers cordoned.log.dirs follower.fetch.last.tiered.offset.enable group.consumer.assignment.interval.ms
+group.coordinator.cached.buffer.max.bytes group.share.assignment.interval.ms group.streams.assignment.interval.ms
+listener.security.protocol.map listeners log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size
+log.cleaner.delete.retention.ms log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
+log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio
+log.cleaner.min.compaction.lag.ms log.cleaner.threads log.cleanup.policy log.flush.interval.messages
+log.flush.interval.ms log.index.interval.bytes log.index.size.max.bytes log.local.retention.bytes
+log.local.retention.ms log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms
+log.message.timestamp.type log.preallocate log.retention.bytes log.retention.ms log.roll.jitter.ms log.roll.ms
+log.segment.bytes log.segment.delete.delay.ms max.connection.creation.rate max.connections max.connections.per.ip
+max.connections.per.ip.overrides message.max.bytes metric.reporters min.insync.replicas num.io.threads
+num.network.threads num.recovery.threads.per.data.dir num.replica.fetchers principal.builder.class
+producer.id.expiration.ms remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
+remote.log.index.file.cache.total.size.bytes remote.log.manager.copier.thread.pool.size
+remote.log.manager.copy.max.bytes.per.second remote.log.manager.expiration.thread.pool.size
+remote.log.manager.fetch.max.bytes.per.second remote.log.manager.follower.thread.pool.size remote.log.reader.threads
+sasl.enabled.mechanisms sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
+sasl.kerberos.ticket.renew.window.factor sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
+sasl.login.refresh.window.factor sasl.login.refresh.window.jitter sasl.mechanism.inter.broker.protocol
+share.coordinator.cached.buffer.max.bytes ssl.cipher.suites ssl.client.auth ssl.enabled.protocols
+ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
+ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type
+ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
+ssl.truststore.location ssl.truststore.password ssl.truststore.type transaction.partition.verification.enable
+unclean.leader.election.enable
+"""
+_ONE_BROKERS = """
+cordoned.log.dirs listener.security.protocol.map listeners principal.builder.class sasl.enabled.mechanisms
+sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
+sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
+sasl.login.refresh.window.jitter sasl.mechanism.inter.broker.protocol ssl.cipher.suites ssl.client.auth
+ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.keymanager.algorithm ssl.protocol ssl.provider
+ssl.secure.random.implementation ssl.trustmanager.algorithm
+"""
+_LISTENERS = """
+ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
+ssl.keystore.type ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
+"""
+
+DYNAMIC_CONFIGS = frozenset(_DYNAMIC.split())
+"""All others are read-only."""
+ONE_BROKERS_CONFIGS = frozenset(_ONE_BROKERS.split())
+"""Those that cannot be set for all brokers at once."""
+LISTENERS_CONFIGS = frozenset(_LISTENERS.split())
+"""Those that can only be set for one listener."""
+
+_MIN_IN_SYNC = "min.insync.replicas"
+
+
+def broker_configs_fault(changes: Mapping[str, str | None], *, for_all: bool) -> Fault | None:
+    """Why these configs of a broker, or of all of them, cannot be set, or with None taken back."""
+    known = [name for name in changes if name in BROKER_CONFIGS or name in KAFKA_ONLY_CONFIGS]
+    fixed = [name for name in known if name not in DYNAMIC_CONFIGS]
+    if fixed:
+        return _refused("Cannot update these configs dynamically", fixed)
+    unlisted = [name for name in known if name in LISTENERS_CONFIGS]
+    if unlisted:
+        return _refused(
+            "These security configs can be dynamically updated only per-listener using the listener prefix", unlisted
+        )
+    single = [name for name in known if for_all and name in ONE_BROKERS_CONFIGS]
+    if single:
+        return _refused("Cannot update these configs at default cluster level, broker id must be specified", single)
+    for name, value in changes.items():
+        fault = value_fault(BROKER_CONFIGS[name], value) if name in BROKER_CONFIGS and value is not None else None
+        if fault is not None:
+            return Fault(codes.INVALID_REQUEST, fault)
+    if _MIN_IN_SYNC in changes and not for_all:
+        return Fault(codes.INVALID_CONFIG, f"Broker-level {_MIN_IN_SYNC} cannot be altered while ELR is enabled.")
+    if _MIN_IN_SYNC in changes and changes[_MIN_IN_SYNC] is None:
+        return Fault(codes.INVALID_CONFIG, f"Cluster-level {_MIN_IN_SYNC} cannot be removed while ELR is enabled.")
+    return None
+
+
+def _refused(reason: str, names: list[str]) -> Fault:
+    return Fault(codes.INVALID_REQUEST, f"{reason}: [{', '.join(sorted(names))}]")

@@ -1,0 +1,72 @@
+"""CreatePartitions, versions 0 to 3: let topics have more partitions, or only say whether that would do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from duralog.broker import error_codes as codes
+from duralog.broker.request import Answer, Api, Fields, Later, Request
+from duralog.broker.topic_faults import DUPLICATE, TIMED_OUT, TOO_MANY, Fault, fault_of, more_partitions_fault
+from duralog.errors import DuralogError
+from duralog.storage.metadata_changes import MOST_PARTITIONS
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_NO_TOPIC = Fault(codes.UNKNOWN_TOPIC_OR_PARTITION, None)
+_DONE = Fault(codes.NONE, None)
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    message = request.message
+    if message.timeout <= 0:
+        return refuse(request, *TIMED_OUT)
+    counts = Counter(topic.name for topic in message.topics)
+    repeated = [_result(name, DUPLICATE) for name, count in counts.items() if count > 1]
+    wanted = [topic for topic in message.topics if counts[topic.name] == 1]
+    later = Later()
+    grown: list[str] = []
+
+    def work() -> list[Fields]:
+        return [_result(topic.name, _add(broker, topic, grown, message.validate_only)) for topic in wanted]
+
+    def then(results: list[Fields], error: Exception | None) -> None:
+        for name in grown:
+            broker.topics.refresh(name)
+        if error is not None:
+            raise error
+        later.answer({"results": repeated + results})
+
+    broker.topics.change(work, then, later)
+    return later
+
+
+def _add(broker: Broker, topic: Any, grown: list[str], validate_only: bool) -> Fault:
+    store = broker.store
+    if store.find_topic(topic.name) is None:
+        return _NO_TOPIC
+    present = store.partition_count(topic.name)
+    fault = more_partitions_fault(topic.name, present, topic.count, topic.assignments, broker.node.node_id)
+    if fault is None and topic.count - present > MOST_PARTITIONS:
+        fault = TOO_MANY
+    if fault is not None or validate_only:
+        return fault or _DONE
+    grown.append(topic.name)
+    try:
+        store.add_partitions(topic.name, topic.count)
+    except DuralogError as error:
+        return fault_of(error)
+    return _DONE
+
+
+def _result(name: str, fault: Fault) -> Fields:
+    return {"name": name, "error_code": fault.code, "error_message": fault.message}
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    fault = Fault(error_code, message)
+    return {"results": [_result(topic.name, fault) for topic in request.message.topics]}
+
+
+API = Api(37, "CreatePartitions", 0, 3, handle, refuse)
