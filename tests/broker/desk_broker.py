@@ -122,11 +122,14 @@ class DeskBroker:
     def run_timers(self, after_ms: int = 0) -> None:
         """Let time pass, and do all that is due, also what is due at once because of that."""
         self.now_ms += after_ms
-        while due := self.timers.take_due():
-            for timer in due:
-                work, timer.work = timer.work, None
-                if work is not None:
-                    work()
+        done: list[None] = [None]
+        while done:
+            done.clear()
+
+            def run(work: Callable[[], None]) -> None:
+                done.append(work())
+
+            self.timers.run_due(run)
 
     def ask(self, api_key: int, version: int, **fields: Any) -> Any:
         """Answer a request, by way of its bytes and those of the answer."""
