@@ -90,7 +90,7 @@ class LogInMemory:
         self.is_ready = True
         self.consumer_groups = ConsumerGroups(cast("GroupCoordinator", self))
 
-    def check_ready(self, group_id: str) -> None:
+    def check_ready(self, _group_id: str) -> None:
         if not self.is_ready:
             raise GroupRefusal(NOT_COORDINATOR)
 
@@ -99,7 +99,7 @@ class LogInMemory:
             raise GroupRefusal(GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return self.by_id[group_id]
 
-    def append(self, group_id: str, records: list[CoordinatorRecord]) -> None:
+    def append(self, _group_id: str, records: list[CoordinatorRecord]) -> None:
         assert records
         if self.is_failing:
             raise GroupRefusal(NOT_COORDINATOR)
