@@ -25,6 +25,9 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.python.daemon.module": "duralog.spark.worker_daemon",
     "spark.python.unix.domain.socket.enabled": "true",
+    # As in the workers of SQL. Those of jobs would otherwise have another environment, and so another daemon that loads
+    # everything once more.
+    "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
