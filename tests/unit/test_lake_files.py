@@ -153,6 +153,22 @@ def test_files_tell_what_is_in_them(tmp_path: Path) -> None:
         assert pq.read_metadata(tmp_path / file.path).num_rows == file.records
 
 
+def test_files_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three days at most two wait; the one that comes again has two files."""
+    monkeypatch.setattr("duralog.spark.lake.parquet_files._MOST_WAITING_FILES", 2)
+    schema = table_schema(headers=False)
+    with ParquetFiles(Target.of(str(tmp_path)), schema, column="date", stem="x") as files:
+        for value, times in (("a", (1, 2)), ("b", (3,)), ("c", (4,)), ("a", (5,))):
+            files.write(value, to_table_columns(records(*times), schema))
+        found = {file.path: file.records for file in files.finish()}
+    assert found == {
+        "date=a/x.parquet": 2,
+        "date=a/x-1.parquet": 1,
+        "date=b/x.parquet": 1,
+        "date=c/x.parquet": 1,
+    }
+
+
 def test_an_error_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("duralog.spark.lake.parquet_files._ROW_GROUP_BYTES", 1)
     schema = table_schema(headers=False)

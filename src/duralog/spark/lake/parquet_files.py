@@ -1,8 +1,8 @@
 """Parquet files as a task writes them: one for each value of the column that the table is partitioned by.
 
 File names tell where the records came from (`stem`), so a task that runs again writes over what it wrote before and
-adds nothing. Memory is bounded: what waits to become a row group, and few files open at a time. A value that comes up
-again after its file was closed gets another file, with a number behind the stem.
+adds nothing. Memory is bounded: what waits to become a row group, how many files wait for one, and few files open at a
+time. A value that comes up again after its file was closed gets another file, with a number behind the stem.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ EXTENSION = ".parquet"
 _ROW_GROUP_BYTES = 64 << 20
 _MOST_WAITING_BYTES = 192 << 20
 _MOST_OPEN_FILES = 32
+_MOST_WAITING_FILES = 1024
+"""Times that a producer got wrong may be of any day."""
 
 # A dictionary pays where values repeat. Keys and values are mostly long and different, and their statistics of no use.
 _DICTIONARY = (record_schema.TOPIC, record_schema.PARTITION, TIMESTAMP_TYPE, DATE)
@@ -83,6 +85,8 @@ class ParquetFiles:
         """Records with the columns of the schema, all with this value."""
         file = self._files.get(value)
         if file is None:
+            if len(self._files) >= _MOST_WAITING_FILES:
+                self._close(max(self._files, key=lambda value: self._files[value].waiting_bytes))
             file = self._files[value] = self._begin(value)
         self._waiting_bytes += file.add(records)
         if file.waiting_bytes >= _ROW_GROUP_BYTES:
