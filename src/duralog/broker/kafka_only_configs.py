@@ -133,7 +133,6 @@ remote.log.manager.follower.thread.pool.size int=2
 remote.log.manager.task.interval.ms long=30000
 remote.log.manager.thread.pool.size int=2
 remote.log.metadata.custom.metadata.max.bytes int=128
-remote.log.metadata.manager.class.name string=org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager
 remote.log.metadata.manager.class.path string
 remote.log.metadata.manager.impl.prefix string=rlmm.config.
 remote.log.metadata.manager.listener.name string
@@ -247,6 +246,7 @@ telemetry.max.bytes int=1048576
 transaction.state.log.load.buffer.size int=5242880
 transaction.two.phase.commit.enable boolean=false
 """
+_LONG_NAME = "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
 
 
 class KafkaOnlyConfig(NamedTuple):
@@ -255,7 +255,7 @@ class KafkaOnlyConfig(NamedTuple):
 
 
 def _parsed() -> dict[str, KafkaOnlyConfig]:
-    table = {}
+    table = {"remote.log.metadata.manager.class.name": KafkaOnlyConfig("string", _LONG_NAME)}
     for line in _TABLE.split("\n"):
         name, _, rest = line.partition(" ")
         kind, equals, default = rest.partition("=")
