@@ -1,0 +1,1 @@
+"""Consumer groups: who is in them, what they have committed, and the log that remembers it."""

@@ -1,0 +1,83 @@
+"""What every kind of group can tell, be it a classic group or one of the newer protocol.
+
+A group knows its members. Its committed offsets are kept apart from it, in the `OffsetTable`: they stay when a group
+changes its kind. All groups live on the loop's thread.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+from uuid import UUID
+
+from duralog.format.coordinator_records import CoordinatorRecord
+
+PartitionCheck = Callable[[str, UUID, int], None]
+"""Called with the topic's name and id and the partition; raises `GroupRefusal` if it may not be committed."""
+
+
+class Group(ABC):
+    """One group of consumers."""
+
+    kind: ClassVar[str]
+    """As ListGroups tells it: `classic` or `consumer`."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+
+    @property
+    @abstractmethod
+    def protocol_type(self) -> str:
+        """Empty for a group that never had members."""
+
+    @property
+    @abstractmethod
+    def state(self) -> str:
+        """As Kafka names it."""
+
+    @property
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether it has no members, and nobody is about to become one."""
+
+    @abstractmethod
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
+    ) -> PartitionCheck | None:
+        """Refuse an offset commit that this member may not make now. What is returned is asked for each partition."""
+
+    @abstractmethod
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Refuse an offset fetch."""
+
+    @abstractmethod
+    def check_offset_delete(self) -> None:
+        """Refuse that single offsets are deleted."""
+
+    @abstractmethod
+    def check_delete(self) -> None:
+        """Refuse that the whole group is deleted."""
+
+    @abstractmethod
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic, so that its offsets must stay."""
+
+    @abstractmethod
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """The records that take the group out of the log, in their order. Offsets have tombstones of their own."""
+
+    @abstractmethod
+    def expiry_base(self, commit_timestamp_ms: int) -> int | None:
+        """From when on the retention of an offset counts that was committed then; None if none may expire now."""
+
+    @abstractmethod
+    def cancel_timers(self) -> None:
+        """The group is gone."""
+
+    @abstractmethod
+    def loaded(self) -> None:
+        """The whole log was read: let the clocks of the members run."""
+
+    def request_metadata_refresh(self) -> None:  # noqa: B027 - not every kind looks at topics
+        """Topics have changed."""

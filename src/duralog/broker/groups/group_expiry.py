@@ -1,0 +1,86 @@
+"""Offsets that nobody has use for any more, and the groups that are left without any.
+
+Every `offsets.retention.check.interval.ms`, all groups are looked at, but not at once: the groups of one partition of
+`__consumer_offsets` after the other, each in a turn of the loop of its own, so that no client waits for all of them.
+
+An offset expires `offsets.retention.minutes` after the group became empty, or after it was committed if the group never
+had members, or if the group has members but none that reads the topic. An empty group without offsets goes, too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from duralog.broker.groups.group import Group
+from duralog.broker.groups.offset_records import CommittedOffset, OffsetKey
+from duralog.broker.groups.refusal import GroupRefusal
+
+if TYPE_CHECKING:
+    from duralog.broker.groups.coordinator import GroupCoordinator
+    from duralog.broker.timers import Timer
+
+_GROUPS_PER_TURN: Final = 100
+_MINUTE_MS: Final = 60_000
+
+
+class GroupExpiry:
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+        self._broker = coordinator.broker
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        interval_ms = self._broker.config.offsets_retention_check_interval_ms
+        self._timer = self._broker.timers.after(interval_ms, self._look)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self._look_at(deque(self._coordinator.by_id))
+
+    def _look_at(self, group_ids: deque[str]) -> None:
+        for _ in range(min(_GROUPS_PER_TURN, len(group_ids))):
+            group = self._coordinator.by_id.get(group_ids.popleft())
+            if group is None:
+                continue
+            try:
+                self.expire(group)
+            except GroupRefusal as refusal:
+                self._broker.log.warning("expired offsets of group %s stay: %s", group.group_id, refusal)
+        if group_ids:
+            self._timer = self._broker.timers.after(0, lambda: self._look_at(group_ids))
+        else:
+            self.start()
+
+    def expire(self, group: Group) -> None:
+        """Remove what has expired, and the group if nothing is left. Raises GroupRefusal if the log refuses."""
+        table = self._coordinator.offsets
+        group_id = group.group_id
+        now_ms = self._broker.clock()
+        expired: list[OffsetKey] = []
+        has_others = table.has_pending(group_id)
+        for topic, partitions in table.of_group(group_id).items():
+            is_read = group.is_subscribed_to(topic)
+            for partition, committed in partitions.items():
+                key = OffsetKey(group_id, topic, partition)
+                if not is_read and not table.is_pending(key) and self._is_expired(group, committed, now_ms):
+                    expired.append(key)
+                else:
+                    has_others = True
+        if expired:
+            self._coordinator.commits.remove(group_id, expired)
+            self._broker.log.info("group %s: %d offsets have expired", group_id, len(expired))
+        if not has_others and group.is_empty:
+            self._coordinator.commits.remove_group(group)
+            self._broker.log.info("group %s has neither members nor offsets and is removed", group_id)
+
+    def _is_expired(self, group: Group, committed: CommittedOffset, now_ms: int) -> bool:
+        base_ms = group.expiry_base(committed.commit_timestamp_ms)
+        if base_ms is None:
+            return False
+        if committed.expire_timestamp_ms is not None:
+            return now_ms >= committed.expire_timestamp_ms
+        return now_ms - base_ms >= self._broker.config.offsets_retention_minutes * _MINUTE_MS

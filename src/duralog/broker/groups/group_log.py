@@ -1,0 +1,156 @@
+"""The log behind the groups: `__consumer_offsets`, appended to batch by batch and read as a whole at start.
+
+A group's records are all in one partition, by Java's hash of its id. What is appended as one is there as one or not at
+all, also after a crash. A reader gets the records in their order with the producer of each, and the markers of
+transactions between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from duralog.broker.error_codes import (
+    COORDINATOR_NOT_AVAILABLE,
+    INVALID_FETCH_SIZE,
+    KAFKA_STORAGE_ERROR,
+    MESSAGE_TOO_LARGE,
+    NOT_COORDINATOR,
+    NOT_ENOUGH_REPLICAS,
+    NOT_LEADER_OR_FOLLOWER,
+    RECORD_LIST_TOO_LARGE,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_SERVER_ERROR,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    code_of,
+)
+from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.internal_topics import CONSUMER_OFFSETS
+from duralog.columnar.pieces import read_pieces
+from duralog.columnar.python_records import to_records
+from duralog.errors import DuralogError
+from duralog.format.control_records import ControlType, decode_type_id
+from duralog.format.java_hash import coordinator_partition
+from duralog.format.layout import CONTROL_BIT, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from duralog.format.record import Record
+from duralog.storage.partition_log import PartitionLog
+from duralog.storage.reading import end_fault
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+KeyAndValue = tuple[bytes, bytes | None]
+
+_TOMBSTONES_AT_ONCE = 5000
+_TOLD_AS = {
+    UNKNOWN_TOPIC_OR_PARTITION: COORDINATOR_NOT_AVAILABLE,
+    NOT_ENOUGH_REPLICAS: COORDINATOR_NOT_AVAILABLE,
+    REQUEST_TIMED_OUT: COORDINATOR_NOT_AVAILABLE,
+    NOT_LEADER_OR_FOLLOWER: NOT_COORDINATOR,
+    KAFKA_STORAGE_ERROR: NOT_COORDINATOR,
+    MESSAGE_TOO_LARGE: UNKNOWN_SERVER_ERROR,
+    RECORD_LIST_TOO_LARGE: UNKNOWN_SERVER_ERROR,
+    INVALID_FETCH_SIZE: UNKNOWN_SERVER_ERROR,
+}
+"""What a member is told when the log refuses: errors that make it retry, or look for its coordinator again."""
+
+
+class LoggedRecord(NamedTuple):
+    offset: int
+    key: bytes
+    value: bytes | None
+    producer_id: int
+
+
+class LoggedMarker(NamedTuple):
+    """The end of a transaction."""
+
+    producer_id: int
+    commit: bool
+
+
+class GroupLog:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.unreadable: set[int] = set()
+        """Partitions that could not be read at start. Their groups are not known, so nobody may change them."""
+
+    @property
+    def is_there(self) -> bool:
+        return self._broker.topics.by_name(CONSUMER_OFFSETS) is not None
+
+    @property
+    def partition_count(self) -> int:
+        """Of the topic, or what it will have."""
+        topic = self._broker.topics.by_name(CONSUMER_OFFSETS)
+        return self._broker.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
+
+    def partition_for(self, group_id: str) -> int:
+        return coordinator_partition(group_id, self.partition_count)
+
+    def check_ready(self, group_id: str) -> None:
+        """Refuse if this broker does not coordinate the group, as there is no log that could be written or read."""
+        if not self.is_there or self.partition_for(group_id) in self.unreadable:
+            raise GroupRefusal(NOT_COORDINATOR)
+
+    def append(
+        self,
+        group_id: str,
+        records: Sequence[KeyAndValue],
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+    ) -> int:
+        """Write the records as one batch; those of a producer are part of its transaction. Returns the first offset."""
+        self.check_ready(group_id)
+        try:
+            result = self._broker.partitions.append_records(
+                CONSUMER_OFFSETS,
+                self.partition_for(group_id),
+                [Record(key=key, value=value) for key, value in records],
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+            )
+        except DuralogError as error:
+            code = code_of(error)
+            raise GroupRefusal(_TOLD_AS.get(code, code), str(error)) from error
+        return result.base_offset
+
+    def append_tombstones(self, group_id: str, keys: Iterable[bytes]) -> None:
+        """In as many batches as it takes: each of them is good without the others, should there be a crash between."""
+        remaining = iter(keys)
+        while batch := [(key, None) for key in islice(remaining, _TOMBSTONES_AT_ONCE)]:
+            self.append(group_id, batch)
+
+    def partitions(self) -> Iterator[tuple[int, PartitionLog]]:
+        """The partitions that have records and can be used."""
+        topic = self._broker.topics.by_name(CONSUMER_OFFSETS)
+        for number in () if topic is None else topic.partitions:
+            partition = self._broker.partitions.get(CONSUMER_OFFSETS, number)
+            if partition is None:
+                self.unreadable.add(number)
+            elif partition.log.end_offset > partition.log.start_offset:
+                yield number, partition.log
+
+
+def read_log(log: PartitionLog) -> Iterator[LoggedRecord | LoggedMarker]:
+    """Everything in a coordinator's log. Damage is raised after what is before it."""
+    view = log.view
+    for segment, end in view.segments_from(view.start_offset):
+        for piece in read_pieces(segment.file, end=end):
+            for chunk in piece.decode():
+                producers = chunk.batches["producer_id"][chunk.batch_row].tolist()
+                controls = ((chunk.batches["attributes"] & CONTROL_BIT) != 0)[chunk.batch_row].tolist()
+                for record, producer_id, is_control in zip(to_records(chunk), producers, controls, strict=True):
+                    if record.offset < view.start_offset:
+                        continue
+                    if is_control:
+                        type_id = decode_type_id(record.key)
+                        if type_id in (ControlType.ABORT, ControlType.COMMIT):
+                            yield LoggedMarker(producer_id, type_id == ControlType.COMMIT)
+                    else:
+                        yield LoggedRecord(record.offset, record.key or b"", record.value, producer_id)
+            fault = end_fault(piece)
+            if fault is not None:
+                raise fault

@@ -1,0 +1,36 @@
+"""Which of the protocols that all members of a classic group know it will use: the one that most of them like best.
+
+Where two have as many votes, Kafka takes the first that its hash table gives. The order of the table follows from
+Java's hash of the names, so that here the same one is chosen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from duralog.format.java_hash import java_hash
+
+_SMALLEST_TABLE = 16
+
+
+def elect(ballots: Iterable[Iterable[str]], candidates: Collection[str]) -> str:
+    """Each ballot has the names that a member knows, best first. REQUIRES: every one has a candidate."""
+    votes = Counter(next(name for name in ballot if name in candidates) for ballot in ballots)
+    most = max(votes.values())
+    return next(name for name in hash_map_order(votes) if votes[name] == most)
+
+
+def hash_map_order(names: Iterable[str]) -> list[str]:
+    """The names, each once, in the order in which a Java `HashMap` gives them back that they were put into."""
+    distinct = list(dict.fromkeys(names))
+    table = _SMALLEST_TABLE
+    while len(distinct) > table * 3 // 4:
+        table *= 2
+    # Within a bucket, entries stay in the order of their coming.
+    return sorted(distinct, key=lambda name: _spread(java_hash(name)) & (table - 1))
+
+
+def _spread(number: int) -> int:
+    unsigned = number & 0xFFFF_FFFF
+    return unsigned ^ (unsigned >> 16)

@@ -1,0 +1,46 @@
+"""Heartbeat, versions 0 to 4: a member of a classic group is alive, and hears whether it has to join again.
+
+Version 3: static members.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duralog.broker.error_codes import INVALID_GROUP_ID, UNKNOWN_MEMBER_ID
+from duralog.broker.groups.classic_group import ClassicGroup
+from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.messages import optional
+from duralog.broker.request import Answer, Api, Fields, Request
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    message = request.message
+    if not message.group_id:
+        return refuse(request, INVALID_GROUP_ID, None)
+    groups = broker.groups
+    try:
+        groups.check_ready(message.group_id)
+        group = groups.by_id.get(message.group_id)
+        if group is not None and not isinstance(group, ClassicGroup):
+            heartbeat_classic = getattr(groups.consumer_groups, "heartbeat_classic", None)
+            if heartbeat_classic is None:
+                raise GroupRefusal(UNKNOWN_MEMBER_ID)
+            answer: Answer = heartbeat_classic(request)
+            return answer
+        instance_id = optional(message, "group_instance_id")
+        code = groups.classic.heartbeat(message.group_id, message.member_id, instance_id, message.generation_id)
+    except GroupRefusal as refusal:
+        code = refusal.error_code
+    return {"error_code": code}
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    del request, message
+    return {"error_code": error_code}
+
+
+API = Api(12, "Heartbeat", 0, 4, handle, refuse)

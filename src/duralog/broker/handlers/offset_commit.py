@@ -1,0 +1,135 @@
+"""OffsetCommit, versions 2 to 10: how far a group has read.
+
+Versions 2 to 4: a retention time for these offsets. Version 6: the leader epoch of the last record. Version 7: static
+members. Version 9: members of the newer protocol, by their epoch. Version 10: topics by their ids.
+
+Topics and partitions that are not there are refused one by one, whatever the group says of the rest; they are the first
+in the answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from duralog.broker.error_codes import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+from duralog.broker.groups.offset_commits import Committer, Errors, TopicCommit
+from duralog.broker.groups.offset_records import NO_LEADER_EPOCH
+from duralog.broker.groups.offset_table import PartitionCommit
+from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.messages import optional
+from duralog.broker.request import Api, Fields, Request
+from duralog.broker.topics import NO_ID, TopicView
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_BY_ID = 10
+_NO_RETENTION = -1
+
+
+class _Results:
+    """The answer, topic by topic in the order in which they are first met."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str | UUID | None, list[Fields]] = {}
+
+    def add(self, topic: Any, partition: int, error_code: int) -> None:
+        self._topics.setdefault(_asked_as(topic), []).append({"partition_index": partition, "error_code": error_code})
+
+    def fields(self) -> Fields:
+        return {
+            "topics": [
+                {"name": asked, "partitions": partitions}
+                if isinstance(asked, str)
+                else {"topic_id": asked, "partitions": partitions}
+                for asked, partitions in self._topics.items()
+            ]
+        }
+
+
+def handle(broker: Broker, request: Request) -> Fields:
+    message = request.message
+    results = _Results()
+    found: list[tuple[Any, TopicView, list[Any]]] = []
+    for topic in message.topics:
+        view = _find(broker, topic)
+        if view is None:
+            unknown = UNKNOWN_TOPIC_ID if request.version >= _BY_ID else UNKNOWN_TOPIC_OR_PARTITION
+            for partition in topic.partitions:
+                results.add(topic, partition.partition_index, unknown)
+            continue
+        there = frozenset(view.partitions)
+        known = []
+        for partition in topic.partitions:
+            if partition.partition_index in there:
+                known.append(partition)
+            else:
+                results.add(topic, partition.partition_index, UNKNOWN_TOPIC_OR_PARTITION)
+        if known:
+            found.append((topic, view, known))
+    if found:
+        errors = _commit(broker, request, found)
+        for topic, view, known in found:
+            for partition in known:
+                results.add(topic, partition.partition_index, errors[view.name, partition.partition_index])
+    return results.fields()
+
+
+def _commit(broker: Broker, request: Request, found: list[tuple[Any, TopicView, list[Any]]]) -> Errors:
+    message = request.message
+    committer = Committer(
+        group_id=message.group_id,
+        member_id=message.member_id,
+        instance_id=optional(message, "group_instance_id"),
+        epoch=message.generation_id_or_member_epoch,
+        version=request.version,
+    )
+    topics = [
+        TopicCommit(
+            view.name,
+            None if view.topic_id == NO_ID else view.topic_id,
+            [
+                PartitionCommit(
+                    partition.partition_index,
+                    partition.committed_offset,
+                    optional(partition, "committed_leader_epoch", NO_LEADER_EPOCH),
+                    partition.committed_metadata,
+                )
+                for partition in known
+            ],
+        )
+        for _, view, known in found
+    ]
+    try:
+        retention_ms = optional(message, "retention_time", _NO_RETENTION)
+        errors: Errors = broker.groups.commits.commit(committer, topics, retention_ms)
+        return errors
+    except GroupRefusal as refusal:
+        return {
+            (topic.topic, partition.partition): refusal.error_code for topic in topics for partition in topic.partitions
+        }
+
+
+def _find(broker: Broker, topic: Any) -> TopicView | None:
+    asked = _asked_as(topic)
+    if isinstance(asked, str):
+        return broker.topics.by_name(asked)
+    return None if asked is None else broker.topics.by_id(asked)
+
+
+def _asked_as(topic: Any) -> str | UUID | None:
+    asked: str | UUID | None = topic.name if hasattr(topic, "name") else topic.topic_id
+    return asked
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    del message
+    results = _Results()
+    for topic in request.message.topics:
+        for partition in topic.partitions:
+            results.add(topic, partition.partition_index, error_code)
+    return results.fields()
+
+
+API = Api(8, "OffsetCommit", 2, 10, handle, refuse)

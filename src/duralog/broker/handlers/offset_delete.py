@@ -1,0 +1,52 @@
+"""OffsetDelete, version 0: take back what a group has committed for partitions that no member of it reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duralog.broker.error_codes import INVALID_GROUP_ID, NONE, UNKNOWN_TOPIC_OR_PARTITION
+from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.request import Api, Fields, Request
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+
+def handle(broker: Broker, request: Request) -> Fields:
+    message = request.message
+    answers: dict[str, dict[int, int]] = {}
+    known: dict[str, list[int]] = {}
+    for topic in message.topics:
+        view = broker.topics.by_name(topic.name)
+        there = frozenset(() if view is None else view.partitions)
+        for partition in topic.partitions:
+            if partition.partition_index in there:
+                known.setdefault(topic.name, []).append(partition.partition_index)
+            else:
+                answers.setdefault(topic.name, {})[partition.partition_index] = UNKNOWN_TOPIC_OR_PARTITION
+    if not message.group_id:
+        return refuse(request, INVALID_GROUP_ID, None)
+    try:
+        errors = broker.groups.commits.delete(message.group_id, known.items())
+    except GroupRefusal as refusal:
+        return refuse(request, refusal.error_code, refusal.message)
+    for (name, number), error_code in errors.items():
+        answers.setdefault(name, {})[number] = error_code
+    return {
+        "error_code": NONE,
+        "topics": [
+            {
+                "name": name,
+                "partitions": [{"partition_index": number, "error_code": code} for number, code in partitions.items()],
+            }
+            for name, partitions in answers.items()
+        ],
+    }
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    del request, message
+    return {"error_code": error_code, "topics": []}
+
+
+API = Api(47, "OffsetDelete", 0, 0, handle, refuse)
