@@ -125,30 +125,33 @@ def encode(transactional_id: str, transaction: Transaction | None, server_versio
         type_name=None,
         key={"transactional_id": transactional_id},
         version=None if transaction is None else version,
-        value=None if transaction is None else _value(transaction),
+        value=None if transaction is None else _value(transaction, version),
     )
     key, value = encode_coordinator_record(TRANSACTION_STATE_TYPES, record)
     return Record(key=key, value=value)
 
 
-def _value(transaction: Transaction) -> dict[str, Any]:
+def _value(transaction: Transaction, version: int) -> dict[str, Any]:
     by_topic: dict[str, list[int]] = {}
     for topic, number in sorted(transaction.partitions):
         by_topic.setdefault(topic, []).append(number)
     partitions = [{"topic": topic, "partition_ids": numbers} for topic, numbers in by_topic.items()]
-    return {
+    value = {
         "producer_id": transaction.producer_id,
-        "previous_producer_id": transaction.previous_producer_id,
-        "next_producer_id": transaction.next_producer_id,
         "producer_epoch": transaction.producer_epoch,
-        "next_producer_epoch": -1,
         "transaction_timeout_ms": transaction.timeout_ms,
         "transaction_status": int(transaction.status),
         "transaction_partitions": None if transaction.status is TransactionStatus.EMPTY else partitions,
         "transaction_last_update_timestamp_ms": transaction.updated_ms,
         "transaction_start_timestamp_ms": transaction.started_ms,
-        "client_transaction_version": transaction.client_version,
     }
+    if version >= 1:
+        value |= {
+            "previous_producer_id": transaction.previous_producer_id,
+            "next_producer_id": transaction.next_producer_id,
+            "client_transaction_version": transaction.client_version,
+        }
+    return value
 
 
 def decode(record: Record) -> tuple[str, Transaction] | None:
