@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from raw_client import RawClient
 
 from duralog.broker.broker import Broker
 from duralog.config import BrokerConfig
+from tests.broker.raw_client import RawClient
 
 QUICK = {
     "group.initial.rebalance.delay.ms": 0,
