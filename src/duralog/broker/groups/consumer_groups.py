@@ -128,7 +128,8 @@ class ConsumerGroups:
         now_ms = self._broker.clock()
         change = self._start_change(asked)
         group, records = change.group, change.records
-        if change.member != change.before or change.member.member_id not in group.members:
+        is_new = change.replaced is None and change.member.member_id not in group.members
+        if is_new or change.member != change.before:
             records.append(subscription_record(group.group_id, change.member))
         names_changed = change.member.topic_names != change.before.topic_names
         change.regex = self._regexes.change(group, change.before, change.member, now_ms)

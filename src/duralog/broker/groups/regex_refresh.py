@@ -23,6 +23,7 @@ from duralog.broker.groups.consumer_member import ConsumerMember
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.groups.regex_subscription import check_regex, matching_topics
 from duralog.broker.topics import TopicView
+from duralog.errors import UnknownTopic
 from duralog.format.coordinator_records import CoordinatorRecord
 from duralog.storage.metadata_folder import METADATA_PARTITION
 
@@ -65,8 +66,11 @@ class RegexRefresh:
             self._version_with_new_topics = self._metadata_version()
 
     def _metadata_version(self) -> int:
-        """The offset of the last record of the cluster's metadata."""
-        end_offset: int = self._broker.store.partition(*METADATA_PARTITION).end_offset
+        """The offset of the last record of the cluster's metadata; -1 as long as there is none."""
+        try:
+            end_offset: int = self._broker.store.partition(*METADATA_PARTITION).end_offset
+        except UnknownTopic:
+            return -1
         return end_offset - 1
 
     def change(self, group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, now_ms: int) -> RegexChange:
