@@ -20,6 +20,8 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from duralog.broker.dispatch import Parts
@@ -86,28 +88,36 @@ class Connection:
     # What the loop tells
 
     def _on_event(self, events: int) -> None:
+        self._guarded(self._serve, events)
+
+    def go_on(self) -> None:
+        """There is room for this connection's next request, or its answer has left."""
+        self._guarded(self._go_on)
+
+    def _guarded(self, work: Callable[..., None], *arguments: int) -> None:
+        """Whatever goes wrong with this client ends this client's connection, and nothing else."""
         try:
-            if events & WRITABLE and self._outgoing:
-                self._send()
-                if not self._outgoing and not self.is_closed:
-                    self.go_on()
-                return
-            if self._is_busy():
-                if events & HANGUP:
-                    self.close()
-                else:
-                    self._listen_for(PEER_CLOSED)
-                return
-            if events & READABLE:
-                self._receive()
-            elif events & HANGUP:
-                self.close()
+            work(*arguments)
         except ConnectionError:
             self.close()
         except DuralogError as error:
             self.close(type(error).__name__, str(error))
         except Exception as error:
             self.close("unexpected", error_text(error))
+
+    def _serve(self, events: int) -> None:
+        if events & WRITABLE and self._outgoing:
+            self._send()
+            self._go_on()
+        elif self._is_busy():
+            if events & HANGUP:
+                self.close()
+            else:
+                self._listen_for(PEER_CLOSED)
+        elif events & READABLE:
+            self._receive()
+        elif events & HANGUP:
+            self.close()
 
     def _is_busy(self) -> bool:
         return self._later is not None or bool(self._outgoing) or self.waits_for_room
@@ -126,17 +136,14 @@ class Connection:
         reader.received(count)
         self._handle_frames()
 
-    def go_on(self) -> None:
-        """After an answer has left: with what the client has sent meanwhile, else with what it will send."""
+    def _go_on(self) -> None:
+        """With what the client has sent meanwhile, else with what it will send."""
         if self.is_closed or self._later is not None or self._outgoing:
             return
         self.waits_for_room = False
         if self._reader.held_bytes:
-            try:
-                self._handle_frames()
-            except DuralogError as error:
-                self.close(type(error).__name__, str(error))
-        if not self._is_busy() and not self.is_closed:
+            self._handle_frames()
+        if not self.is_closed and not self._is_busy():
             self._listen_for(READABLE | PEER_CLOSED)
 
     def _handle_frames(self) -> None:
@@ -197,16 +204,12 @@ class Connection:
                 self._server.loop.call_soon(self.go_on)
             return
         self._outgoing.extend(parts)
-        self._server.loop.call_soon(self._send_and_go_on)
+        self._server.loop.call_soon(partial(self._guarded, self._send_and_go_on))
 
     def _send_and_go_on(self) -> None:
-        if self.is_closed:
-            return
-        try:
+        if not self.is_closed:
             self._send()
-        except ConnectionError:
-            self.close()
-        self.go_on()
+            self._go_on()
 
     def _send_parts(self, parts: Parts) -> None:
         if len(parts) == 1 and not self._outgoing and type(parts[0]) is bytes:

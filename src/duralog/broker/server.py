@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections import deque
 from typing import TYPE_CHECKING
 
 from duralog.broker.connection import Connection
@@ -45,7 +44,7 @@ class Server:
         self._config = config
         self._connections: dict[int, Connection] = {}
         self._last_number = 0
-        self._waiting_for_room: deque[Connection] = deque()
+        self._waiting_for_room: dict[int, Connection] = {}
         self._listener: socket.socket | None = None
         self._is_stopping = False
 
@@ -116,15 +115,19 @@ class Server:
 
     def wait_for_room(self, connection: Connection) -> None:
         connection.waits_for_room = True
-        self._waiting_for_room.append(connection)
+        self._waiting_for_room[connection.number] = connection
 
     def background_began(self) -> None:
         self.background_requests += 1
 
     def background_ended(self) -> None:
         self.background_requests -= 1
-        if self._waiting_for_room and self.has_room():
-            self.loop.call_soon(self._waiting_for_room.popleft().go_on)
+        self._pass_room_on()
+
+    def _pass_room_on(self) -> None:
+        while self._waiting_for_room and self.has_room():
+            number = next(iter(self._waiting_for_room))
+            self._waiting_for_room.pop(number).go_on()
 
     # Who goes
 
@@ -147,6 +150,7 @@ class Server:
 
     def forget(self, connection: Connection) -> None:
         """A connection tells that it is closed."""
+        self._waiting_for_room.pop(connection.number, None)
         if self._connections.pop(connection.number, None) is not None:
             self.limits.remove(connection.client_host)
 
