@@ -263,6 +263,18 @@ def _entry(name: str, status: os.stat_result) -> Entry:
     return Entry(name, status.st_size, status.st_mtime_ns // 1_000_000, stat.S_ISDIR(status.st_mode))
 
 
+class DiskSpace(NamedTuple):
+    total_bytes: int
+    usable_bytes: int
+
+
+def disk_space(path: str) -> DiskSpace:
+    """Of the disk that a folder is on, in all and for this process."""
+    with refusals("ask for the space on the disk", path):
+        status = os.statvfs(path)
+    return DiskSpace(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
+
+
 def raise_open_file_limit() -> int:
     """Let this process open as many files as it may, as a JVM does by itself. Returns how many that is.
 
