@@ -1,0 +1,112 @@
+"""The commands for people on a running broker: topics, records, groups."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from duralog.broker.broker import Broker
+from duralog.cli.main import app
+
+
+@pytest.fixture
+def address(broker: Broker) -> str:
+    return f"127.0.0.1:{broker.address.port}"
+
+
+def run(*arguments: object, given: bytes | str | None = None, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, [*map(str, arguments)], input=given)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def objects(*arguments: object, given: bytes | str | None = None) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run(*arguments, "--json", given=given).stdout.splitlines()]
+
+
+def test_the_life_of_a_topic(address: str) -> None:
+    (created,) = objects("topic", "create", address, "-t", "orders", "--partitions", 2, "-c", "cleanup.policy=compact")
+    assert created["partitions"] == 2
+    assert "already exists" in run("topic", "create", address, "-t", "orders", code=1).stderr
+    (listed,) = objects("topic", "list", address, "-t", "orders")
+    assert listed["topic_id"] == created["topic_id"]
+    assert listed["configs"] == {"cleanup.policy": "compact"}
+    run("topic", "alter", address, "-t", "orders", "-c", "retention.ms=5000", "-d", "cleanup.policy", "--partitions", 3)
+    topic, *partitions = objects("topic", "describe", address, "-t", "orders")
+    configs = {config["name"]: (config["value"], config["source"]) for config in topic["configs"]}
+    assert configs["retention.ms"] == ("5000", "topic")
+    assert "cleanup.policy" not in configs
+    assert [partition["partition"] for partition in partitions] == [0, 1, 2]
+    assert all(partition["in_sync"] == [partition["leader"]] for partition in partitions)
+    assert "retention.bytes" in run("topic", "describe", address, "-t", "orders", "--all").stdout
+    assert "cleanup.policy" in run("topic", "alter", address, "-t", "orders", "-c", "cleanup.policy=x", code=1).stderr
+    run("topic", "delete", address, "-t", "orders", "--yes")
+    assert "there is no topic orders" in run("topic", "describe", address, "-t", "orders", code=1).stderr
+
+
+def test_records_there_and_back(address: str) -> None:
+    run("topic", "create", address, "-t", "t", "--partitions", 2)
+    (written,) = objects("produce", address, "-t", "t", "-k", "k", "-v", "0xff", "-H", "h=1", "--time", "1700000000000")
+    assert (written["records"], written["first_offset"], written["last_offset"]) == (1, 0, 0)
+    run("produce", address, "-t", "t", "-k", "k", "--tombstone", "--codec", "zstd")
+    first, second = objects("consume", address, "-t", "t")
+    assert first == {
+        "topic": "t",
+        "partition": written["partition"],
+        "offset": 0,
+        "timestamp": 1700000000000,
+        "timestamp_type": "CreateTime",
+        "key": "k",
+        "value_base64": "/w==",
+        "headers": [{"key": "h", "value": "1"}],
+    }
+    assert second["value"] is None
+    assert objects("consume", address, "-t", "t", "--tail", 1) == [second]
+    assert objects("consume", address, "-t", "t", "--time", "1700000000001") == [second]
+    assert objects("consume", address, "-t", "t", "-p", written["partition"], "--offset", 1) == [second]
+    assert "behind the end" in run("consume", address, "-t", "t", "-p", written["partition"], "-o", 9, code=1).stderr
+    assert "there is no topic no" in run("consume", address, "-t", "no", code=1).stderr
+    assert "there is no partition 7" in run("consume", address, "-t", "t", "-p", 7, code=1).stderr
+
+
+def test_many_lines(address: str) -> None:
+    lines = "".join(f"key-{number}\tvalue-{number}\n" for number in range(5_000))
+    written = objects("produce", address, "-t", "many", "--key-separator", "\t", "--codec", "lz4", given=lines)
+    assert sum(row["records"] for row in written) == 5_000
+    shown = run("consume", address, "-t", "many", "--values").stdout.splitlines()
+    assert sorted(shown) == sorted(f"value-{number}" for number in range(5_000))
+    assert len(run("consume", address, "-t", "many", "--values", "--limit", 7).stdout.splitlines()) == 7
+
+
+def test_a_group_goes_on_where_it_stopped(address: str) -> None:
+    run("produce", address, "-t", "t", given="".join(f"{number}\n" for number in range(10)))
+    seen = run("consume", address, "-t", "t", "--group", "g", "--values", "--limit", 4).stdout.splitlines()
+    (group,) = objects("group", "list", address)
+    assert (group["group"], group["state"], group["lag"]) == ("g", "empty", 6)
+    _, offset = objects("group", "describe", address, "-g", "g")
+    assert (offset["topic"], offset["committed"], offset["end_offset"]) == ("t", 4, 10)
+    seen += run("consume", address, "-t", "t", "--group", "g", "--values").stdout.splitlines()
+    assert seen == [str(number) for number in range(10)]
+    assert "lag 0" in run("group", "describe", address).stdout
+
+
+def test_resetting_and_deleting_a_group(address: str) -> None:
+    run("produce", address, "-t", "t", given="a\nb\nc\n")
+    run("consume", address, "-t", "t", "--group", "g")
+    (told,) = objects("group", "reset", address, "-g", "g", "-t", "t", "--earliest", "--dry-run")
+    assert (told["from"], told["to"], told["dry_run"]) == (3, 0, True)
+    assert objects("group", "list", address)[0]["lag"] == 0
+    run("group", "reset", address, "-g", "g", "-t", "t", "--offset", 1)
+    assert run("consume", address, "-t", "t", "--group", "g", "--values").stdout == "b\nc\n"
+    run("group", "reset", address, "-g", "g", "-t", "t", "--time", "2100-01-01")
+    assert objects("group", "list", address)[0]["lag"] == 0
+    assert (
+        "there is no nothing" in run("group", "reset", address, "-g", "g", "-t", "nothing", "--latest", code=1).stderr
+    )
+    run("group", "delete", address, "-g", "g", "--yes")
+    assert objects("group", "list", address) == []
+    assert "there is no group g" in run("group", "describe", address, "-g", "g", code=1).stderr
+    run("group", "delete", address, "-g", "g", "--yes", code=1)
