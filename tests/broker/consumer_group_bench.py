@@ -134,7 +134,7 @@ class Bench:
         named = {name.replace("_", "."): value for name, value in configs.items()}
         self.config = BrokerConfig.of({"group.consumer.assignment.interval.ms": 0, **named})
         self.log: list[tuple[bytes, bytes | None]] = []
-        self._version = SimpleNamespace()
+        self.group_configs: dict[str, dict[str, str]] = {}
         self._start()
 
     def _start(self) -> None:
@@ -151,7 +151,9 @@ class Bench:
             topics=self.topics,
             config=self.config,
             node=SimpleNamespace(rack=None),
-            store=SimpleNamespace(partition=lambda *_: _Log()),
+            store=SimpleNamespace(
+                partition=lambda *_: _Log(), configs_of=lambda _, group: self.group_configs.get(group, {})
+            ),
             in_background=lambda work, then: self.background.append((work, then)),
             log=logging.getLogger("bench"),
         )

@@ -158,3 +158,23 @@ def test_a_group_can_be_deleted_member_and_all_by_its_tombstones(bench: Bench) -
     bench.coordinator.append("g", bench.group().tombstones())
     assert bench.coordinator.by_id == {}
     assert len(bench.timers) == 0
+
+
+def test_a_group_may_have_its_own_times(bench: Bench) -> None:
+    bench.group_configs["g"] = {
+        "consumer.session.timeout.ms": "50000",
+        "consumer.heartbeat.interval.ms": "7000",
+        "consumer.assignment.interval.ms": "3000",
+    }
+    assert bench.join("a", "t").heartbeat_interval == 7000
+    assert bench.join("other", "t", group_id="h").heartbeat_interval == 5000
+    bench.join("b", "t")
+    assert bench.group().target_epoch == 2
+    bench.pass_time(3000)
+    bench.heartbeat("b", 2)
+    assert bench.group().target_epoch == 3
+    bench.pass_time(46_999)
+    assert bench.group("h").is_empty
+    assert set(bench.group().members) == {"a", "b"}
+    bench.pass_time(1)
+    assert set(bench.group().members) == {"b"}

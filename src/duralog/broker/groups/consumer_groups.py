@@ -55,6 +55,7 @@ from duralog.broker.groups.target_assignment import assign, preferred_assignor, 
 from duralog.broker.topics import TopicView
 from duralog.format.coordinator_records import CoordinatorRecord
 from duralog.format.uuids import uuid_text
+from duralog.storage.cluster_metadata import GROUP_RESOURCE
 
 if TYPE_CHECKING:
     from duralog.broker.groups.coordinator import GroupCoordinator
@@ -144,7 +145,7 @@ class ConsumerGroups:
             "error_code": 0,
             "member_id": change.member.member_id,
             "member_epoch": change.member.epoch,
-            "heartbeat_interval_ms": self._broker.config.group_consumer_heartbeat_interval_ms,
+            "heartbeat_interval_ms": self._setting(group.group_id, "heartbeat.interval.ms"),
             "assignment": None,
         }
         if asked.epoch == JOINING_EPOCH or asked.is_full or change.member.assigned != change.before.assigned:
@@ -244,7 +245,7 @@ class ConsumerGroups:
     def _refresh_target(self, change: _Change, epoch: int, now_ms: int) -> Target:
         """The member's target: that of a new assignment, if the group needs one and the last is not too recent."""
         group = change.group
-        interval_ms = self._broker.config.group_consumer_assignment_interval_ms
+        interval_ms = self._setting(group.group_id, "assignment.interval.ms")
         is_due = group.target_made_at_ms == 0 or interval_ms == 0 or now_ms >= group.target_made_at_ms + interval_ms
         if group.target_epoch >= epoch or not is_due:
             return Target(group.target_epoch, group.target_of(change.member))
@@ -317,8 +318,9 @@ class ConsumerGroups:
     # Timers
 
     def _start_session(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        timeout_ms = self._broker.config.group_consumer_session_timeout_ms
-        if member.classic is not None:
+        if member.classic is None:
+            timeout_ms = self._setting(group.group_id, "session.timeout.ms")
+        else:
             timeout_ms = member.classic.session_timeout_ms
         self._start_timer(group.session_timers, group.group_id, member, timeout_ms, "its session expired", epoch=None)
 
@@ -374,6 +376,12 @@ class ConsumerGroups:
             if view is not None:
                 hashes[name] = _cached_topic_hash(view.topic_id, name, len(view.partitions), racks)
         return group_hash(hashes)
+
+    def _setting(self, group_id: str, name: str) -> int:
+        """What the group sets itself, or else what the broker does for all."""
+        own = self._broker.store.configs_of(GROUP_RESOURCE, group_id).get(f"consumer.{name}")
+        value: int = self._broker.config.get(f"group.consumer.{name}") if own is None else int(own)
+        return value
 
     @property
     def coordinator(self) -> GroupCoordinator:
