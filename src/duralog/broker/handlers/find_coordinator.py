@@ -40,7 +40,7 @@ def handle(broker: Broker, request: Request) -> Answer:
         return _fields(broker, request, INVALID_REQUEST)
     topic = _TOPICS.get(key_type)
     if topic is None:
-        return refuse(request, UNKNOWN_SERVER_ERROR, None)
+        return refuse(request, INVALID_REQUEST, None)
     if broker.topics.by_name(topic) is not None:
         return _fields(broker, request, NONE)
     if request.version >= _SEVERAL and not request.message.coordinator_keys:

@@ -28,36 +28,16 @@ _BY_ID = 10
 _NO_RETENTION = -1
 
 
-class _Results:
-    """The answer, topic by topic in the order in which they are first met."""
-
-    def __init__(self) -> None:
-        self._topics: dict[str | UUID | None, list[Fields]] = {}
-
-    def add(self, topic: Any, partition: int, error_code: int) -> None:
-        self._topics.setdefault(_asked_as(topic), []).append({"partition_index": partition, "error_code": error_code})
-
-    def fields(self) -> Fields:
-        return {
-            "topics": [
-                {"name": asked, "partitions": partitions}
-                if isinstance(asked, str)
-                else {"topic_id": asked, "partitions": partitions}
-                for asked, partitions in self._topics.items()
-            ]
-        }
-
-
 def handle(broker: Broker, request: Request) -> Fields:
     message = request.message
-    results = _Results()
+    refused: dict[str | UUID | None, dict[str, Any]] = {}
     found: list[tuple[Any, TopicView, list[Any]]] = []
     for topic in message.topics:
         view = _find(broker, topic)
         if view is None:
             unknown = UNKNOWN_TOPIC_ID if request.version >= _BY_ID else UNKNOWN_TOPIC_OR_PARTITION
             for partition in topic.partitions:
-                results.add(topic, partition.partition_index, unknown)
+                _add(refused, topic, partition, unknown)
             continue
         there = frozenset(view.partitions)
         known = []
@@ -65,15 +45,32 @@ def handle(broker: Broker, request: Request) -> Fields:
             if partition.partition_index in there:
                 known.append(partition)
             else:
-                results.add(topic, partition.partition_index, UNKNOWN_TOPIC_OR_PARTITION)
+                _add(refused, topic, partition, UNKNOWN_TOPIC_OR_PARTITION)
         if known:
             found.append((topic, view, known))
+    topics = list(refused.values())
     if found:
         errors = _commit(broker, request, found)
         for topic, view, known in found:
+            # Results of a topic join those that were refused, but a topic that is asked for twice is answered twice.
+            result = refused.get(_asked_as(topic))
+            if result is None:
+                result = _result(topic)
+                topics.append(result)
             for partition in known:
-                results.add(topic, partition.partition_index, errors[view.name, partition.partition_index])
-    return results.fields()
+                error_code = errors[view.name, partition.partition_index]
+                result["partitions"].append({"partition_index": partition.partition_index, "error_code": error_code})
+    return {"topics": topics}
+
+
+def _add(results: dict[str | UUID | None, dict[str, Any]], topic: Any, partition: Any, error_code: int) -> None:
+    result = results.setdefault(_asked_as(topic), _result(topic))
+    result["partitions"].append({"partition_index": partition.partition_index, "error_code": error_code})
+
+
+def _result(topic: Any) -> dict[str, Any]:
+    asked = _asked_as(topic)
+    return {"name" if isinstance(asked, str) else "topic_id": asked, "partitions": []}
 
 
 def _commit(broker: Broker, request: Request, found: list[tuple[Any, TopicView, list[Any]]]) -> Errors:
@@ -125,11 +122,18 @@ def _asked_as(topic: Any) -> str | UUID | None:
 
 def refuse(request: Request, error_code: int, message: str | None) -> Fields:
     del message
-    results = _Results()
-    for topic in request.message.topics:
-        for partition in topic.partitions:
-            results.add(topic, partition.partition_index, error_code)
-    return results.fields()
+    return {
+        "topics": [
+            {
+                **_result(topic),
+                "partitions": [
+                    {"partition_index": partition.partition_index, "error_code": error_code}
+                    for partition in topic.partitions
+                ],
+            }
+            for topic in request.message.topics
+        ]
+    }
 
 
 API = Api(8, "OffsetCommit", 2, 10, handle, refuse)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def handle(broker: Broker, request: Request) -> Fields:
     message = request.message
-    answers: dict[str, dict[int, int]] = {}
+    answers: dict[str, list[Fields]] = {}
     known: dict[str, list[int]] = {}
     for topic in message.topics:
         view = broker.topics.by_name(topic.name)
@@ -23,25 +23,23 @@ def handle(broker: Broker, request: Request) -> Fields:
             if partition.partition_index in there:
                 known.setdefault(topic.name, []).append(partition.partition_index)
             else:
-                answers.setdefault(topic.name, {})[partition.partition_index] = UNKNOWN_TOPIC_OR_PARTITION
+                answers.setdefault(topic.name, []).append(
+                    _result(partition.partition_index, UNKNOWN_TOPIC_OR_PARTITION)
+                )
     if not message.group_id:
         return refuse(request, INVALID_GROUP_ID, None)
     try:
         errors = broker.groups.commits.delete(message.group_id, known.items())
     except GroupRefusal as refusal:
         return refuse(request, refusal.error_code, refusal.message)
-    for (name, number), error_code in errors.items():
-        answers.setdefault(name, {})[number] = error_code
-    return {
-        "error_code": NONE,
-        "topics": [
-            {
-                "name": name,
-                "partitions": [{"partition_index": number, "error_code": code} for number, code in partitions.items()],
-            }
-            for name, partitions in answers.items()
-        ],
-    }
+    for name, numbers in known.items():
+        answers.setdefault(name, []).extend(_result(number, errors[name, number]) for number in numbers)
+    topics = [{"name": name, "partitions": partitions} for name, partitions in answers.items()]
+    return {"error_code": NONE, "topics": topics}
+
+
+def _result(partition: int, error_code: int) -> Fields:
+    return {"partition_index": partition, "error_code": error_code}
 
 
 def refuse(request: Request, error_code: int, message: str | None) -> Fields:
