@@ -71,6 +71,7 @@ class Broker:
         listening: Listening | None = None,
         host: str = DEFAULT_HOST,
         port: int = 0,
+        metrics: Address | None = None,
         clock: Clock = wall_clock_ms,
         timer_clock: Callable[[], float] = steady_clock_ms,
     ) -> None:
@@ -81,6 +82,7 @@ class Broker:
         self.is_stopping = False
         self._data_dir = data_dir
         self._listening = listening or Listening.at(Address(host, port))
+        self._metrics_address = metrics
         self._timer_clock = timer_clock
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._thread: threading.Thread | None = None

@@ -13,7 +13,6 @@ import logging
 import os
 import select
 import socket
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -52,7 +51,7 @@ class EventLoop:
         self._to_close: list[socket.socket] = []
         self._is_woken = False
         self._is_stopping = False
-        self._thread: int | None = None
+        self._is_polling = False
 
     # Sockets
 
@@ -73,9 +72,10 @@ class EventLoop:
     # Work
 
     def call_soon(self, work: Work) -> None:
-        """Run it on the loop's thread, in the order of the calls. Any thread may ask for it."""
+        """Run it on the loop's thread, in the order of the calls. Any thread may ask for it, and a signal handler."""
+        # In this order, and the loop the other way round: it either sees the work or is woken.
         self._soon.append(work)
-        if threading.get_ident() != self._thread and not self._is_woken:
+        if self._is_polling and not self._is_woken:
             self._is_woken = True
             os.eventfd_write(self._wakeup, 1)
 
@@ -86,10 +86,11 @@ class EventLoop:
 
     def run_turn(self, longest_wait_seconds: float) -> None:
         """Wait until there is something to do, at most so long, and do it."""
-        self._thread = threading.get_ident()
+        self._is_polling = True
         wait = 0.0 if self._soon else self.timers.seconds_to_next(longest_wait_seconds)
         # Rounded up, or the loop would turn in vain until a timer's millisecond is over.
         events = self._epoll.poll(wait and wait + 0.0005, _EVENTS_PER_TURN)
+        self._is_polling = False
         self.now_ms = self._clock_ms()
         callbacks = self._callbacks
         for descriptor, event in events:

@@ -41,6 +41,10 @@ class Listening:
     def at(cls, bound: Address, advertised: Address | None = None) -> Listening:
         return cls(bound, advertised or Address(_reachable(bound.host), bound.port))
 
+    def told_as(self, advertised: Address | None) -> Listening:
+        """The same with another address for clients, if one is given."""
+        return self if advertised is None else Listening(self.bound, advertised)
+
     @classmethod
     def of(cls, config: BrokerConfig) -> Listening:
         """By `listeners` and `advertised.listeners`."""

@@ -22,6 +22,7 @@ from duralog.cli.lookup import lookup
 from duralog.cli.produce import produce
 from duralog.cli.repair import repair
 from duralog.cli.retain import retain
+from duralog.cli.serve import serve
 from duralog.cli.topic import topic_app
 from duralog.cli.verify import verify
 
@@ -50,6 +51,7 @@ def _options(
     pass
 
 
+app.command()(serve)
 app.command()(produce)
 app.command()(consume)
 app.command()(dump)

@@ -40,8 +40,11 @@ class BrokerConfig(ServerSettings):
         return cls()._with(parsed, Origin.BROKER)._checked()
 
     @classmethod
-    def from_properties(cls, data: Bytes) -> BrokerConfig:
-        """The configs of a `server.properties`. Refuses bad values and contradictions; unknown names are `ignored`."""
+    def from_properties(cls, data: Bytes, overrides: Mapping[str, object] | None = None) -> BrokerConfig:
+        """The configs of a `server.properties`. Refuses bad values and contradictions; unknown names are `ignored`.
+
+        `overrides` count instead of what the file says, and names among them that nobody knows are refused.
+        """
         values: dict[str, object] = {}
         ignored: dict[str, str] = {}
         for name, value in decode_properties(data).values.items():
@@ -49,7 +52,7 @@ class BrokerConfig(ServerSettings):
                 values[name] = value
             else:
                 ignored[name] = _unknown(name)
-        return replace(cls.of(values), ignored=ignored)
+        return replace(cls.of({**values, **(overrides or {})}), ignored=ignored)
 
     def with_dynamic(self, values: Mapping[str, object]) -> BrokerConfig:
         """With the configs over these that the cluster metadata holds for brokers.

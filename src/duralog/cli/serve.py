@@ -1,0 +1,194 @@
+"""`duralog serve`: the broker as a process. This module is the command line; `duralog.broker` is what runs.
+
+| what is seen | where |
+|---|---|
+| one line when clients may come: `duralog is ready on HOST:PORT` | standard output, and the file of `--ready-file` |
+| everything else, one line each | standard error |
+
+SIGTERM and SIGINT stop it cleanly: what is being worked on is answered, everything is brought to disk, and the marker
+of a clean shutdown is left. While the directory is still being recovered, they end that instead, without the marker.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duralog.cli.failures import told_plainly
+from duralog.cli.options import HOW, Quiet, named_values, parsed
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+    from duralog.broker.listening import Listening
+    from duralog.config import BrokerConfig
+
+_WHERE = "Where"
+
+
+def serve(
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            "-d",
+            metavar="DIR",
+            help="The log directory; made if it is not there. Without it, log.dirs of --config.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    ephemeral: Annotated[
+        bool,
+        typer.Option("--ephemeral", help="A temporary directory, which is removed at the end.", rich_help_panel=_WHERE),
+    ] = False,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            "--listen",
+            "-l",
+            metavar="HOST:PORT",
+            help="Where clients connect; port 0 takes a free one. Else listeners of --config, or 127.0.0.1:9092.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(
+            "--advertise",
+            metavar="HOST:PORT",
+            help="The address that clients are told, where that is another one.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics", metavar="HOST:PORT", help="Serve /metrics there, for Prometheus.", rich_help_panel=_WHERE
+        ),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option("--config", "-c", metavar="FILE", help="A server.properties of Kafka.", rich_help_panel=HOW),
+    ] = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--override",
+            metavar="NAME=VALUE",
+            help="A config under Kafka's name, over the file's; may be given again.",
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    ready_file: Annotated[
+        str | None,
+        typer.Option(
+            "--ready-file",
+            metavar="FILE",
+            help="Is written when clients may come, with HOST:PORT in it, and removed at the end.",
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Serve a log directory to Kafka clients, until SIGTERM or Ctrl-C."""
+    if data is not None and ephemeral:
+        raise typer.BadParameter("--ephemeral has a directory of its own: leave --data out")
+    overrides = named_values("--override", override)
+    with told_plainly():
+        from duralog.broker.broker import Broker
+        from duralog.broker.listening import Listening, parse_address
+        from duralog.cli.logs import log_to_standard_error
+
+        log_to_standard_error(quiet=quiet)
+        settings = _settings(config, overrides)
+        advertised = None if advertise is None else parsed("--advertise", parse_address, advertise)
+        if listen is not None:
+            listening = Listening.at(parsed("--listen", parse_address, listen), advertised)
+        else:
+            listening = _configured(settings).told_as(advertised)
+        broker = Broker(
+            None if ephemeral else _directory(data, settings),
+            config=settings,
+            listening=listening,
+            metrics=None if metrics is None else parsed("--metrics", parse_address, metrics),
+        )
+        _serve(broker, ready_file)
+
+
+def _settings(path: str | None, overrides: dict[str, str]) -> BrokerConfig:
+    from duralog.broker.settings import read_settings
+    from duralog.errors import DuralogError
+    from duralog.storage.files import read_small
+
+    if path is None:
+        return read_settings(b"", overrides)
+    properties = read_small(path)
+    if properties is None:
+        raise DuralogError(f"{path}: there is no such file")
+    return read_settings(properties, overrides)
+
+
+def _configured(settings: BrokerConfig) -> Listening:
+    from duralog.broker.listening import DEFAULT_HOST, DEFAULT_PORT, Address, Listening
+
+    if "listeners" in settings.given or "advertised.listeners" in settings.given:
+        return Listening.of(settings)
+    return Listening.at(Address(DEFAULT_HOST, DEFAULT_PORT))
+
+
+def _directory(data: str | None, settings: BrokerConfig) -> str:
+    if data is not None:
+        return data
+    if "log.dirs" in settings.given or "log.dir" in settings.given:
+        return (settings.log_dirs or settings.log_dir)[0]
+    raise typer.BadParameter("give --data DIR or --ephemeral, or log.dirs in --config")
+
+
+def _serve(broker: Broker, ready_file: str | None) -> None:
+    signals = _StopSignals()
+    with suppress(_StoppedEarly), broker:
+        signals.stop = broker.stop
+        with _told_ready(broker, ready_file):
+            broker.run()
+
+
+class _StoppedEarly(BaseException):
+    """A signal came before the broker was open."""
+
+
+class _StopSignals:
+    """SIGTERM and SIGINT: until there is something to stop, they end what is going on."""
+
+    def __init__(self) -> None:
+        self.stop: Callable[[], None] | None = None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._came)
+
+    def _came(self, _: int, __: FrameType | None) -> None:
+        if self.stop is None:
+            raise _StoppedEarly
+        self.stop()
+
+
+@contextmanager
+def _told_ready(broker: Broker, ready_file: str | None) -> Iterator[None]:
+    typer.echo(f"duralog is ready on {broker.address}")
+    sys.stdout.flush()
+    if ready_file is None:
+        yield
+        return
+    unfinished = f"{ready_file}.{os.getpid()}"
+    with open(unfinished, "w") as file:
+        file.write(f"{broker.address}\n")
+    os.replace(unfinished, ready_file)
+    try:
+        yield
+    finally:
+        with suppress(FileNotFoundError):
+            os.remove(ready_file)
