@@ -67,8 +67,13 @@ LISTENERS_CONFIGS = frozenset(_LISTENERS.split())
 _MIN_IN_SYNC = "min.insync.replicas"
 
 
-def broker_configs_fault(changes: Mapping[str, str | None], *, for_all: bool) -> Fault | None:
-    """Why these configs of a broker, or of all of them, cannot be set, or with None taken back."""
+def broker_configs_fault(
+    changes: Mapping[str, str | None], *, for_all: bool, has_eligible_replicas: bool
+) -> Fault | None:
+    """Why these configs of a broker, or of all of them, cannot be set, or with None taken back.
+
+    Kafka's feature of eligible leader replicas wants `min.insync.replicas` set for all brokers, and for none alone.
+    """
     known = [name for name in changes if name in BROKER_CONFIGS or name in KAFKA_ONLY_CONFIGS]
     fixed = [name for name in known if name not in DYNAMIC_CONFIGS]
     if fixed:
@@ -85,9 +90,11 @@ def broker_configs_fault(changes: Mapping[str, str | None], *, for_all: bool) ->
         fault = value_fault(BROKER_CONFIGS[name], value) if name in BROKER_CONFIGS and value is not None else None
         if fault is not None:
             return Fault(codes.INVALID_REQUEST, fault)
-    if _MIN_IN_SYNC in changes and not for_all:
+    if not has_eligible_replicas or _MIN_IN_SYNC not in changes:
+        return None
+    if not for_all:
         return Fault(codes.INVALID_CONFIG, f"Broker-level {_MIN_IN_SYNC} cannot be altered while ELR is enabled.")
-    if _MIN_IN_SYNC in changes and changes[_MIN_IN_SYNC] is None:
+    if changes[_MIN_IN_SYNC] is None:
         return Fault(codes.INVALID_CONFIG, f"Cluster-level {_MIN_IN_SYNC} cannot be removed while ELR is enabled.")
     return None
 

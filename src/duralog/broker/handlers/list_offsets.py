@@ -137,7 +137,7 @@ def _by_topic(results: Mapping[tuple[str, int], Fields]) -> Fields:
     topics: dict[str, list[Fields]] = {}
     for (name, _), fields in results.items():
         topics.setdefault(name, []).append(fields)
-    return _answer([(name, partitions) for name, partitions in topics.items()])
+    return _answer(list(topics.items()))
 
 
 def _answer(topics: Sequence[tuple[str, Sequence[Fields]]]) -> Fields:

@@ -1,0 +1,104 @@
+"""DescribeConfigs, versions 1 to 4: the configs of topics, of this broker, of all brokers, of loggers and of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from duralog.broker import error_codes as codes
+from duralog.broker.config_resources import (
+    Entry,
+    all_brokers_entries,
+    broker_entries,
+    chosen,
+    group_entries,
+    topic_entries,
+)
+from duralog.broker.loggers import logger_entries
+from duralog.broker.messages import optional
+from duralog.broker.request import Answer, Api, Fields, Request
+from duralog.broker.resource_types import BROKER, GROUP, LOGGER, TOPIC
+from duralog.broker.topic_faults import Fault, name_fault
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an"
+    " incompatible broker. See the broker logs for more details."
+)
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    message = request.message
+    with_doc = bool(optional(message, "include_documentation", False))
+    return {
+        "results": [
+            _result(resource, _entries(broker, resource), message.include_synonyms, with_doc)
+            for resource in message.resources
+        ]
+    }
+
+
+def _entries(broker: Broker, resource: Any) -> Iterable[Entry] | Fault:
+    name = resource.resource_name
+    if resource.resource_type == TOPIC:
+        topic = broker.topics.by_name(name)
+        if topic is None:
+            return name_fault(name) or Fault(codes.UNKNOWN_TOPIC_OR_PARTITION, "")
+        return topic_entries(broker.store, topic.topic)
+    if resource.resource_type == BROKER:
+        if name == "":
+            return all_brokers_entries(broker.store)
+        return _other_node(broker, name, "or empty string, but") or broker_entries(broker.store)
+    if resource.resource_type == LOGGER:
+        if name == "":
+            return Fault(codes.INVALID_REQUEST, "Broker id must not be empty")
+        return _other_node(broker, name, "but") or logger_entries()
+    if resource.resource_type == GROUP:
+        if name == "":
+            return Fault(codes.INVALID_REQUEST, "Group name must not be empty")
+        return group_entries(broker.store, name)
+    return Fault(codes.INVALID_REQUEST, _MALFORMED)
+
+
+def _other_node(broker: Broker, name: str, words: str) -> Fault | None:
+    node_id = broker.node.node_id
+    if name == str(node_id):
+        return None
+    if not name.removeprefix("-").isdecimal():
+        return Fault(codes.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    return Fault(codes.INVALID_REQUEST, f"Unexpected broker id, expected {node_id} {words} received {name}")
+
+
+def _result(resource: Any, entries: Iterable[Entry] | Fault, with_synonyms: bool, with_doc: bool) -> Fields:
+    if isinstance(entries, Fault):
+        return _refused(resource, entries)
+    return {
+        "error_code": codes.NONE,
+        "error_message": "",
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+        "configs": [
+            entry.fields(with_synonyms=with_synonyms, with_doc=with_doc)
+            for entry in chosen(entries, resource.configuration_keys)
+        ],
+    }
+
+
+def _refused(resource: Any, fault: Fault) -> Fields:
+    return {
+        "error_code": fault.code,
+        "error_message": fault.message,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+        "configs": [],
+    }
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    fault = Fault(error_code, message)
+    return {"results": [_refused(resource, fault) for resource in request.message.resources]}
+
+
+API = Api(32, "DescribeConfigs", 1, 4, handle, refuse)
