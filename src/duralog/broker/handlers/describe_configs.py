@@ -16,7 +16,7 @@ from duralog.broker.config_resources import (
 )
 from duralog.broker.loggers import logger_entries
 from duralog.broker.messages import optional
-from duralog.broker.request import Answer, Api, Fields, Request
+from duralog.broker.request import Answer, Api, Fields, Later, Request
 from duralog.broker.resource_types import BROKER, GROUP, LOGGER, TOPIC
 from duralog.broker.topic_faults import Fault, name_fault
 
@@ -29,15 +29,33 @@ _MALFORMED = (
 )
 
 
+_AT_ONCE = 10
+"""More resources than this are gone through beside the loop: all that is read here is replaced whole."""
+
+
 def handle(broker: Broker, request: Request) -> Answer:
     message = request.message
     with_doc = bool(optional(message, "include_documentation", False))
-    return {
-        "results": [
-            _result(resource, _entries(broker, resource), message.include_synonyms, with_doc)
-            for resource in message.resources
-        ]
-    }
+
+    def describe() -> Fields:
+        return {
+            "results": [
+                _result(resource, _entries(broker, resource), message.include_synonyms, with_doc)
+                for resource in message.resources
+            ]
+        }
+
+    if len(message.resources) <= _AT_ONCE:
+        return describe()
+    later = Later()
+
+    def then(answer: Fields, error: Exception | None) -> None:
+        if error is not None:
+            raise error
+        later.answer(answer)
+
+    broker.in_background(describe, then, later)
+    return later
 
 
 def _entries(broker: Broker, resource: Any) -> Iterable[Entry] | Fault:
