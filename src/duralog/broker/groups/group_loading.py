@@ -8,7 +8,9 @@ others are served.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from duralog.broker.groups.group_log import LoggedMarker, LoggedRecord, read_log
@@ -69,6 +71,23 @@ Decoded = tuple[OffsetKey, CommittedOffset | None] | CoordinatorRecord
 
 def load_groups(coordinator: GroupCoordinator) -> None:
     """Read all partitions into a coordinator that is still empty."""
+    with _no_collection():
+        _load_partitions(coordinator)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Nothing of what is loaded is garbage: to look for it again and again takes as long as the loading."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _load_partitions(coordinator: GroupCoordinator) -> None:
     for number, log in coordinator.log.partitions():
         folded = FoldedLog()
         try:

@@ -27,8 +27,8 @@ from duralog.broker.error_codes import (
 )
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.internal_topics import CONSUMER_OFFSETS
+from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import read_pieces
-from duralog.columnar.python_records import to_records
 from duralog.errors import DuralogError
 from duralog.format.control_records import ControlType, decode_type_id
 from duralog.format.java_hash import coordinator_partition
@@ -140,17 +140,35 @@ def read_log(log: PartitionLog) -> Iterator[LoggedRecord | LoggedMarker]:
     for segment, end in view.segments_from(view.start_offset):
         for piece in read_pieces(segment.file, end=end):
             for chunk in piece.decode():
-                producers = chunk.batches["producer_id"][chunk.batch_row].tolist()
-                controls = ((chunk.batches["attributes"] & CONTROL_BIT) != 0)[chunk.batch_row].tolist()
-                for record, producer_id, is_control in zip(to_records(chunk), producers, controls, strict=True):
-                    if record.offset < view.start_offset:
+                for entry, is_control in _entries(chunk):
+                    if entry.offset < view.start_offset:
                         continue
-                    if is_control:
-                        type_id = decode_type_id(record.key)
-                        if type_id in (ControlType.ABORT, ControlType.COMMIT):
-                            yield LoggedMarker(producer_id, type_id == ControlType.COMMIT)
-                    else:
-                        yield LoggedRecord(record.offset, record.key or b"", record.value, producer_id)
+                    if not is_control:
+                        yield entry
+                        continue
+                    type_id = decode_type_id(entry.key)
+                    if type_id in (ControlType.ABORT, ControlType.COMMIT):
+                        yield LoggedMarker(entry.producer_id, type_id == ControlType.COMMIT)
             fault = end_fault(piece)
             if fault is not None:
                 raise fault
+
+
+def _entries(chunk: DecodedRecords) -> Iterator[tuple[LoggedRecord, bool]]:
+    """The records, and whether each is a control record."""
+    columns = chunk.columns
+    data = chunk.data.data
+    controls = (chunk.batches["attributes"] & CONTROL_BIT) != 0
+    for offset, key_at, key_length, value_at, value_length, producer_id, is_control in zip(
+        columns.offset.tolist(),
+        columns.key_position.tolist(),
+        columns.key_length.tolist(),
+        columns.value_position.tolist(),
+        columns.value_length.tolist(),
+        chunk.batches["producer_id"][chunk.batch_row].tolist(),
+        controls[chunk.batch_row].tolist(),
+        strict=True,
+    ):
+        key = bytes(data[key_at : key_at + max(key_length, 0)])
+        value = None if value_length < 0 else bytes(data[value_at : value_at + value_length])
+        yield LoggedRecord(offset, key, value, producer_id), is_control

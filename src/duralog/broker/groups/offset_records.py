@@ -8,6 +8,7 @@ versions, long texts, unknown tags, damage) goes the way of the tables, which al
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -120,7 +121,7 @@ def decode_offset_value(key: bytes, data: bytes, record_offset: int) -> Committe
             tags = data[tags_at:]
             has_id = len(tags) == len(_TOPIC_ID_TAG) + 16 and tags.startswith(_TOPIC_ID_TAG)
             if has_id or tags == _NO_TAGS:
-                topic_id = UUID(bytes=tags[len(_TOPIC_ID_TAG) :]) if has_id else None
+                topic_id = _topic_id(tags[len(_TOPIC_ID_TAG) :]) if has_id else None
                 metadata = data[text_at:text_end].decode("utf-8", errors="replace")
                 return CommittedOffset(offset, leader_epoch, metadata, timestamp_ms, None, topic_id, record_offset)
     return _decode_by_tables(key, data, record_offset)
@@ -138,6 +139,12 @@ def _decode_by_tables(key: bytes, data: bytes, record_offset: int) -> CommittedO
         fields["metadata"],
         fields["commit_timestamp"],
         None if expire_timestamp_ms == -1 else expire_timestamp_ms,
-        None if topic_id == ZERO_UUID else UUID(bytes=uuid_bytes(topic_id)),
+        None if topic_id == ZERO_UUID else _topic_id(uuid_bytes(topic_id)),
         record_offset,
     )
+
+
+@lru_cache(maxsize=4096)
+def _topic_id(raw: bytes) -> UUID:
+    """One for all partitions of a topic: there are many more of them than topics."""
+    return UUID(bytes=raw)
