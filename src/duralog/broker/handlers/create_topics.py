@@ -87,6 +87,7 @@ class _Creation:
             "name": topic.name,
             "topic_id": topic_id,
             "error_code": codes.NONE,
+            "error_message": None,
             "num_partitions": partitions,
             "replication_factor": REPLICAS,
             "configs": effective_topic_configs(store, configs),
