@@ -14,7 +14,6 @@ in them (who is connected, which fetch waits) is of no worth afterwards.
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import tempfile
 import threading
@@ -22,11 +21,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from duralog.broker.dispatch import Dispatcher
 from duralog.broker.error_codes import code_of
 from duralog.broker.event_loop import EventLoop, steady_clock_ms
+from duralog.broker.fetches import Fetches
+from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.handlers import load_apis
 from duralog.broker.limits import Limits
 from duralog.broker.listening import DEFAULT_HOST, Address, Listening, bind
@@ -42,6 +43,9 @@ from duralog.config import BrokerConfig
 from duralog.storage.background import Clock, wall_clock_ms
 from duralog.storage.log_directory import DEFAULT_NODE_ID
 from duralog.storage.store import Store
+
+if TYPE_CHECKING:
+    from duralog.broker.metrics_server import MetricsServer
 
 _logger = logging.getLogger("duralog.broker")
 
@@ -87,6 +91,7 @@ class Broker:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._thread: threading.Thread | None = None
         self._is_open = False
+        self.metrics: MetricsServer | None = None
         self._goodbye_until_ms = 0.0
 
     # The beginning
@@ -101,9 +106,9 @@ class Broker:
             self.store = Store(self._data_dir, config=self._given_config, clock=self.clock)
             self._is_open = True
             self._build(listener.getsockname()[1])
-            for part in (self.groups, self.transactions):
-                if part is not None:
-                    part.load()
+            self.groups.load()
+            self.transactions.load()
+            self._serve_metrics()
             self.server.listen(listener)
         except BaseException:
             listener.close()
@@ -126,15 +131,22 @@ class Broker:
         self.call_soon = self.loop.call_soon
         self.log_lines = LogLines(self.log, self._timer_clock)
         self.partitions = Partitions(self)
-        self.fetches = _part("duralog.broker.fetches", "Fetches", self)
+        self.fetches = Fetches(self)
         self.topics = Topics(self)
         self.producer_ids = ProducerIds(self)
-        self.groups = _part("duralog.broker.groups.coordinator", "GroupCoordinator", self)
+        self.groups = GroupCoordinator(self)
         self.transactions = TransactionCoordinator(self)
         self.apis: Mapping[int, Api] = load_apis()
         self.dispatcher = Dispatcher(self, self.apis)
         self.server = Server(self.loop, self.dispatcher, Limits.of(self.config), self.log_lines, self.config)
         self._workers = Workers(self.loop.call_soon)
+
+    def _serve_metrics(self) -> None:
+        if self._metrics_address is not None:
+            # Not at the top: what it takes to load, a broker without metrics does not need.
+            from duralog.broker.metrics_server import MetricsServer
+
+            self.metrics = MetricsServer(self, self._metrics_address)
 
     @property
     def config(self) -> BrokerConfig:
@@ -229,11 +241,11 @@ class Broker:
             return
         self.is_stopping = True
         self.server.stop_accepting()
+        if self.metrics is not None:
+            self.metrics.close()
         self._workers.close()
         self.server.close_all()
-        for part in (self.transactions, self.groups, self.fetches):
-            if hasattr(part, "close"):
-                part.close()
+        self.groups.close()
         self.loop.close()
 
     def _remove_temporary(self) -> None:
@@ -250,9 +262,3 @@ class Broker:
         self.stop()
         if self._thread is None:
             self.close()
-
-
-def _part(module: str, name: str, broker: Broker) -> Any:
-    if importlib.util.find_spec(module) is None:
-        return None
-    return getattr(importlib.import_module(module), name)(broker)

@@ -52,12 +52,5 @@ HANDLERS = (
 
 def load_apis() -> Mapping[int, Api]:
     """The APIs by key."""
-    apis: dict[int, Api] = {}
-    for name in HANDLERS:
-        try:
-            api: Api = importlib.import_module(f"{__name__}.{name}").API
-        except ImportError:
-            # Not there yet.
-            continue
-        apis[api.key] = api
-    return apis
+    found: list[Api] = [importlib.import_module(f"{__name__}.{name}").API for name in HANDLERS]
+    return {api.key: api for api in found}

@@ -1,0 +1,194 @@
+"""What the broker tells Prometheus. Nothing is counted for it that is not there anyway: a scrape reads and adds up.
+
+What lives on the loop is read there, in one go, so that the numbers fit together; the store may be asked from any
+thread. The number of series is bounded: by the APIs, the states that groups and transactions can have, and a fixed
+number of topics, the largest ones; what the others take is told under an empty topic.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from duralog.broker.request_stats import TIME_BUCKETS_SECONDS
+from duralog.errors import DuralogError
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+MOST_TOPICS = 200
+_LONGEST_WAIT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ApiFigures:
+    api: str
+    count: int
+    errors: int
+    seconds: float
+    buckets: tuple[int, ...]
+    bytes_in: int
+    bytes_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopFigures:
+    """What the loop's thread knows, at one moment."""
+
+    apis: list[ApiFigures]
+    connections: int
+    refused_connections: int
+    closed_connections: int
+    background_requests: int
+    timers: int
+    waiting_fetches: int
+    fetch_sessions: int
+    groups: Counter[tuple[str, str]]
+    committed_offsets: int
+    transactions: Counter[str]
+
+
+def read_loop(broker: Broker) -> LoopFigures:
+    """REQUIRES: this is the loop's thread."""
+    server = broker.server
+    return LoopFigures(
+        apis=[
+            ApiFigures(
+                stats.api,
+                stats.count,
+                stats.errors,
+                stats.seconds,
+                tuple(stats.buckets),
+                stats.bytes_in,
+                stats.bytes_out,
+            )
+            for stats in broker.dispatcher.stats.values()
+        ],
+        connections=server.connection_count,
+        refused_connections=server.refused,
+        closed_connections=server.closed_with_reason,
+        background_requests=server.background_requests,
+        timers=len(broker.timers),
+        waiting_fetches=broker.fetches.waiting,
+        fetch_sessions=len(broker.fetches.sessions),
+        groups=Counter((group.kind, group.state) for group in broker.groups.by_id.values()),
+        committed_offsets=len(broker.groups.offsets),
+        transactions=Counter(state.status.name for state in broker.transactions.states.values()),
+    )
+
+
+class BrokerCollector(Collector):
+    """Asked by a scrape, in the thread that serves it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def collect(self) -> Iterator[Metric]:
+        figures = self._ask_loop()
+        if figures is not None:
+            yield from _of_requests(figures.apis)
+            yield from _of_loop(figures)
+        yield from self._of_store()
+
+    def _ask_loop(self) -> LoopFigures | None:
+        """None if the loop does not come to it in time: the scrape tells what is left."""
+        found: list[LoopFigures] = []
+        is_there = threading.Event()
+
+        def read() -> None:
+            found.append(read_loop(self._broker))
+            is_there.set()
+
+        self._broker.call_soon(read)
+        is_there.wait(_LONGEST_WAIT_SECONDS)
+        return found[0] if found else None
+
+    def _of_store(self) -> Iterator[Metric]:
+        store = self._broker.store
+        sizes: Counter[str] = Counter()
+        partitions = 0
+        for topic in store.topics():
+            try:
+                for number in store.partitions(topic):
+                    partitions += 1
+                    if (topic, number) not in store.offline:
+                        sizes[topic] += store.partition(topic, number).size_bytes
+            except DuralogError:
+                continue  # It was deleted meanwhile.
+        yield _gauge("topics", "Topics.", len(sizes))
+        yield _gauge("partitions", "Partitions.", partitions)
+        yield _gauge("offline_partitions", "Partitions that could not be loaded.", len(store.offline))
+        log_bytes = GaugeMetricFamily(
+            "duralog_log_bytes", "Bytes of the logs, of the largest topics and of all others.", labels=["topic"]
+        )
+        largest = sizes.most_common(MOST_TOPICS)
+        for topic, size in largest:
+            log_bytes.add_metric([topic], size)
+        log_bytes.add_metric([""], sizes.total() - sum(size for _, size in largest))
+        yield log_bytes
+        yield _gauge(
+            "background_errors", "Failures beside the clients that are remembered.", len(store.background_errors)
+        )
+        yield from self._of_cleaner()
+
+    def _of_cleaner(self) -> Iterator[Metric]:
+        totals = self._broker.store.cleaner.totals()
+        yield _counter("cleanings", "Compactions that came to their end.", totals.cleanings)
+        yield _counter("failed_cleanings", "Compactions that failed.", totals.failed_cleanings)
+        yield _gauge("cleaner_dirty_percent", "The dirty ratio of the dirtiest log.", totals.max_dirty_percent)
+        yield _gauge("cleaner_seconds", "What the longest of the last compactions took.", totals.max_clean_time_secs)
+        yield _gauge("uncleanable_partitions", "Whose last compaction failed.", totals.uncleanable_partitions_count)
+        yield _gauge("uncleanable_bytes", "What could be compacted in them.", totals.uncleanable_bytes)
+
+
+def _of_requests(apis: Iterable[ApiFigures]) -> Iterator[Metric]:
+    requests = CounterMetricFamily("duralog_requests", "Requests that were answered.", labels=["api"])
+    errors = CounterMetricFamily("duralog_request_errors", "Requests that failed unexpectedly.", labels=["api"])
+    bytes_in = CounterMetricFamily("duralog_request_bytes", "Bytes of requests.", labels=["api"])
+    bytes_out = CounterMetricFamily("duralog_response_bytes", "Bytes of answers.", labels=["api"])
+    seconds = HistogramMetricFamily(
+        "duralog_request_seconds", "From a request being complete to its answer, waiting included.", labels=["api"]
+    )
+    bounds = [*(str(bound) for bound in TIME_BUCKETS_SECONDS), "+Inf"]
+    for figures in apis:
+        labels = [figures.api]
+        requests.add_metric(labels, figures.count)
+        errors.add_metric(labels, figures.errors)
+        bytes_in.add_metric(labels, figures.bytes_in)
+        bytes_out.add_metric(labels, figures.bytes_out)
+        seconds.add_metric(labels, list(zip(bounds, accumulate(figures.buckets), strict=True)), figures.seconds)
+    yield from (requests, errors, bytes_in, bytes_out, seconds)
+
+
+def _of_loop(figures: LoopFigures) -> Iterator[Metric]:
+    yield _gauge("connections", "Connected clients.", figures.connections)
+    yield _counter("refused_connections", "Connections that a limit did not let in.", figures.refused_connections)
+    yield _counter("closed_connections", "Connections that were closed for a reason.", figures.closed_connections)
+    yield _gauge("background_requests", "Work of requests beside the loop.", figures.background_requests)
+    yield _gauge("timers", "Timers that are set.", figures.timers)
+    yield _gauge("waiting_fetches", "Fetches that wait for records.", figures.waiting_fetches)
+    yield _gauge("fetch_sessions", "Fetch sessions that are remembered.", figures.fetch_sessions)
+    groups = GaugeMetricFamily("duralog_groups", "Groups of consumers.", labels=["kind", "state"])
+    for (kind, state), count in sorted(figures.groups.items()):
+        groups.add_metric([kind, state], count)
+    yield groups
+    yield _gauge("committed_offsets", "Offsets that groups have committed.", figures.committed_offsets)
+    transactions = GaugeMetricFamily("duralog_transactional_ids", "Transactional producers.", labels=["state"])
+    for state, count in sorted(figures.transactions.items()):
+        transactions.add_metric([state], count)
+    yield transactions
+
+
+def _gauge(name: str, doc: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"duralog_{name}", doc, value=value)
+
+
+def _counter(name: str, doc: str, value: float) -> Metric:
+    return CounterMetricFamily(f"duralog_{name}", doc, value=value)
