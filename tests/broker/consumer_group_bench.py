@@ -99,13 +99,13 @@ class LogInMemory:
             raise GroupRefusal(GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return self.by_id[group_id]
 
-    def append(self, _group_id: str, records: list[CoordinatorRecord]) -> None:
+    def append(self, _group_id: str, records: list[CoordinatorRecord], *, replay: bool = True) -> None:
         assert records
         if self.is_failing:
             raise GroupRefusal(NOT_COORDINATOR)
         encoded = [encode_coordinator_record(CONSUMER_OFFSETS_TYPES, record) for record in records]
         self.log += encoded
-        for key, value in encoded:
+        for key, value in encoded if replay else ():
             self._replay(key, value)
 
     def load(self) -> None:

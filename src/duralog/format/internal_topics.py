@@ -13,8 +13,9 @@ from typing import Any
 
 from duralog.errors import CorruptRecord
 from duralog.format.coordinator_records import CoordinatorRecord, RecordType, decode_coordinator_record
+from duralog.format.embedded_protocol import ASSIGNMENT, SUBSCRIPTION
 from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
-from duralog.format.message_schema import ArrayOf, Field, Message, Struct, decode_message
+from duralog.format.message_schema import Message, decode_message
 from duralog.format.metadata_records import decode_metadata_record
 from duralog.format.share_records import SHARE_GROUP_STATE_TYPES
 from duralog.format.transaction_records import TRANSACTION_STATE_TYPES, TransactionStatus
@@ -31,27 +32,6 @@ COORDINATOR_TOPICS: dict[str, Mapping[int, RecordType]] = {
     TRANSACTION_STATE: TRANSACTION_STATE_TYPES,
     SHARE_GROUP_STATE: SHARE_GROUP_STATE_TYPES,
 }
-
-_OWNED_PARTITIONS = ArrayOf(Struct((Field("topic", "string"), Field("partitions", ArrayOf("int32")))))
-
-_SUBSCRIPTION = Message(
-    "ConsumerProtocolSubscription",
-    (
-        Field("topics", ArrayOf("string")),
-        Field("user_data", "bytes", nullable=True),
-        Field("owned_partitions", _OWNED_PARTITIONS, since=1),
-        Field("generation_id", "int32", since=2),
-        Field("rack_id", "string", since=3, nullable=True),
-    ),
-    last_version=3,
-    flexible_since=None,
-)
-_ASSIGNMENT = Message(
-    "ConsumerProtocolAssignment",
-    (Field("assigned_partitions", _OWNED_PARTITIONS), Field("user_data", "bytes", nullable=True)),
-    last_version=3,
-    flexible_since=None,
-)
 
 
 def describe_record(topic: str, key: Bytes | None, value: Bytes | None) -> dict[str, Any] | None:
@@ -103,8 +83,8 @@ def _describe_member(member: Mapping[str, Any]) -> dict[str, Any]:
     """A consumer's own bytes, decoded where they are what Kafka's consumers send."""
     return {
         **member,
-        "subscription": _decode_versioned(_SUBSCRIPTION, member["subscription"]),
-        "assignment": _decode_versioned(_ASSIGNMENT, member["assignment"]),
+        "subscription": _decode_versioned(SUBSCRIPTION, member["subscription"]),
+        "assignment": _decode_versioned(ASSIGNMENT, member["assignment"]),
     }
 
 

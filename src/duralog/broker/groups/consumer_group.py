@@ -30,6 +30,7 @@ from duralog.broker.groups.refusal import GroupRefusal
 from duralog.format.coordinator_records import CoordinatorRecord
 
 if TYPE_CHECKING:
+    from duralog.broker.groups.member_timers import Deadline
     from duralog.broker.timers import Timer
 
 FIRST_EPOCH: Final = 1
@@ -59,8 +60,8 @@ class ConsumerGroup(Group):
         """A broker before 4.1 wrote one, which is to be deleted."""
         self.is_metadata_stale = True
         """Whether a topic may have changed since the metadata hash was made. This is not in the log."""
-        self.session_timers: dict[str, Timer] = {}
-        self.rebalance_timers: dict[str, Timer] = {}
+        self.timers: dict[str, dict[Deadline, Timer]] = {}
+        """By member id."""
         self._owners: dict[tuple[UUID, int], str] = {}
         self._regex_subscribers: Counter[str] = Counter()
         self._topic_names: frozenset[str] | None = None
@@ -233,14 +234,12 @@ class ConsumerGroup(Group):
         """`ConsumerGroups.loaded` lets the clocks run: it has them."""
 
     def cancel_timers(self) -> None:
-        for member_id in [*self.session_timers, *self.rebalance_timers]:
+        for member_id in [*self.timers]:
             self.cancel_timers_of(member_id)
 
     def cancel_timers_of(self, member_id: str) -> None:
-        for timers in (self.session_timers, self.rebalance_timers):
-            timer = timers.pop(member_id, None)
-            if timer is not None:
-                timer.cancel()
+        for timer in self.timers.pop(member_id, {}).values():
+            timer.cancel()
 
 
 def subscribed_names(members: Iterable[ConsumerMember], resolved: Mapping[str, ResolvedRegex]) -> frozenset[str]:
