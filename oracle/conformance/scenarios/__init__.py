@@ -1,0 +1,29 @@
+"""All scenarios. Importing this package fills the table."""
+
+from oracle.conformance.scenarios import (
+    configs,
+    consumer_groups,
+    discovery,
+    fetching,
+    groups,
+    hostile,
+    offsets,
+    positions,
+    producing,
+    topics,
+    transactions,
+)
+
+__all__ = [
+    "configs",
+    "consumer_groups",
+    "discovery",
+    "fetching",
+    "groups",
+    "hostile",
+    "offsets",
+    "positions",
+    "producing",
+    "topics",
+    "transactions",
+]
