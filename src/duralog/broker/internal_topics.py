@@ -9,19 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from duralog.config import BrokerConfig
-from duralog.storage.metadata_log import METADATA_TOPIC
+from duralog.format.internal_topics import CLUSTER_METADATA, CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 
-CONSUMER_OFFSETS = "__consumer_offsets"
-TRANSACTION_STATE = "__transaction_state"
-SHARE_GROUP_STATE = "__share_group_state"
+__all__ = [
+    "CONSUMER_OFFSETS",
+    "INTERNAL_TOPICS",
+    "KEPT_TOPICS",
+    "NOT_FOR_CLIENTS",
+    "TRANSACTION_STATE",
+    "internal_topic",
+]
 
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
-"""The topics that clients are told are internal."""
+"""The topics that clients are told are internal. The cluster metadata is none of them: no client sees it."""
 
 KEPT_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 """Those that this broker keeps its state in."""
 
-NOT_FOR_CLIENTS = frozenset({SHARE_GROUP_STATE, METADATA_TOPIC})
+NOT_FOR_CLIENTS = frozenset({SHARE_GROUP_STATE, CLUSTER_METADATA})
 """What is not made because a client asks for it: there are no share groups here, and the other one is the metadata."""
 
 _REPLICAS = 1

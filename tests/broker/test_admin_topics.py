@@ -1,0 +1,376 @@
+"""CreateTopics, DeleteTopics and CreatePartitions: codes and messages are those that Kafka 4.3.1 gave."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from duralog.broker.broker import Broker
+from duralog.broker.topics import TopicView
+from duralog.errors import StorageError
+from tests.broker.admin_desk import (
+    CREATE_PARTITIONS,
+    DELETE_TOPICS,
+    TOPIC,
+    config_values,
+    create,
+    make,
+    metadata,
+    new_topic,
+    on_loop,
+    topic_errors,
+)
+from tests.broker.raw_client import RawClient
+
+BY_HAND = {"partitions": -1, "replication_factor": -1}
+OTHERS_ONLY = "contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+
+
+class TestCreate:
+    def test_a_topic_with_defaults_and_configs(self, client: RawClient, broker: Broker) -> None:
+        topic = new_topic("orders", -1, -1, configs={"retention.ms": "1000", "cleanup.policy": "delete,compact"})
+        (made,) = create(client, topic)
+        assert (made.error_code, made.error_message, made.num_partitions, made.replication_factor) == (0, None, 1, 1)
+        told = {config.name: (config.value, config.config_source) for config in made.configs}
+        assert len(told) == 33
+        assert told["retention.ms"] == ("1000", 1)
+        assert told["cleanup.policy"] == ("delete,compact", 1)
+        assert told["min.insync.replicas"] == ("1", 3)
+        assert told["segment.bytes"] == ("1073741824", 5)
+        assert [config.name for config in made.configs] == sorted(told)
+        view = broker.topics.by_id(made.topic_id)
+        assert view is not None
+        assert view.name == "orders"
+        assert broker.store.partition("orders", 0).config.retention_ms == 1000
+
+    @pytest.mark.parametrize("version", range(2, 8))
+    def test_every_version(self, client: RawClient, version: int) -> None:
+        (made,) = create(client, new_topic("t", 2), version=version)
+        assert made.error_code == 0
+        (again,) = create(client, new_topic("t", 2), version=version)
+        assert (again.error_code, again.error_message) == (36, "Topic 't' already exists.")
+        if version >= 5:
+            assert len(made.configs) == 33
+            assert (again.num_partitions, again.replication_factor, again.configs) == (-1, -1, ())
+
+    @pytest.mark.parametrize(
+        ("topic", "code", "message"),
+        [
+            (new_topic("a b"), 17, f"Topic name is invalid: 'a b' {OTHERS_ONLY}"),
+            (new_topic("", 1, 9), 17, "Topic name is invalid: the empty string is not allowed"),
+            (new_topic(".."), 17, "Topic name is invalid: '..' is not allowed"),
+            (
+                new_topic("x" * 250),
+                17,
+                f"Topic name is invalid: the length of '{'x' * 250}' is longer than the max allowed length 249",
+            ),
+            (new_topic("__cluster_metadata"), 42, "Creation of internal topic __cluster_metadata is prohibited."),
+            (new_topic("x.y"), 17, "Topic 'x.y' collides with existing topic: x_y"),
+            (new_topic("x_y", configs={"nope": "1"}), 36, "Topic 'x_y' already exists."),
+            (new_topic("t", 0), 37, "Number of partitions was set to an invalid non-positive value."),
+            (new_topic("t", -2), 37, "Number of partitions was set to an invalid non-positive value."),
+            (new_topic("t", 0, 0), 38, "Replication factor must be larger than 0, or -1 to use the default value."),
+            (
+                new_topic("t", 1, 2),
+                38,
+                "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached"
+                " because only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
+            ),
+            (new_topic("t", 1, 5, configs={"nope": "1"}), 40, "Unknown topic config name: nope"),
+            (
+                new_topic("t", configs={"retention.ms": None}),
+                40,
+                "Null value not supported for topic configs: retention.ms",
+            ),
+            (
+                new_topic("t", configs={"retention.ms": ""}),
+                40,
+                "Invalid value  for configuration retention.ms: Not a number of type LONG",
+            ),
+            (
+                new_topic("t", configs={"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}),
+                40,
+                "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)",
+            ),
+            (
+                new_topic("t", configs={"remote.storage.enable": "true"}),
+                40,
+                "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log"
+                " storage.",
+            ),
+            (
+                new_topic("t", 1, -1, assignments=[(0, [1])]),
+                42,
+                "A manual partition assignment was specified, but numPartitions was not set to -1.",
+            ),
+            (
+                new_topic("t", -1, 1, assignments=[(0, [1])]),
+                42,
+                "A manual partition assignment was specified, but replication factor was not set to -1.",
+            ),
+            (
+                new_topic("t", -1, -1, assignments=[(0, [1, 9])]),
+                39,
+                "The manual partition assignment includes broker 9, but no such broker is registered.",
+            ),
+            (
+                new_topic("t", -1, -1, assignments=[(0, [1, 1])]),
+                39,
+                "The manual partition assignment includes the broker 1 more than once.",
+            ),
+            (
+                new_topic("t", -1, -1, assignments=[(0, [])]),
+                39,
+                "The manual partition assignment includes an empty replica list.",
+            ),
+            (
+                new_topic("t", -1, -1, assignments=[(0, [1]), (0, [1])]),
+                39,
+                "Found multiple manual partition assignments for partition 0",
+            ),
+            (
+                new_topic("t", -1, -1, assignments=[(0, [1]), (2, [1])]),
+                39,
+                "partitions should be a consecutive 0-based integer sequence",
+            ),
+            (new_topic("t", 10_001), 44, "Excessively large number of partitions per request."),
+        ],
+    )
+    @pytest.mark.parametrize("validate_only", [False, True])
+    def test_refusals(self, client: RawClient, topic: Any, code: int, message: str, validate_only: bool) -> None:
+        make(client, "x_y")
+        (refused,) = create(client, topic, validate_only=validate_only)
+        assert (refused.error_code, refused.error_message) == (code, message)
+        assert (refused.topic_id, refused.num_partitions, refused.configs) == (None, -1, ())
+        assert [known.name for known in metadata(client, None).topics] == ["x_y"]
+
+    def test_one_that_is_refused_does_not_keep_the_others_away(self, client: RawClient) -> None:
+        make(client, "there")
+        results = create(
+            client, new_topic("there"), new_topic("?"), new_topic("new"), new_topic("twice"), new_topic("twice", 2)
+        )
+        assert [(each.name, each.error_code) for each in results] == [
+            ("there", 36),
+            ("?", 17),
+            ("new", 0),
+            ("twice", 42),
+        ]
+        assert results[-1].error_message == "Duplicate topic name."
+        assert topic_errors(client, "new", "twice") == [0, 3]
+
+    def test_placed_by_hand(self, client: RawClient) -> None:
+        (made,) = create(client, new_topic("t", -1, -1, assignments=[(1, [1]), (0, [1])]))
+        assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 2, 1)
+
+    def test_only_validated(self, client: RawClient) -> None:
+        (told,) = create(client, new_topic("t", 3), validate_only=True)
+        assert (told.error_code, told.num_partitions, len(told.configs)) == (0, 3, 33)
+        assert topic_errors(client, "t") == [3]
+
+    def test_no_time_to_do_it(self, client: RawClient) -> None:
+        (told,) = create(client, new_topic("t"), timeout=0)
+        assert (told.error_code, told.error_message) == (7, None)
+        assert topic_errors(client, "t") == [3]
+
+    def test_nothing_asked(self, client: RawClient) -> None:
+        assert create(client) == []
+
+    def test_of_clients_at_once_one_makes_it(self, connect: Callable[[], RawClient]) -> None:
+        clients = [connect() for _ in range(6)]
+        codes: list[int] = []
+        threads = [
+            threading.Thread(target=lambda each=each: codes.append(create(each, new_topic("t", 2))[0].error_code))
+            for each in clients
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(codes) == [0, 36, 36, 36, 36, 36]
+
+    def test_a_failing_disk_is_told(self, client: RawClient, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*_: object) -> None:
+            raise StorageError("the disk is full")
+
+        monkeypatch.setattr(broker.store, "create_topic", fail)
+        (refused,) = create(client, new_topic("t"))
+        assert (refused.error_code, refused.error_message) == (56, "the disk is full")
+        monkeypatch.undo()
+        make(client, "t")
+
+
+def delete(client: RawClient, *topics: str | uuid.UUID | None, version: int = 6, timeout: int = 10_000) -> list[Any]:
+    if version < 6:
+        return list(client.ask(DELETE_TOPICS, version, {"topic_names": list(topics), "timeout": timeout}).responses)
+    asked = [
+        {"name": topic, "topic_id": None} if isinstance(topic, str) else {"name": None, "topic_id": topic}
+        for topic in topics
+    ]
+    return list(client.ask(DELETE_TOPICS, version, {"topics": asked, "timeout": timeout}).responses)
+
+
+class TestDelete:
+    def test_by_name_and_by_id(self, client: RawClient, broker: Broker) -> None:
+        first, second = make(client, "first"), make(client, "second", 3)
+        deleted: list[TopicView] = []
+        broker.topics.on_deleted(deleted.append)
+        (told,) = delete(client, "first")
+        assert (told.name, told.topic_id, told.error_code, told.error_message) == ("first", first, 0, None)
+        (told,) = delete(client, second)
+        assert (told.name, told.topic_id, told.error_code) == ("second", second, 0)
+        assert [topic.name for topic in deleted] == ["first", "second"]
+        assert metadata(client, None).topics == ()
+        assert broker.store.topics() == []
+        assert on_loop(broker, lambda: broker.partitions.get("second", 0)) is None
+        (told,) = delete(client, "first")
+        assert (told.topic_id, told.error_code) == (None, 3)
+        assert told.error_message == "This server does not host this topic-partition."
+        (told,) = delete(client, second)
+        assert (told.name, told.topic_id, told.error_code) == (None, second, 100)
+        assert told.error_message == "This server does not host this topic ID."
+
+    def test_a_new_topic_of_the_name_is_another(self, client: RawClient, broker: Broker) -> None:
+        before = make(client, "t")
+        delete(client, "t")
+        after = make(client, "t")
+        assert before != after
+        assert on_loop(broker, lambda: (broker.topics.by_id(before), broker.topics.by_id(after).name)) == (None, "t")
+
+    def test_what_is_asked_for_twice_stays(self, client: RawClient) -> None:
+        ids = {name: make(client, name) for name in ("a", "b", "c")}
+        told = {each.error_message: each for each in delete(client, "a", "a", ids["b"], ids["b"], "c", ids["c"])}
+        assert told["Duplicate topic name."].name == "a"
+        assert told["Duplicate topic id."].topic_id == ids["b"]
+        both = told["The provided topic name maps to an ID that was already supplied."]
+        assert (both.name, both.topic_id) == ("c", ids["c"])
+        assert {each.error_code for each in told.values()} == {42}
+        assert topic_errors(client, "a", "b", "c") == [0, 0, 0]
+
+    def test_name_and_id_or_neither(self, client: RawClient) -> None:
+        topic_id = make(client, "a")
+        asked = [{"name": "a", "topic_id": topic_id}, {"name": None, "topic_id": None}]
+        told = client.ask(DELETE_TOPICS, 6, {"topics": asked, "timeout": 1000}).responses
+        assert [(each.error_code, each.error_message) for each in told] == [
+            (42, "You may not specify both topic name and topic id."),
+            (42, "Neither topic name nor id were specified."),
+        ]
+
+    @pytest.mark.parametrize("version", range(1, 6))
+    def test_older_versions(self, client: RawClient, version: int) -> None:
+        make(client, "a")
+        told = {each.name: each.error_code for each in delete(client, "a", "nope", version=version)}
+        assert told == {"a": 0, "nope": 3}
+
+    def test_no_time_to_do_it(self, client: RawClient) -> None:
+        make(client, "a")
+        assert [each.error_code for each in delete(client, "a", timeout=0)] == [7]
+        assert topic_errors(client, "a") == [0]
+
+    def test_a_topic_that_cannot_be_deleted_is_there_again(
+        self, client: RawClient, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(_: object) -> None:
+            raise StorageError("the disk fails")
+
+        make(client, "a")
+        monkeypatch.setattr(broker.store, "delete_topic", fail)
+        (told,) = delete(client, "a")
+        assert (told.error_code, told.error_message) == (56, "the disk fails")
+        assert topic_errors(client, "a") == [0]
+
+
+class TestDeleteIsDisabled:
+    @pytest.fixture
+    def broker_config(self) -> dict[str, object]:
+        return {"delete.topic.enable": False}
+
+    @pytest.mark.parametrize(("version", "code"), [(1, 42), (2, 42), (3, 73), (6, 73)])
+    def test_it_is_refused(self, client: RawClient, version: int, code: int) -> None:
+        make(client, "a")
+        assert [each.error_code for each in delete(client, "a", version=version)] == [code]
+        assert topic_errors(client, "a") == [0]
+
+
+def add_partitions(
+    client: RawClient, *topics: tuple[str, int, list[list[int]] | None], version: int = 3, **more: Any
+) -> list[tuple[str, int, str | None]]:
+    asked = [
+        {
+            "name": name,
+            "count": count,
+            "assignments": None if brokers is None else [{"broker_ids": each} for each in brokers],
+        }
+        for name, count, brokers in topics
+    ]
+    fields = {"topics": asked, "timeout": 10_000, "validate_only": False, **more}
+    results = client.ask(CREATE_PARTITIONS, version, fields).results
+    return [(result.name, result.error_code, result.error_message) for result in results]
+
+
+class TestMorePartitions:
+    @pytest.mark.parametrize("version", range(4))
+    def test_more(self, client: RawClient, broker: Broker, version: int) -> None:
+        make(client, "t", 2)
+        assert add_partitions(client, ("t", 4, None), version=version) == [("t", 0, None)]
+        (topic,) = metadata(client, "t").topics
+        assert [(each.partition_index, each.error_code) for each in topic.partitions] == [(n, 0) for n in range(4)]
+        assert broker.store.partition_count("t") == 4
+
+    def test_by_hand(self, client: RawClient, broker: Broker) -> None:
+        make(client, "t")
+        assert add_partitions(client, ("t", 3, [[1], [1]])) == [("t", 0, None)]
+        assert broker.store.partition_count("t") == 3
+
+    @pytest.mark.parametrize(
+        ("count", "brokers", "code", "message"),
+        [
+            (2, None, 37, "Topic already has 2 partition(s)."),
+            (1, None, 37, "The topic t currently has 2 partition(s); 1 would not be an increase."),
+            (-1, [[1]], 37, "The topic t currently has 2 partition(s); -1 would not be an increase."),
+            (4, [[1]], 39, "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified."),
+            (3, [[7]], 39, "The manual partition assignment includes broker 7, but no such broker is registered."),
+            (3, [[1, 1]], 39, "The manual partition assignment includes the broker 1 more than once."),
+            (3, [[]], 39, "The manual partition assignment includes an empty replica list."),
+            (10_003, None, 44, "Excessively large number of partitions per request."),
+        ],
+    )
+    def test_refusals(
+        self, client: RawClient, broker: Broker, count: int, brokers: Any, code: int, message: str
+    ) -> None:
+        make(client, "t", 2)
+        for validate_only in (True, False):
+            told = add_partitions(client, ("t", count, brokers), validate_only=validate_only)
+            assert told == [("t", code, message)]
+        assert broker.store.partition_count("t") == 2
+
+    def test_each_topic_stands_for_itself(self, client: RawClient, broker: Broker) -> None:
+        make(client, "a")
+        make(client, "b")
+        told = add_partitions(client, ("a", 2, None), ("a", 3, None), ("b", 2, None), ("nope", 2, None))
+        assert told == [("a", 42, "Duplicate topic name."), ("b", 0, None), ("nope", 3, None)]
+        assert (broker.store.partition_count("a"), broker.store.partition_count("b")) == (1, 2)
+
+    def test_only_validated_or_without_time(self, client: RawClient, broker: Broker) -> None:
+        make(client, "t")
+        assert add_partitions(client, ("t", 2, None), validate_only=True) == [("t", 0, None)]
+        assert add_partitions(client, ("t", 2, None), timeout=0) == [("t", 7, None)]
+        assert broker.store.partition_count("t") == 1
+
+
+def test_topics_are_there_after_a_restart(tmp_path: Any) -> None:
+    with Broker(str(tmp_path)) as broker:
+        broker.start()
+        client = RawClient("127.0.0.1", broker.address.port)
+        topic_id = make(client, "t", 2, retention_ms="5000")
+        client.close()
+    with Broker(str(tmp_path)) as broker:
+        broker.start()
+        client = RawClient("127.0.0.1", broker.address.port)
+        (topic,) = metadata(client, "t").topics
+        assert (topic.topic_id, len(topic.partitions)) == (topic_id, 2)
+        assert config_values(client, TOPIC, "t", "retention.ms") == {"retention.ms": "5000"}
+        client.close()
