@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pytest
 
@@ -67,7 +68,7 @@ class TestEveryCut:
                 edges |= {position + step for step in range(-3, 8)}
                 position += 4 + len(frame)
             cuts = sorted(edge for edge in edges | {len(stream)} if 0 <= edge <= len(stream))
-            pieces = [stream[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+            pieces = [stream[start:end] for start, end in pairwise(cuts)]
         else:
             pieces = [bytes([byte]) for byte in framed(frames)]
         found, reader = read_all(pieces)
@@ -86,7 +87,7 @@ class TestEveryCut:
         stream = framed(frames)
         for _ in range(20):
             cuts = sorted({0, len(stream), *(rng.randrange(len(stream) + 1) for _ in range(rng.randrange(12)))})
-            pieces = [stream[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+            pieces = [stream[start:end] for start, end in pairwise(cuts)]
             found, reader = read_all(pieces)
             assert found == frames
             assert reader.held_bytes == 0

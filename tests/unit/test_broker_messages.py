@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 import uuid
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -98,10 +99,9 @@ class TestEveryApiAndVersion:
                 changed = bytearray(body or b"\0")
                 for _ in range(rng.randrange(1, 4)):
                     changed[rng.randrange(len(changed))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
-                try:
+                # Any other exception fails the test.
+                with suppress(InvalidMessage):
                     messages.decode_request(*case, bytes(changed))
-                except InvalidMessage as error:
-                    assert str(error)
 
 
 class TestAnswers:

@@ -1,0 +1,389 @@
+"""Connections as clients use and misuse them: order, pipelining, hostile bytes, and that nobody else notices."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from duralog.broker import messages
+from duralog.broker.broker import Broker
+from duralog.broker.messages import InvalidMessage
+from duralog.broker.request import CLOSE, NO_ANSWER, Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
+from tests.broker.raw_client import RawClient, request_frame
+
+Connect = Callable[[], RawClient]
+API_VERSIONS, METADATA, HEARTBEAT, LIST_GROUPS = 18, 3, 12, 16
+SECONDS = 20.0
+
+
+class Behaviour:
+    """What the API that these tests replace does next. Requests are Heartbeats, whose group id says which."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.later: dict[str, Later] = {}
+        self.left: list[str] = []
+        self.is_waiting = threading.Event()
+        self.has_left = threading.Event()
+        self.file: BinaryIO | None = None
+
+    def send_from(self, path: Path, data: bytes) -> None:
+        """Let requests be answered with this file."""
+        path.write_bytes(data)
+        self.file = path.open("rb")
+
+    def handle(self, broker: Broker, request: Request) -> Answer:
+        name = request.message.group_id
+        self.seen.append(name)
+        kind = name.split("-")[0]
+        if kind == "later":
+            later = self.later[name] = Later(lambda: self._leave(name))
+            self.is_waiting.set()
+            return later
+        if kind == "at once":
+            later = Later()
+            later.answer({"error_code": 7})
+            return later
+        if kind == "background":
+            later = Later()
+            broker.in_background(lambda: 5, lambda result, _: later.answer({"error_code": result}), later)
+            return later
+        if kind == "background fails":
+            later = Later()
+            broker.in_background(lambda: 1, lambda result, _: [][result], later)
+            return later
+        if kind == "silent":
+            return NO_ANSWER
+        if kind == "close":
+            return CLOSE
+        if kind == "malformed":
+            raise InvalidMessage("the handler says so")
+        if kind == "broken":
+            raise ZeroDivisionError("a bug")
+        if kind == "unencodable":
+            return {"error_code": "text"}
+        if kind == "file":
+            assert self.file is not None
+            return RawAnswer([b"\0\0", FileSlice(self.file, 0, int(name.split("-")[1])), b"end"])
+        return {"error_code": 1}
+
+    def _leave(self, name: str) -> None:
+        self.left.append(name)
+        self.has_left.set()
+
+
+@pytest.fixture
+def behaviour(broker: Broker) -> Iterator[Behaviour]:
+    behaviour = Behaviour()
+    apis = dict(broker.apis)
+    apis[HEARTBEAT] = Api(HEARTBEAT, "Heartbeat", 0, 4, behaviour.handle, refuse)
+    on_loop(broker, lambda: setattr(broker.dispatcher, "_apis", apis))
+    yield behaviour
+    if behaviour.file is not None:
+        behaviour.file.close()
+
+
+def refuse(_: Request, error_code: int, __: str | None) -> Fields:
+    return {"error_code": error_code}
+
+
+def on_loop(broker: Broker, work: Callable[[], object]) -> object:
+    """Run something on the loop's thread, and wait for what it returns."""
+    found: list[object] = []
+    done = threading.Event()
+
+    def run() -> None:
+        found.append(work())
+        done.set()
+
+    broker.call_soon(run)
+    assert done.wait(SECONDS)
+    return found[0]
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """The broker works beside the test: wait until it has come to it."""
+    for _ in range(2000):
+        if holds():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not come true")
+
+
+def heartbeat(name: str, correlation_id: int = 0) -> bytes:
+    return request_frame(HEARTBEAT, 0, correlation_id, messages.encode_request(HEARTBEAT, 0, {"group_id": name}))
+
+
+def error_code(client: RawClient) -> int:
+    code: int = client.receive(HEARTBEAT, 0).error_code
+    return code
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+class TestOrder:
+    def test_many_requests_in_one_piece_are_answered_in_order(self, behaviour: Behaviour, client: RawClient) -> None:
+        client.send_bytes(b"".join(heartbeat(f"n{number}", number) for number in range(2000)))
+        for number in range(2000):
+            frame = client.receive_frame()
+            assert frame == struct.pack(">ih", number, 1)
+        assert behaviour.seen == [f"n{number}" for number in range(2000)]
+
+    @pytest.mark.usefixtures("behaviour")
+    def test_byte_by_byte(self, client: RawClient) -> None:
+        for byte in heartbeat("slow", 5) + heartbeat("slower", 6):
+            client.send_bytes(bytes([byte]))
+        assert [client.receive_frame()[:4] for _ in range(2)] == [struct.pack(">i", 5), struct.pack(">i", 6)]
+
+    def test_a_request_waits_for_the_one_before_it(
+        self, broker: Broker, behaviour: Behaviour, client: RawClient
+    ) -> None:
+        client.send_bytes(heartbeat("later-1", 1) + heartbeat("next", 2) + heartbeat("later-2", 3))
+        assert behaviour.is_waiting.wait(SECONDS)
+        client.send_bytes(heartbeat("last", 4))
+        on_loop(broker, lambda: None)
+        assert behaviour.seen == ["later-1"]
+        on_loop(broker, lambda: behaviour.later["later-1"].answer({"error_code": 11}))
+        assert client.receive_frame() == struct.pack(">ih", 1, 11)
+        assert client.receive_frame() == struct.pack(">ih", 2, 1)
+        eventually(lambda: "later-2" in behaviour.later)
+        on_loop(broker, lambda: behaviour.later["later-2"].answer({"error_code": 12}))
+        assert client.receive_frame() == struct.pack(">ih", 3, 12)
+        assert client.receive_frame() == struct.pack(">ih", 4, 1)
+
+    @pytest.mark.usefixtures("behaviour")
+    def test_an_answer_that_is_there_before_the_handler_returns(self, client: RawClient) -> None:
+        client.send_bytes(heartbeat("at once") + heartbeat("next"))
+        assert (error_code(client), error_code(client)) == (7, 1)
+
+    @pytest.mark.usefixtures("behaviour")
+    def test_work_in_the_background(self, client: RawClient) -> None:
+        client.send_bytes(heartbeat("background") + heartbeat("next"))
+        assert (error_code(client), error_code(client)) == (5, 1)
+
+    @pytest.mark.usefixtures("behaviour")
+    def test_no_answer_where_none_is_wanted(self, client: RawClient) -> None:
+        client.send_bytes(heartbeat("silent", 1) + heartbeat("next", 2))
+        assert client.receive_frame() == struct.pack(">ih", 2, 1)
+
+
+class TestFiles:
+    def test_a_file_goes_out_between_bytes(self, behaviour: Behaviour, client: RawClient, tmp_path: Path) -> None:
+        data = os.urandom(3_000_000)
+        behaviour.send_from(tmp_path / "file", data)
+        client.send_bytes(heartbeat(f"file-{len(data)}", 1) + heartbeat("next", 2))
+        frame = client.receive_frame()
+        assert frame[:6] == struct.pack(">ih", 1, 0)
+        assert frame[6:-3] == data
+        assert frame[-3:] == b"end"
+        assert client.receive_frame() == struct.pack(">ih", 2, 1)
+
+    def test_a_file_that_became_shorter_ends_the_connection(
+        self, behaviour: Behaviour, client: RawClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        behaviour.send_from(tmp_path / "file", b"x" * 100)
+        client.send_bytes(heartbeat("file-1000"))
+        with pytest.raises(ConnectionError):
+            client.receive_frame()
+        assert [line for line in lines(caplog) if "ends before position 100, 900 bytes were to be sent" in line]
+
+    def test_a_client_that_does_not_read_is_not_read_from(
+        self, behaviour: Behaviour, client: RawClient, connect: Connect, tmp_path: Path
+    ) -> None:
+        size = 8 << 20
+        behaviour.send_from(tmp_path / "file", bytes(size))
+        for _ in range(20):
+            client.send_bytes(heartbeat(f"file-{size}"))
+        other = connect()
+        for _ in range(50):
+            assert other.ask(API_VERSIONS, 0).error_code == 0
+        seen = behaviour.seen.count(f"file-{size}")
+        assert seen < 5
+        for _ in range(20):
+            assert len(client.receive_frame()) == 4 + 2 + size + 3
+        assert len(behaviour.seen) == 20
+
+
+class TestFailures:
+    @pytest.mark.usefixtures("behaviour")
+    @pytest.mark.parametrize("name", ["broken", "unencodable", "background fails"])
+    def test_an_exception_becomes_an_error_answer(
+        self, client: RawClient, caplog: pytest.LogCaptureFixture, name: str
+    ) -> None:
+        client.send_bytes(heartbeat(name) + heartbeat("next"))
+        assert (error_code(client), error_code(client)) == (-1, 1)
+        assert len(lines(caplog)) == 1
+
+    @pytest.mark.usefixtures("behaviour")
+    def test_the_line_tells_what_and_where(self, client: RawClient, caplog: pytest.LogCaptureFixture) -> None:
+        client.send_bytes(heartbeat("broken"))
+        error_code(client)
+        (line,) = lines(caplog)
+        assert "Heartbeat v0 of client 'test' at 127.0.0.1 failed: ZeroDivisionError: a bug at" in line
+
+    @pytest.mark.parametrize("name", ["close", "malformed"])
+    def test_the_handler_ends_the_connection_and_what_came_before_is_answered(
+        self, behaviour: Behaviour, client: RawClient, name: str
+    ) -> None:
+        client.send_bytes(heartbeat("before") + heartbeat(name) + heartbeat("after"))
+        assert error_code(client) == 1
+        assert client.is_closed_by_peer()
+        assert "after" not in behaviour.seen
+
+    @pytest.mark.usefixtures("behaviour")
+    def test_a_refusal_that_fails_too_ends_the_connection(self, broker: Broker, client: RawClient) -> None:
+        def refuse_wrongly(*_: object) -> Fields:
+            raise ValueError("no answer either")
+
+        def replace_refusal() -> None:
+            apis = broker.dispatcher._apis
+            broker.dispatcher._apis = {**apis, HEARTBEAT: replace(apis[HEARTBEAT], refuse=refuse_wrongly)}
+
+        on_loop(broker, replace_refusal)
+        client.send_bytes(heartbeat("broken"))
+        assert client.is_closed_by_peer()
+
+    def test_who_leaves_while_waiting_is_told_to_the_handler(
+        self, broker: Broker, behaviour: Behaviour, client: RawClient
+    ) -> None:
+        client.send_bytes(heartbeat("later-gone"))
+        assert behaviour.is_waiting.wait(SECONDS)
+        client.close()
+        assert behaviour.has_left.wait(SECONDS)
+        assert behaviour.left == ["later-gone"]
+        later = behaviour.later["later-gone"]
+        assert later.is_gone
+        on_loop(broker, lambda: later.answer({"error_code": 0}))
+        assert broker.server.connection_count == 0
+
+    def test_a_second_answer_is_a_mistake(self) -> None:
+        later = Later()
+        later.answer({})
+        with pytest.raises(RuntimeError, match="has its answer already"):
+            later.answer({})
+
+
+HOSTILE = {
+    "a negative size": struct.pack(">i", -1),
+    "the most negative size": struct.pack(">i", -(2**31)),
+    "a size above the limit": struct.pack(">i", (100 << 20) + 1),
+    "no header": struct.pack(">i", 0),
+    "half a header": struct.pack(">ihh", 4, API_VERSIONS, 0),
+    "a client id that is not there": struct.pack(">ihhih", 10, API_VERSIONS, 0, 1, 50),
+    "an unknown API": struct.pack(">ihhih", 10, 999, 0, 1, -1),
+    "a negative API": struct.pack(">ihhih", 10, -1, 0, 1, -1),
+    "a version that is too new": struct.pack(">ihhih", 10, METADATA, 99, 1, -1),
+    "a version that is too old": struct.pack(">ihhih", 10, 0, 2, 1, -1),
+    "a negative version": struct.pack(">ihhih", 10, METADATA, -1, 1, -1),
+    "header tags without an end": struct.pack(">ihhih", 11, METADATA, 9, 1, -1) + b"\x05",
+    "a body that is cut": struct.pack(">ihhih", 12, METADATA, 1, 1, -1) + b"\0\0",
+    "an array without elements": struct.pack(">ihhih", 14, METADATA, 1, 1, -1) + b"\x7f\xff\xff\xff",
+    "an array of more than there is memory": struct.pack(">ihhih", 16, METADATA, 9, 1, -1) + b"\0\xff\xff\xff\xff\x0f",
+    "a null that must not be": struct.pack(">ihhih", 18, HEARTBEAT, 0, 1, -1) + b"\xff\xff\0\0\0\0\0\0",
+    "TLS": bytes.fromhex("16030100c8010000c40303"),
+    "HTTP": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE)
+class TestHostileBytes:
+    def test_the_connection_is_closed_with_one_line_and_others_do_not_notice(
+        self, broker: Broker, connect: Connect, caplog: pytest.LogCaptureFixture, data: bytes
+    ) -> None:
+        other, client = connect(), connect()
+        assert other.ask(API_VERSIONS, 0).error_code == 0
+        client.send_bytes(data)
+        assert client.is_closed_by_peer()
+        assert other.ask(API_VERSIONS, 0).error_code == 0
+        (line,) = lines(caplog)
+        assert line.startswith("the connection from 127.0.0.1 is closed: ")
+        assert "\n" not in line
+        eventually(lambda: broker.server.connection_count == 1)
+
+    def test_requests_before_it_are_answered(self, connect: Connect, data: bytes) -> None:
+        client = connect()
+        client.send_bytes(request_frame(API_VERSIONS, 0, 1, b"") + data)
+        assert client.receive(API_VERSIONS, 0).error_code == 0
+        assert client.is_closed_by_peer()
+
+
+class TestMisuse:
+    def test_lines_do_not_grow_with_clients(self, connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
+        for _ in range(30):
+            client = connect()
+            client.send_bytes(struct.pack(">i", -1))
+            assert client.is_closed_by_peer()
+        assert len(lines(caplog)) == 1
+
+    @pytest.mark.usefixtures("behaviour")
+    def test_what_a_client_sends_cannot_forge_lines(self, client: RawClient, caplog: pytest.LogCaptureFixture) -> None:
+        body = messages.encode_request(HEARTBEAT, 0, {"group_id": "broken"})
+        client.send_bytes(request_frame(HEARTBEAT, 0, 1, body, client_id="x\n2026 ERROR all is lost\x1b[2J"))
+        assert error_code(client) == -1
+        (line,) = lines(caplog)
+        assert line.isprintable()
+
+    def test_tagged_fields_in_the_header_are_skipped(self, client: RawClient) -> None:
+        body = messages.encode_request(METADATA, 9, {"topics": []})
+        client.send_bytes(request_frame(METADATA, 9, 1, body, tags=b"\x01\x09\x02xy"))
+        assert client.receive(METADATA, 9).topics == ()
+
+    def test_a_null_client_id(self, client: RawClient) -> None:
+        assert client.ask(METADATA, 9, {"topics": []}, client_id=None).topics == ()
+
+    def test_half_closed_clients_get_their_answers(self, client: RawClient) -> None:
+        client.send(API_VERSIONS, 0)
+        client.socket.shutdown(socket.SHUT_WR)
+        assert client.receive(API_VERSIONS, 0).error_code == 0
+        assert client.is_closed_by_peer()
+
+    def test_clients_that_leave_in_the_middle(self, broker: Broker, connect: Connect) -> None:
+        frame = request_frame(METADATA, 9, 1, messages.encode_request(METADATA, 9, {"topics": None}))
+        for size in range(len(frame)):
+            client = connect()
+            client.send_bytes(frame[:size])
+            if size % 2:
+                # Close with a reset instead of an end.
+                client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+        eventually(lambda: broker.server.connection_count == 0)
+        assert connect().ask(API_VERSIONS, 0).error_code == 0
+
+    def test_nobody_is_starved_by_a_client_that_sends_without_end(self, behaviour: Behaviour, connect: Connect) -> None:
+        greedy, modest = connect(), connect()
+        greedy.socket.settimeout(None)
+        is_over = threading.Event()
+        block = heartbeat("silent") * 20_000
+
+        def send() -> None:
+            try:
+                while not is_over.is_set():
+                    greedy.socket.send(block)
+            except OSError:
+                pass
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        try:
+            eventually(lambda: len(behaviour.seen) > 1000)
+            for _ in range(20):
+                before = len(behaviour.seen)
+                assert modest.ask(API_VERSIONS, 0).error_code == 0
+                # Two buffers full may come between: one that was being handled, and one more turn.
+                assert len(behaviour.seen) - before < 3 * (512 << 10) // len(heartbeat("silent")) + 1
+        finally:
+            is_over.set()
+            greedy.socket.shutdown(socket.SHUT_RDWR)
+            thread.join()
