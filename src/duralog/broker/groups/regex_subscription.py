@@ -56,7 +56,7 @@ def matching_topics(patterns: Iterable[str], topics: Iterable[str]) -> dict[str,
 
 def _compile(pattern: str) -> Any:
     """Raises ValueError with Kafka's word for what is wrong."""
-    import re2  # type: ignore[import-untyped]
+    import re2
 
     options = re2.Options()
     options.log_errors = False
