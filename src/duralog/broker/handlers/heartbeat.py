@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duralog.broker.error_codes import INVALID_GROUP_ID, UNKNOWN_MEMBER_ID
-from duralog.broker.groups.classic_group import ClassicGroup
+from duralog.broker.error_codes import INVALID_GROUP_ID
+from duralog.broker.groups.consumer_group import ConsumerGroup
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.messages import optional
 from duralog.broker.request import Answer, Api, Fields, Request
@@ -25,14 +25,9 @@ def handle(broker: Broker, request: Request) -> Answer:
     try:
         groups.check_ready(message.group_id)
         group = groups.by_id.get(message.group_id)
-        if group is not None and not isinstance(group, ClassicGroup):
-            heartbeat_classic = getattr(groups.consumer_groups, "heartbeat_classic", None)
-            if heartbeat_classic is None:
-                raise GroupRefusal(UNKNOWN_MEMBER_ID)
-            answer: Answer = heartbeat_classic(request)
-            return answer
         instance_id = optional(message, "group_instance_id")
-        code = groups.classic.heartbeat(message.group_id, message.member_id, instance_id, message.generation_id)
+        members = groups.consumer_groups.mixed if isinstance(group, ConsumerGroup) else groups.classic
+        code = members.heartbeat(message.group_id, message.member_id, instance_id, message.generation_id)
     except GroupRefusal as refusal:
         code = refusal.error_code
     return {"error_code": code}

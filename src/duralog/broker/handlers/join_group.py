@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duralog.broker.error_codes import INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT
-from duralog.broker.groups.classic_group import NO_MEMBER, ClassicGroup
+from duralog.broker.error_codes import INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT
+from duralog.broker.groups.classic_group import NO_MEMBER
 from duralog.broker.groups.classic_groups import JoinRequest
+from duralog.broker.groups.consumer_group import ConsumerGroup
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.messages import optional
 from duralog.broker.request import Answer, Api, Fields, Later, Request
@@ -37,12 +38,8 @@ def handle(broker: Broker, request: Request) -> Answer:
     try:
         groups.check_ready(message.group_id)
         group = groups.by_id.get(message.group_id)
-        if group is not None and not isinstance(group, ClassicGroup) and not group.is_empty:
-            join_classic = getattr(groups.consumer_groups, "join_classic", None)
-            if join_classic is None:
-                raise GroupRefusal(INCONSISTENT_GROUP_PROTOCOL)
-            answer: Answer = join_classic(request)
-            return answer
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            return joined_fields(request.version, groups.consumer_groups.mixed.join(join_request(request)))
         groups.classic.join(join_request(request), lambda fields: later.answer(joined_fields(request.version, fields)))
     except GroupRefusal as refusal:
         return refuse(request, refusal.error_code, refusal.message)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duralog.broker.error_codes import INVALID_GROUP_ID, NONE, UNKNOWN_MEMBER_ID
-from duralog.broker.groups.classic_group import ClassicGroup
 from duralog.broker.groups.classic_groups import LeavingMember
+from duralog.broker.groups.consumer_group import ConsumerGroup
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.messages import optional
 from duralog.broker.request import Answer, Api, Fields, Request
@@ -30,11 +30,8 @@ def handle(broker: Broker, request: Request) -> Answer:
     try:
         groups.check_ready(message.group_id)
         group = groups.by_id.get(message.group_id)
-        if group is not None and not isinstance(group, ClassicGroup):
-            leave_classic = getattr(groups.consumer_groups, "leave_classic", None)
-            if leave_classic is None:
-                raise GroupRefusal(UNKNOWN_MEMBER_ID)
-            members: list[Fields] = leave_classic(message.group_id, leaving)
+        if isinstance(group, ConsumerGroup):
+            members = groups.consumer_groups.mixed.leave(message.group_id, leaving)
         else:
             members = groups.classic.leave(message.group_id, leaving)
     except GroupRefusal as refusal:

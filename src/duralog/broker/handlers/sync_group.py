@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duralog.broker.error_codes import INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID
-from duralog.broker.groups.classic_group import ClassicGroup
+from duralog.broker.error_codes import INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID
 from duralog.broker.groups.classic_groups import SyncRequest
+from duralog.broker.groups.consumer_group import ConsumerGroup
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.messages import optional
 from duralog.broker.request import Answer, Api, Fields, Later, Request
@@ -32,12 +32,6 @@ def handle(broker: Broker, request: Request) -> Answer:
     try:
         groups.check_ready(message.group_id)
         group = groups.by_id.get(message.group_id)
-        if group is not None and not isinstance(group, ClassicGroup) and not group.is_empty:
-            sync_classic = getattr(groups.consumer_groups, "sync_classic", None)
-            if sync_classic is None:
-                raise GroupRefusal(UNKNOWN_MEMBER_ID)
-            answer: Answer = sync_classic(request)
-            return answer
         asked = SyncRequest(
             group_id=message.group_id,
             member_id=message.member_id,
@@ -47,6 +41,8 @@ def handle(broker: Broker, request: Request) -> Answer:
             protocol_name=protocol_name,
             assignments={assignment.member_id: assignment.assignment for assignment in message.assignments},
         )
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            return groups.consumer_groups.mixed.sync(asked)
         groups.classic.sync(asked, later.answer)
     except GroupRefusal as refusal:
         return refuse(request, refusal.error_code, refusal.message)
