@@ -242,9 +242,9 @@ def test_many_waiting_clients(desk: RecordDesk) -> None:
     waiting = [_wait(desk, {number % 4: 0}) for number in range(400)]
     assert [_waiting(desk, number) for number in range(4)] == [100] * 4
     looked: list[Any] = []
-    desk.broker.fetches.woken, woken = looked.append, desk.broker.fetches.woken  # type: ignore[method-assign]
+    desk.broker.fetches.woken, woken = looked.append, desk.broker.fetches.woken
     desk.produce_one(9, "t", batch(), partition=3)
-    desk.broker.fetches.woken = woken  # type: ignore[method-assign]
+    desk.broker.fetches.woken = woken
     assert len(looked) == 100
     for one in waiting:
         assert isinstance(one.later, Later)

@@ -11,6 +11,8 @@ Nothing is trusted: a length that leads out of the body, a name that is not UTF-
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from duralog.broker.messages import InvalidMessage
@@ -37,6 +39,10 @@ class ProduceRequest(NamedTuple):
     the last one counts, as for Kafka."""
 
 
+_as_request: Callable[[tuple[object, ...]], ProduceRequest] = partial(tuple.__new__, ProduceRequest)
+"""As `ProduceRequest._make`, in half the time."""
+
+
 def parse(body: memoryview, version: int) -> ProduceRequest:
     """The request of this version. The records can be written to where the body can."""
     try:
@@ -50,12 +56,14 @@ def parse(body: memoryview, version: int) -> ProduceRequest:
 
 
 def _parse_flexible(body: memoryview, version: int) -> ProduceRequest:
+    """Numbers of one byte, which is nearly all of them, are read in place."""
+    size = len(body)
     length, at = _varint(body, 0)
     transactional_id = None
     if length:
         transactional_id, at = str(_taken(body, at, length - 1), "utf-8"), at + length - 1
     acks, _ = _ACKS_TIMEOUT.unpack_from(body, at)
-    topic_count, at = _varint(body, at + _ACKS_TIMEOUT.size)
+    topic_count, at = _varint(body, at + 6)
     if not topic_count:
         raise InvalidMessage("the topics of a Produce request are null")
     topics: dict[bytes, dict[int, Records]] = {}
@@ -72,19 +80,25 @@ def _parse_flexible(body: memoryview, version: int) -> ProduceRequest:
         partition_count, at = _varint(body, at)
         if not partition_count:
             raise InvalidMessage("the partitions of a topic in a Produce request are null")
-        partitions = topics.setdefault(topic, {})
+        partitions = topics.get(topic)
+        if partitions is None:
+            topics[topic] = partitions = {}
         for _ in range(partition_count - 1):
             (index,) = _INT32.unpack_from(body, at)
             length, at = _varint(body, at + 4)
             records = None
             if length:
-                records = _taken(body, at, length - 1)
-                at += length - 1
+                end = at + length - 1
+                if end > size:
+                    _taken(body, at, length - 1)
+                records = body[at:end]
+                at = end
             partitions[index] = records
-            at = _skip_tags(body, at)
-        at = _skip_tags(body, at)
-    _skip_tags(body, at)
-    return ProduceRequest(transactional_id, acks, topics)
+            at = at + 1 if body[at] == 0 else _skip_tags(body, at)
+        at = at + 1 if body[at] == 0 else _skip_tags(body, at)
+    if body[at]:
+        _skip_tags(body, at)
+    return _as_request((transactional_id, acks, topics))
 
 
 def _parse_plain(body: memoryview) -> ProduceRequest:
@@ -136,9 +150,6 @@ def _varint(body: memoryview, at: int) -> tuple[int, int]:
 
 
 def _skip_tags(body: memoryview, at: int) -> int:
-    count = body[at]
-    if count == 0:
-        return at + 1
     count, at = _varint(body, at)
     for _ in range(count):
         _, at = _varint(body, at)

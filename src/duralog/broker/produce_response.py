@@ -18,6 +18,7 @@ _MOST_TEXT_BYTES = 2**15 - 1
 """What fits a length of two bytes. Longer texts are cut."""
 
 _NOT_THROTTLED = bytes(4)
+_FLEXIBLE_END = _NOT_THROTTLED + b"\0"
 _NULL = 0
 _EMPTY = 1
 _NO_TAGS = 0
@@ -26,6 +27,7 @@ _V3 = struct.Struct(">ihqq")
 _V5 = struct.Struct(">ihqqq")
 _FLEXIBLE = struct.Struct(">ihqqqBBB")
 """A partition without record errors and without a message."""
+_pack_flexible = _FLEXIBLE.pack
 _NO_RECORD_ERRORS_NO_MESSAGE = struct.pack(">ih", 0, -1)
 
 
@@ -47,30 +49,33 @@ Outcomes = Mapping[bytes, Mapping[int, Outcome]]
 
 def encode(outcomes: Outcomes, version: int) -> bytes:
     """The whole body; nobody is ever throttled, and nobody is sent to another broker."""
-    if version >= FIRST_FLEXIBLE:
-        return b"".join(_flexible_parts(outcomes, version))
-    return b"".join(_plain_parts(outcomes, version))
+    return b"".join(
+        _flexible_parts(outcomes, version) if version >= FIRST_FLEXIBLE else _plain_parts(outcomes, version)
+    )
 
 
-def _flexible_parts(outcomes: Outcomes, version: int) -> Iterable[bytes]:
-    yield encode_unsigned_varint(len(outcomes) + 1)
+def _flexible_parts(outcomes: Outcomes, version: int) -> list[bytes]:
+    parts = [_varint(len(outcomes) + 1)]
     for topic, partitions in outcomes.items():
         if version < FIRST_WITH_TOPIC_IDS:
-            yield encode_unsigned_varint(len(topic) + 1)
-        yield topic
-        yield encode_unsigned_varint(len(partitions) + 1)
+            parts.append(_varint(len(topic) + 1))
+        parts += (topic, _varint(len(partitions) + 1))
         for index, outcome in partitions.items():
             code, base_offset, append_time, start_offset, record_errors, message = outcome
             if not record_errors and message is None:
-                yield _FLEXIBLE.pack(index, code, base_offset, append_time, start_offset, _EMPTY, _NULL, _NO_TAGS)
+                parts.append(
+                    _pack_flexible(index, code, base_offset, append_time, start_offset, _EMPTY, _NULL, _NO_TAGS)
+                )
                 continue
-            yield _V5.pack(index, code, base_offset, append_time, start_offset)
-            yield encode_unsigned_varint(len(record_errors) + 1)
-            for place, text in record_errors:
-                yield struct.pack(">i", place) + _compact_text(text) + b"\0"
-            yield _compact_text(message) + b"\0"
-        yield b"\0"
-    yield _NOT_THROTTLED + b"\0"
+            parts += (
+                _V5.pack(index, code, base_offset, append_time, start_offset),
+                _varint(len(record_errors) + 1),
+                *(struct.pack(">i", place) + _compact_text(text) + b"\0" for place, text in record_errors),
+                _compact_text(message) + b"\0",
+            )
+        parts.append(b"\0")
+    parts.append(_FLEXIBLE_END)
+    return parts
 
 
 def _plain_parts(outcomes: Outcomes, version: int) -> Iterable[bytes]:
@@ -95,6 +100,13 @@ def _plain_parts(outcomes: Outcomes, version: int) -> Iterable[bytes]:
     yield _NOT_THROTTLED
 
 
+_SMALL = tuple(encode_unsigned_varint(value) for value in range(0x80))
+
+
+def _varint(value: int) -> bytes:
+    return _SMALL[value] if value < 0x80 else encode_unsigned_varint(value)
+
+
 def _cut(text: str) -> bytes:
     return text.encode("utf-8", "replace")[:_MOST_TEXT_BYTES].decode("utf-8", "ignore").encode("utf-8")
 
@@ -103,7 +115,7 @@ def _compact_text(text: str | None) -> bytes:
     if text is None:
         return b"\0"
     cut = _cut(text)
-    return encode_unsigned_varint(len(cut) + 1) + cut
+    return _varint(len(cut) + 1) + cut
 
 
 def _plain_text(text: str | None) -> bytes:

@@ -20,6 +20,7 @@ from duralog.storage.partition_log import PartitionLog
 
 _FIRST_WITH_ZSTD = 7
 _FRAME = struct.Struct(">8xi4xB4xh")
+_unpack_frame = _FRAME.unpack_from
 _PRODUCER = struct.Struct(">qh")
 assert _FRAME.size == BATCH_V2.at.attributes + 2
 assert BATCH_V2.at.producer_epoch == BATCH_V2.at.producer_id + 8
@@ -27,6 +28,9 @@ _LEAST_LENGTH = MESSAGE_V0.size - ENTRY_PREFIX.size
 """What a length field says at least, for the smallest message of any format."""
 _FRAME_FAULTS = (Fault.CRC_MISMATCH, Fault.BATCH_LENGTH, Fault.UNKNOWN_MAGIC, Fault.PARTIAL_BATCH)
 _CODEC_FAULTS = (Fault.DECOMPRESSION, Fault.UNKNOWN_CODEC, Fault.TOO_LARGE)
+
+ATTRIBUTES_END = BATCH_V2.at.attributes + 1
+"""Where the byte with a batch's codec stands."""
 
 CORRUPT = Outcome(error_codes.CORRUPT_MESSAGE)
 REFUSED = Outcome(error_codes.INVALID_RECORD)
@@ -41,6 +45,23 @@ class Frame(NamedTuple):
     is_transactional: bool
     producer_id: int
     producer_epoch: int
+
+
+def is_ordinary(records: memoryview, version: int) -> bool:
+    """Whether there is exactly one batch of the written format, which no transaction and no rule of a version is about.
+
+    For others, `first_frame` and `frame_refusal` tell more.
+    """
+    size = len(records)
+    if size < BATCH_V2.size:
+        return False
+    length, magic, attributes = _unpack_frame(records)
+    return (
+        length + ENTRY_PREFIX.size == size
+        and magic == MAGIC
+        and not attributes & TRANSACTIONAL_BIT
+        and (version >= _FIRST_WITH_ZSTD or not attributes & CODEC_MASK)
+    )
 
 
 def first_frame(records: memoryview) -> Frame | None:

@@ -29,6 +29,7 @@ from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.file_system import FileSystem
 from duralog.storage.loaded_log import LoadedLog
 from duralog.storage.log_view import LogView, unsettled_view
+from duralog.storage.plain_admission import plain_rules
 from duralog.storage.producer_batch import reader_of
 from duralog.storage.producer_state import ProducerState
 from duralog.storage.record_append import Stamp
@@ -85,6 +86,7 @@ class LogWriter:
     ) -> None:
         self.lock = RLock()
         self.config = config
+        self.plain_rules = plain_rules(config)
         self.clock = clock
         self.later = later
         self.folder = loaded.folder
@@ -115,6 +117,7 @@ class LogWriter:
     def follow(self, config: TopicConfig) -> None:
         """Decide by these configs from now on, and by the active segment as it is now."""
         self.config = config
+        self.plain_rules = plain_rules(config)
         self._free_range = NO_FREE_RANGE
 
     @cached_property
@@ -149,31 +152,32 @@ class LogWriter:
     def append(
         self, batches: ValidBatches, *, origin: AppendOrigin = AppendOrigin.CLIENT, transaction_version: int = 0
     ) -> AppendResult:
-        if batches.size_bytes > self.config.segment_bytes:
+        _, _, producer_batches, base_offset, last_offset, max_timestamp_ms, append_time_ms, size_bytes, rows = batches
+        config = self.config
+        if size_bytes > config.segment_bytes:
             raise RecordTooLarge(
-                f"{batches.size_bytes} bytes at once are more than a segment takes: segment.bytes is"
-                f" {self.config.segment_bytes}"
+                f"{size_bytes} bytes at once are more than a segment takes: segment.bytes is {config.segment_bytes}"
             )
-        if origin is not AppendOrigin.AS_IS and origin is not AppendOrigin.RESTORED:
-            for batch in batches.producer_batches:
+        if producer_batches and origin is not AppendOrigin.AS_IS and origin is not AppendOrigin.RESTORED:
+            for batch in producer_batches:
                 written = self.producers.check(batch, origin=origin, transaction_version=transaction_version)
                 if written is not None:
                     return AppendResult(written.base_offset, written.last_offset, written.timestamp_ms, True)
-        free = self._free_range
+        end_position, latest_ms, highest_offset = self._free_range
         if (
-            self.view.end_position + batches.size_bytes > free.end_position
-            or batches.max_timestamp_ms > free.max_timestamp_ms
-            or batches.last_offset > free.last_offset
+            self.view.end_position + size_bytes > end_position
+            or max_timestamp_ms > latest_ms
+            or last_offset > highest_offset
         ):
             self._roll_if_due(batches)
-        if batches.rows is not None:
-            self.epochs.observe(batches.rows)
+        if rows is not None:
+            self.epochs.observe(rows)
         elif self.epochs.latest_epoch != self.leader_epoch:
-            self.epochs.assign(self.leader_epoch, batches.base_offset)
+            self.epochs.assign(self.leader_epoch, base_offset)
         self._write(batches)
-        if self.view.end_offset - self.recovery_point >= self.config.flush_messages:
+        if last_offset + 1 - self.recovery_point >= config.flush_messages:
             self.flush()
-        return _as_result((batches.base_offset, batches.last_offset, batches.append_time_ms, False))
+        return _as_result((base_offset, last_offset, append_time_ms, False))
 
     def _write(self, batches: ValidBatches) -> None:
         view = self.view

@@ -33,6 +33,7 @@ from duralog.storage.log_trimming import delete_segments, raise_start_offset, st
 from duralog.storage.log_view import LogView, SegmentInfo
 from duralog.storage.log_writer import AppendResult, Clock, Later, LogWriter
 from duralog.storage.lookup import TimestampedOffset
+from duralog.storage.plain_admission import admit_plain
 from duralog.storage.readable_log import ReadableLog
 from duralog.storage.reading import FetchedSlice
 from duralog.storage.record_append import Producer, batches_of_records, batches_of_table, marker_batch
@@ -57,6 +58,8 @@ __all__ = [
     "SegmentInfo",
     "TimestampedOffset",
 ]
+
+_CLIENT = AppendOrigin.CLIENT
 
 
 def _at_once(_delay_ms: int, _name: str, work: Callable[[], None]) -> None:
@@ -191,7 +194,7 @@ class PartitionLog(ReadableLog):
             return writer.append(batches)
 
     def append_batches(
-        self, data: Bytes, *, origin: AppendOrigin = AppendOrigin.CLIENT, transaction_version: int = 0
+        self, data: Bytes, *, origin: AppendOrigin = _CLIENT, transaction_version: int = 0
     ) -> AppendResult:
         """Append whole batches as a client sends them, checked, and stamped in place if `data` can be written to.
 
@@ -200,15 +203,21 @@ class PartitionLog(ReadableLog):
         """
         writer = self._writer
         with writer.lock:
-            writer.check_writable()
-            batches = validate(
-                data,
-                config=writer.config,
-                next_offset=writer.view.end_offset,
-                leader_epoch=writer.leader_epoch,
-                now_ms=writer.clock(),
-                origin=origin,
-            )
+            if writer.refusal is not None:
+                writer.check_writable()
+            next_offset, leader_epoch, now_ms = writer.view.end_offset, writer.leader_epoch, writer.clock()
+            batches = None
+            if origin is _CLIENT:
+                batches = admit_plain(data, writer.plain_rules, next_offset, leader_epoch, now_ms)
+            if batches is None:
+                batches = validate(
+                    data,
+                    config=writer.config,
+                    next_offset=next_offset,
+                    leader_epoch=leader_epoch,
+                    now_ms=now_ms,
+                    origin=origin,
+                )
             return writer.append(batches, origin=origin, transaction_version=transaction_version)
 
     def end_transaction(

@@ -9,6 +9,7 @@ With one replica, acks=all is acks=1. With acks=0 nobody is answered, and an err
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -18,9 +19,19 @@ from duralog.broker.internal_topics import INTERNAL_TOPICS
 from duralog.broker.partitions import Partition
 from duralog.broker.produce_request import FIRST_WITH_TOPIC_IDS, ProduceRequest
 from duralog.broker.produce_response import Outcome
-from duralog.broker.produce_rules import CORRUPT, REFUSED, Frame, append_refusal, first_frame, frame_refusal
+from duralog.broker.produce_rules import (
+    ATTRIBUTES_END,
+    CORRUPT,
+    REFUSED,
+    Frame,
+    append_refusal,
+    first_frame,
+    frame_refusal,
+    is_ordinary,
+)
 from duralog.broker.request import CLOSE, NO_ANSWER, Answer, Api, Fields, Later, RawAnswer, Request
 from duralog.errors import CorruptRecord, DuralogError
+from duralog.format.layout import CODEC_MASK
 from duralog.storage.partition_log import AppendResult
 from duralog.storage.rebuilding import target_codec
 
@@ -34,16 +45,84 @@ _FIRST_ADDING_TO_TRANSACTIONS = 12
 _EPOCH_BUMPING_TRANSACTIONS = 2
 _UNPACKED_ON_THE_LOOP = 64 << 10
 """Larger batches that are compressed are unpacked beside the loop, which takes other requests meanwhile."""
+_KEPT_AS_SENT = ("producer", "uncompressed")
+"""Values of `compression.type` by which an uncompressed batch stays as it is."""
+_as_outcome: Callable[[tuple[object, ...]], Outcome] = partial(tuple.__new__, Outcome)
+"""As `Outcome._make`, in half the time."""
 
 
 def handle(broker: Broker, request: Request) -> Answer:
     asked = produce_request.parse(request.body, request.version)
+    ordinary = _ordinary(broker, request, asked)
+    if ordinary is not None:
+        return _append_ordinary(broker, request, asked, ordinary)
     work = _Work(broker, request, asked)
     work.run()
     if not work.running:
         return work.answer()
     work.later = Later()
     return work.later
+
+
+_Ordinary = list[tuple[bytes, int, Partition, memoryview]]
+
+
+def _ordinary(broker: Broker, request: Request, asked: ProduceRequest) -> _Ordinary | None:
+    """Where the records go, if all there is to do is to append them; None if anything asks for a closer look.
+
+    That is nearly every request: known partitions, one batch for each, no transaction, nothing to compress anew.
+    """
+    _, acks, topics = asked
+    if acks not in _VALID_ACKS:
+        return None
+    partitions, version = broker.partitions, request.version
+    found: _Ordinary = []
+    for topic, numbers in topics.items():
+        if version >= FIRST_WITH_TOPIC_IDS:
+            name = partitions.topic_name(topic)
+        else:
+            name = topic.decode("utf-8", "replace")
+        if name is None or name in INTERNAL_TOPICS:
+            return None
+        for number, records in numbers.items():
+            partition = partitions.get(name, number)
+            if partition is None or records is None or partition.in_line or not is_ordinary(records, version):
+                return None
+            if records[ATTRIBUTES_END] & CODEC_MASK or partition.log.config.compression_type not in _KEPT_AS_SENT:
+                frame = first_frame(records)
+                if frame is None or _takes_long(partition, frame):
+                    return None
+            found.append((topic, number, partition, records))
+    return found
+
+
+def _append_ordinary(broker: Broker, request: Request, asked: ProduceRequest, ordinary: _Ordinary) -> Answer:
+    outcomes: dict[bytes, dict[int, Outcome]] = {}
+    is_refused = False
+    for topic, number, partition, records in ordinary:
+        try:
+            base_offset, _, append_time_ms, _ = partition.append(records)
+            outcome = _as_outcome((0, base_offset, append_time_ms, partition.log.view.start_offset, (), None))
+        except DuralogError as error:
+            outcome = _refusal(broker, partition, len(records), error)
+            is_refused = True
+        of_topic = outcomes.get(topic)
+        if of_topic is None:
+            outcomes[topic] = {number: outcome}
+        else:
+            of_topic[number] = outcome
+    if asked.acks == 0:
+        return CLOSE if is_refused else NO_ANSWER
+    return RawAnswer([produce_response.encode(outcomes, request.version)])
+
+
+def _refusal(broker: Broker, partition: Partition, size_bytes: int, error: Exception) -> Outcome:
+    if not isinstance(error, DuralogError):
+        broker.log.error("appending to %s-%d: %r", partition.topic, partition.number, error)
+    if broker.partitions.get(partition.topic, partition.number) is not partition:
+        # Its topic was deleted meanwhile: that its log is closed is not the disk's fault.
+        return Outcome(error_codes.UNKNOWN_TOPIC_OR_PARTITION)
+    return append_refusal(error, partition.log, size_bytes)
 
 
 class _Wanted:
@@ -196,7 +275,7 @@ class _Work:
         try:
             result = partition.append(one.records, transaction_version=transaction_version)
         except DuralogError as error:
-            self.outcomes[one.topic][one.number] = self._refusal(one, error)
+            self.outcomes[one.topic][one.number] = _refusal(self.broker, one.partition, one.frame.size_bytes, error)
         else:
             self.outcomes[one.topic][one.number] = _outcome(partition, result)
 
@@ -206,7 +285,7 @@ class _Work:
             outcome = _outcome(one.partition, result)
         else:
             assert error is not None
-            outcome = self._refusal(one, error)
+            outcome = _refusal(self.broker, one.partition, one.frame.size_bytes, error)
         self.outcomes[one.topic][one.number] = outcome
         self.running -= 1
         if not self.running and self.later is not None:
@@ -214,22 +293,13 @@ class _Work:
             assert not isinstance(answer, Later)
             self.later.answer(answer)
 
-    def _refusal(self, one: _Wanted, error: Exception) -> Outcome:
-        if not isinstance(error, DuralogError):
-            self.broker.log.error("appending to %s-%d: %r", one.partition.topic, one.number, error)
-        if self.broker.partitions.get(one.partition.topic, one.number) is not one.partition:
-            # Its topic was deleted meanwhile: that its log is closed is not the disk's fault.
-            return Outcome(error_codes.UNKNOWN_TOPIC_OR_PARTITION)
-        return append_refusal(error, one.partition.log, one.frame.size_bytes)
-
     def _refuse_all(self, outcome: Outcome) -> None:
         self.outcomes = {topic: dict.fromkeys(numbers, outcome) for topic, numbers in self.asked.topics.items()}
 
 
 def _outcome(partition: Partition, result: AppendResult) -> Outcome:
-    return Outcome(
-        error_codes.NONE, result.base_offset, result.log_append_time_ms, partition.log.view.start_offset, (), None
-    )
+    start_offset = partition.log.view.start_offset
+    return Outcome(error_codes.NONE, result.base_offset, result.log_append_time_ms, start_offset)
 
 
 def _takes_long(partition: Partition, frame: Frame) -> bool:
