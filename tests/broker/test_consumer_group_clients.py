@@ -52,7 +52,6 @@ class Clients:
                 "group.protocol": "consumer",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "topic.metadata.refresh.interval.ms": 200,
                 **chosen,
             }
         )
@@ -113,6 +112,36 @@ def test_members_join_share_leave_and_come_back(broker: Broker, clients: Clients
     assert {len(readers) for readers in clients.read.values()} == {1}
     committed = clients.consumers["a"].committed([TopicPartition("t", number) for number in range(6)])
     assert [each.offset for each in committed] == [20] * 6
+    clients.close()
+
+
+def test_a_group_moves_to_the_newer_protocol_and_back_member_by_member(broker: Broker, clients: Clients) -> None:
+    classic = {"group_protocol": "classic", "heartbeat_interval_ms": 100, "partition_assignment_strategy": "range"}
+    clients.create("t", 6)
+    clients.produce("t", 6, each=1)
+    clients.join("old", ["t"], **classic)
+    clients.poll_until(lambda: len(clients.read) == 6)
+    clients.consumers["old"].commit(asynchronous=False)
+    assert broker.groups.by_id["g"].kind == "classic"
+
+    clients.join("new", ["t"])
+    clients.poll_until(lambda: clients.shares() == {"old": 3, "new": 3})
+    assert broker.groups.by_id["g"].kind == "consumer"
+    clients.produce("t", 6, each=1)
+    clients.poll_until(lambda: len(clients.read) == 12)
+    for consumer in clients.consumers.values():
+        consumer.commit(asynchronous=False)
+
+    clients.leave("new")
+    clients.poll_until(lambda: clients.shares() == {"old": 6})
+    assert broker.groups.by_id["g"].kind == "classic"
+    clients.join("new", ["t"])
+    clients.poll_until(lambda: clients.shares() == {"old": 3, "new": 3})
+    clients.leave("old")
+    clients.poll_until(lambda: clients.shares() == {"new": 6})
+    clients.produce("t", 6, each=1)
+    clients.poll_until(lambda: len(clients.read) == 18)
+    assert {len(readers) for readers in clients.read.values()} == {1}
     clients.close()
 
 
