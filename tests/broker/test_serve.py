@@ -1,0 +1,253 @@
+"""`duralog serve` as a process: how it tells that it is ready, how it stops, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import duralog
+from tests.broker.raw_client import RawClient
+
+API_VERSIONS, METADATA, CREATE_TOPICS = 18, 3, 19
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+SECONDS = 60
+
+Serve = Callable[..., "Process"]
+
+
+class Process:
+    """A broker in a process of its own."""
+
+    def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "duralog", "serve", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
+
+    def port(self) -> int:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        match = re.fullmatch(r"duralog is ready on 127\.0\.0\.1:(\d+)\n", line)
+        assert match is not None, (line, self.process.stderr and self.process.stderr.read())
+        return int(match[1])
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
+        """Returns the exit code, the rest of standard output, and standard error."""
+        self.process.send_signal(number)
+        return self.end()
+
+    def end(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=SECONDS)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    started: list[Process] = []
+
+    def serve(*arguments: str, environment: dict[str, str] | None = None) -> Process:
+        started.append(Process(*arguments, environment=environment))
+        return started[-1]
+
+    yield serve
+    for each in started:
+        if each.process.poll() is None:
+            each.process.kill()
+        each.process.communicate()
+
+
+def ask_versions(port: int) -> int:
+    with RawClient("127.0.0.1", port) as client:
+        code: int = client.ask(API_VERSIONS, 0).error_code
+        return code
+
+
+def create_topic(port: int, name: str) -> None:
+    with RawClient("127.0.0.1", port) as client:
+        topics = [{"name": name, "num_partitions": 2, "replication_factor": 1}]
+        answer = client.ask(CREATE_TOPICS, 5, {"topics": topics, "timeout_ms": 30_000})
+        assert answer.topics[0].error_code == 0
+
+
+def topic_names(port: int) -> list[str]:
+    with RawClient("127.0.0.1", port) as client:
+        return [topic.name for topic in client.ask(METADATA, 9, {"topics": None}).topics]
+
+
+class TestBeginningAndEnd:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_ready_served_stopped_and_started_again(self, serve: Serve, tmp_path: Path, number: int) -> None:
+        data, ready = tmp_path / "data", tmp_path / "ready"
+        arguments = ("--data", str(data), "--listen", "127.0.0.1:0", "--ready-file", str(ready))
+        process = serve(*arguments)
+        port = process.port()
+        create_topic(port, "orders")
+        assert topic_names(port) == ["orders"]
+        code, out, err = process.stop(number)
+        assert (code, out) == (0, "")
+        assert (data / CLEAN_SHUTDOWN).exists()
+        assert not ready.exists()
+        assert not [line for line in err.splitlines() if "ERROR" in line or "WARNING" in line]
+        again = serve(*arguments)
+        assert topic_names(again.port()) == ["orders"]
+        assert not (data / CLEAN_SHUTDOWN).exists()
+
+    def test_the_ready_file_is_there_whole_or_not_at_all(self, serve: Serve, tmp_path: Path) -> None:
+        ready = tmp_path / "ready"
+        process = serve("--ephemeral", "--listen", "127.0.0.1:0", "--ready-file", str(ready))
+        port = process.port()
+        while not ready.exists():
+            assert process.process.poll() is None
+        assert ready.read_text() == f"127.0.0.1:{port}\n"
+        assert os.listdir(tmp_path) == ["ready"]
+        process.stop()
+        assert os.listdir(tmp_path) == []
+
+    def test_a_killed_broker_leaves_no_marker_and_its_topics_are_there_again(
+        self, serve: Serve, tmp_path: Path
+    ) -> None:
+        process = serve("--data", str(tmp_path), "--listen", "127.0.0.1:0")
+        create_topic(process.port(), "orders")
+        process.stop(signal.SIGKILL)
+        assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+        assert topic_names(serve("--data", str(tmp_path), "--listen", "127.0.0.1:0").port()) == ["orders"]
+
+    def test_an_ephemeral_broker_leaves_nothing(self, serve: Serve, tmp_path: Path) -> None:
+        process = serve("--ephemeral", "--listen", "127.0.0.1:0", environment={"TMPDIR": str(tmp_path)})
+        create_topic(process.port(), "orders")
+        assert len(os.listdir(tmp_path)) == 1
+        assert process.stop()[0] == 0
+        assert os.listdir(tmp_path) == []
+
+    def test_stopping_ends_connections_that_wait(self, serve: Serve) -> None:
+        process = serve("--ephemeral", "--listen", "127.0.0.1:0")
+        port = process.port()
+        create_topic(port, "orders")
+        with RawClient("127.0.0.1", port) as client:
+            client.send_bytes(b"\0\0")
+            assert process.stop()[0] == 0
+            assert client.is_closed_by_peer()
+
+    def test_every_line_on_standard_error_has_time_and_level(self, serve: Serve) -> None:
+        process = serve("--ephemeral", "--listen", "127.0.0.1:0")
+        with RawClient("127.0.0.1", process.port()) as client:
+            client.send_bytes(b"\xff" * 8)
+            assert client.is_closed_by_peer()
+        _, _, err = process.stop()
+        (line,) = [line for line in err.splitlines() if "WARNING" in line]
+        pattern = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO|WARNING) .+"
+        assert all(re.fullmatch(pattern, each) for each in err.splitlines())
+        assert "the connection from 127.0.0.1 is closed: a request says it has -1 bytes" in line
+
+
+class TestConfig:
+    def test_a_server_properties_of_kafka(self, serve: Serve, tmp_path: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        properties = tmp_path / "server.properties"
+        properties.write_text(
+            "process.roles=broker,controller\n"
+            "node.id=7\n"
+            "controller.quorum.bootstrap.servers=localhost:9093\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://:9093\n"
+            "inter.broker.listener.name=PLAINTEXT\n"
+            f"advertised.listeners=PLAINTEXT://localhost:{port},CONTROLLER://localhost:9093\n"
+            "controller.listener.names=CONTROLLER\n"
+            "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL\n"
+            f"log.dirs={tmp_path / 'logs'}\n"
+            "num.partitions=3\n"
+            "confluent.telemetry.enabled=true\n"
+        )
+        process = serve("--config", str(properties), "--override", "broker.rack=here")
+        assert process.port() == port
+        with RawClient("127.0.0.1", port) as client:
+            answer = client.ask(METADATA, 9, {"topics": []})
+            assert [(each.node_id, each.host, each.port, each.rack) for each in answer.brokers] == [
+                (7, "localhost", port, "here")
+            ]
+        code, _, err = process.stop()
+        assert code == 0
+        (warning,) = [line for line in err.splitlines() if "WARNING" in line]
+        assert warning.endswith(
+            "these configs have no effect here: confluent.telemetry.enabled, inter.broker.listener.name"
+        )
+        with duralog.open(tmp_path / "logs", read_only=True) as store:
+            assert store.node_id == 7
+
+    @pytest.mark.parametrize(
+        ("setting", "reason"),
+        [
+            ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "no access rules here"),
+            ("listeners=SSL://127.0.0.1:0", "only PLAINTEXT is supported"),
+            ("listeners=PLAINTEXT://127.0.0.1:0,SECOND://127.0.0.1:1", "does not say what SECOND is"),
+            ("log.dirs=/a,/b", "several directories; one is supported"),
+            ("num.partitions=0", "must be a whole number"),
+            ("no.such.config=1", "there is no config no.such.config"),
+        ],
+    )
+    def test_what_is_refused(self, serve: Serve, tmp_path: Path, setting: str, reason: str) -> None:
+        code, out, err = serve("--data", str(tmp_path / "data"), "--override", setting).end()
+        assert (code, out) == (1, "")
+        (line,) = err.splitlines()
+        assert reason in line
+        assert not (tmp_path / "data").exists()
+
+    @pytest.mark.parametrize(
+        ("arguments", "reason"),
+        [
+            ((), "give --data DIR or --ephemeral"),
+            (("--ephemeral", "--data", "x"), "leave --data out"),
+            (("--ephemeral", "--listen", "9092"), "not of the form HOST:PORT"),
+            (("--ephemeral", "--listen", "127.0.0.1:70000"), "not of the form HOST:PORT"),
+            (("--ephemeral", "--override", "x"), "not of the form NAME=VALUE"),
+        ],
+    )
+    def test_wrong_calls(self, serve: Serve, arguments: tuple[str, ...], reason: str) -> None:
+        code, _, err = serve(*arguments, environment={"COLUMNS": "200", "TERM": "dumb"}).end()
+        assert code == 2
+        assert reason in err
+
+    def test_an_address_that_is_taken(self, serve: Serve, tmp_path: Path) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            code, _, err = serve("--data", str(tmp_path), "--listen", address).end()
+        assert code == 1
+        assert f"cannot listen on {address}" in err
+
+    def test_a_directory_that_is_in_use(self, serve: Serve, tmp_path: Path) -> None:
+        with duralog.open(tmp_path):
+            code, _, err = serve("--data", str(tmp_path), "--listen", "127.0.0.1:0").end()
+        assert code == 1
+        (line,) = err.splitlines()
+        assert "in use" in line or "locked" in line
+
+    def test_another_address_for_clients(self, serve: Serve) -> None:
+        process = serve("--ephemeral", "--listen", "127.0.0.1:0", "--advertise", "kafka.example:19092")
+        with RawClient("127.0.0.1", process.port()) as client:
+            (node,) = client.ask(METADATA, 9, {"topics": []}).brokers
+        assert (node.host, node.port) == ("kafka.example", 19092)
+
+
+def test_neither_arrow_nor_spark_are_loaded() -> None:
+    """They would double the time to start and the memory."""
+    code = (
+        "import sys; from duralog.broker.broker import Broker\n"
+        "with Broker(None) as broker: broker.run_pending()\n"
+        "print([name for name in ('pyarrow', 'pyspark', 'hypothesis', 'prometheus_client') if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=SECONDS)
+    assert found.stdout == "[]\n"
