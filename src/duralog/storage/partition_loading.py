@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from duralog.config import TopicConfig
 from duralog.errors import CorruptRecord, StorageError
@@ -82,10 +82,19 @@ class PartitionLoader:
         leader_epoch = max(topic.leader_epoch(partition.partition), 0)
         return self._open(partition, topic.config, clean=self._clean, leader_epoch=leader_epoch, progress=progress)
 
+    def make_folders(self, partitions: Iterable[TopicPartition]) -> None:
+        """The folders of new partitions, which are there after a crash too."""
+        for partition in partitions:
+            self._files.make_folder(self._directory.folder_of(partition))
+        self._files.sync_folder(self._directory.path)
+
     def create(self, partition: TopicPartition, topic: Topic) -> PartitionLog:
         """A partition that has no folder yet."""
-        self._files.make_folder(self._directory.folder_of(partition))
-        self._files.sync_folder(self._directory.path)
+        self.make_folders([partition])
+        return self.create_in_folder(partition, topic)
+
+    def create_in_folder(self, partition: TopicPartition, topic: Topic) -> PartitionLog:
+        """A partition that has an empty folder."""
         # What a checkpoint says is of another partition, which had this name before.
         self._recovery_points.pop(partition, None)
         self._log_starts.pop(partition, None)

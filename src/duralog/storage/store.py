@@ -36,6 +36,9 @@ from duralog.storage.retention import BUILT_IN_POLICIES, COMPACT, Removal, Reten
 from duralog.storage.topics import Topic
 from duralog.storage.upkeep import Upkeep
 
+_MANY_PARTITIONS = 8
+_CREATING_THREADS = 8
+
 _logger = logging.getLogger(__name__)
 
 
@@ -307,16 +310,30 @@ class Store:
 
     def _create_logs(self, topic: Topic) -> None:
         """Make the partitions of a topic that are not there yet. Those that were made stay if one fails."""
+        named = [TopicPartition(topic.name, number) for number in topic.partitions]
+        new = [partition for partition in named if partition not in self._logs and partition not in self.offline]
+        if not new:
+            return
+        # First: a log must not be there beside what the checkpoint says of another one of its name.
+        self.cleaner.forget(new)
+        loader = self._opened.loader
+        loader.make_folders(new)
         added: dict[TopicPartition, PartitionLog] = {}
         try:
-            for number in topic.partitions:
-                partition = TopicPartition(topic.name, number)
-                if partition not in self._logs and partition not in self._opened.offline:
-                    # First: a log must not be there beside what the checkpoint says of another one of its name.
-                    self.cleaner.forget([partition])
-                    log = added[partition] = self._opened.loader.create(partition, topic)
-                    self.cleaner.watch(partition, log)
+            if len(new) < _MANY_PARTITIONS:
+                for partition in new:
+                    added[partition] = loader.create_in_folder(partition, topic)
+                return
+            # Several at a time: nearly all of it is waiting for the disk.
+            made = for_each_partition(
+                new, lambda partition, _: loader.create_in_folder(partition, topic), threads=_CREATING_THREADS
+            )
+            added.update(made.results)
+            for error in made.failures.values():
+                raise error
         finally:
+            for partition, log in added.items():
+                self.cleaner.watch(partition, log)
             self._logs = {**self._logs, **added}
 
     def _check_writable(self) -> None:
