@@ -24,6 +24,7 @@ import org.apache.kafka.tools.DumpLogSegments;
  * {"command": "judge", "cases": [..]}              whether Kafka takes config values, as ConfigTables describes
  * {"command": "compact", "jobs": [..]}             Kafka's cleaner on partition folders, as LogCompactor describes
  * {"command": "offset_map", "puts": [..], ..}      Kafka's offset map and its bytes, as OffsetMapTable describes
+ * {"command": "assign", "cases": [..]}             the group coordinator's assignors, as GroupAssignors describes
  * {"command": "topics", "bootstrap": HOST:PORT}    the topics of a broker; and so on, as BrokerClient describes:
  *                                                  "create", "produce", "consume", "offsets", "delete_records",
  *                                                  "producers"
@@ -80,6 +81,8 @@ public final class Oracle {
                 return LogCompactor.compact(command);
             case "offset_map":
                 return OffsetMapTable.fill(command);
+            case "assign":
+                return GroupAssignors.assign(command);
             case "topics":
                 return BrokerClient.topics(command);
             case "create":
