@@ -44,7 +44,7 @@ class KafkaServer:
         self._kafka = kafka
         self._work = tempfile.TemporaryDirectory(prefix="duralog-kafka-")
         broker_port, controller_port = free_ports(2)
-        self._address = ("127.0.0.1", broker_port)
+        self.address = ("127.0.0.1", broker_port)
         self.bootstrap = f"127.0.0.1:{broker_port}"
         settings = server_settings(directory, node_id_of(directory), broker_port, controller_port) | dict(configs or {})
         properties = Path(self._work.name) / "server.properties"
@@ -128,7 +128,7 @@ class KafkaServer:
     def produce_batch(self, topic: str, partition: int, batch: bytes) -> Produced:
         """Send a batch as it is, whatever its producer id and sequence: no client of Kafka's does that."""
         self._wait_until_it_listens()
-        return produce_batch(self._address, topic, partition, batch)
+        return produce_batch(self.address, topic, partition, batch)
 
     def consume(self, topic: str, partition: int, *, isolation: str = "read_uncommitted") -> Json:
         """The partition's `start` and `end` offsets and all its `records`, keys and values in hex."""
@@ -158,7 +158,7 @@ class KafkaServer:
         deadline = time.monotonic() + _START_SECONDS
         while self._process.poll() is None and time.monotonic() < deadline:
             with socket.socket() as probe:
-                if probe.connect_ex(self._address) == 0:
+                if probe.connect_ex(self.address) == 0:
                     return
             time.sleep(0.05)
         ended = "does not listen" if self._process.poll() is None else f"ended with code {self._process.returncode}"

@@ -17,12 +17,57 @@ class Meant:
     because: str
 
     def covers(self, difference: Difference) -> bool:
-        return bool(
-            re.fullmatch(self.scenario, difference.scenario) and re.fullmatch(self.field, difference.field)
-        )
+        return bool(re.fullmatch(self.scenario, difference.scenario) and re.fullmatch(self.field, difference.field))
 
 
-MEANT: tuple[Meant, ...] = ()
+_NOT_OFFERED = {
+    "there is one way in, loopback or a network that is trusted": (
+        "sasl_handshake", "sasl_authenticate", "describe_acls", "create_acls", "delete_acls",
+        "create_delegation_token", "renew_delegation_token", "expire_delegation_token", "describe_delegation_token",
+        "describe_user_scram_credentials", "alter_user_scram_credentials",
+    ),
+    "there is one node: nothing to elect, to move or to vote on": (
+        "alter_replica_log_dirs", "elect_leaders", "alter_partition_reassignments", "list_partition_reassignments",
+        "describe_quorum", "add_raft_voter", "remove_raft_voter", "unregister_broker", "update_features",
+    ),
+    "there are no quotas": ("describe_client_quotas", "alter_client_quotas"),
+    "configs of topics, brokers and groups are asked for by name": ("list_config_resources",),
+    "share groups and streams groups are not served": (
+        "share_group_heartbeat", "share_group_describe", "share_fetch", "share_acknowledge",
+        "initialize_share_group_state", "read_share_group_state", "write_share_group_state",
+        "delete_share_group_state", "read_share_group_state_summary", "describe_share_group_offsets",
+        "alter_share_group_offsets", "delete_share_group_offsets", "streams_group_heartbeat",
+        "streams_group_describe",
+    ),
+}  # fmt: skip
+
+MEANT: tuple[Meant, ...] = (
+    *(
+        Meant(r"api-versions-v\d", rf"\.api_keys\.{api}", because)
+        for because, apis in _NOT_OFFERED.items()
+        for api in apis
+    ),
+    Meant(
+        r"api-versions-v\d",
+        r"\.(supported|finalized)_features\.(share|streams)\.version",
+        "share groups and streams groups are not served",
+    ),
+    Meant(
+        "describe-configs-of-the-broker",
+        r"\.results\[0\]\.configs\[11\]\..*",
+        "process.roles: this is no node of a quorum",
+    ),
+    Meant(
+        "create-topics-with-bad-names",
+        r"\.topics\[1\]\..*",
+        "two names that collide, in one request: Kafka takes both, though it refuses the second in a request of its own",
+    ),
+    Meant(
+        "list-offsets-of-odd-logs",
+        r"\.topics\[0\]\.partitions\[0\]\.(timestamp|offset|leader_epoch)",
+        "the offset of the largest time after DeleteRecords: Kafka tells one that can no longer be read",
+    ),
+)
 
 
 def is_deliberate(difference: Difference) -> bool:

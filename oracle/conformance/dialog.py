@@ -112,11 +112,16 @@ class Dialog:
         assert made["error_code"] == 0, made
         self._wait_for_leaders(topic, partitions)
         topic_id: UUID = made["topic_id"]
+        self.normal(topic_id)  # Ids are numbered in the order in which topics are made.
         return topic_id
 
     def _wait_for_leaders(self, topic: str, partitions: int) -> None:
         connection = self.connection("preparing")
-        asked = {"topics": [{"name": topic, "partitions": [{"partition_index": n, "timestamp": -1} for n in range(partitions)]}]}
+        asked = {
+            "topics": [
+                {"name": topic, "partitions": [{"partition_index": n, "timestamp": -1} for n in range(partitions)]}
+            ]
+        }
         for _ in self.tries():
             answer = connection.ask("list_offsets", 5, {"replica_id": -1, **asked})
             if all(each["error_code"] == 0 for each in answer["topics"][0]["partitions"]):
@@ -173,7 +178,7 @@ class Talk:
         """Bytes as they are. The reaction is written down: an answer's bytes, or that the connection was closed."""
         self.react(lambda connection: connection.send_frame(frame), name)
 
-    def react(self, send: Callable[[Connection], None], name: str) -> None:
+    def react(self, send: Callable[[Connection], object], name: str) -> None:
         connection = self._dialog.connection(self._name)
         try:
             send(connection)

@@ -2,16 +2,16 @@
 
 Only this is replaced, everything else is compared as it came:
 
-| what | by | because |
-|---|---|---|
-| host and port | `<host>`, `<port>`, if they are the server's own | two servers on one machine |
-| cluster id | `<cluster>` | made when a directory is formatted |
-| topic ids, member ids, producer ids, fetch session ids | `<topic 1>` and so on, numbered as first seen | made at random or counted per server: which answers carry the *same* id is still compared |
-| UUIDs inside texts | the same numbers | member ids are a client id and a UUID, messages name ids |
-| epoch of the features | `<metadata offset>` | an offset in the metadata log |
-| log directories, their total and free bytes | `<directory>`, `<bytes>` | two directories |
-| times within an hour of now | `<now>` | clocks; the records that scenarios write are dated 2023, and stay |
-| records | the fields of each batch and its records | so that a difference can be read, and times and ids in them be replaced |
+- Host and port, if they are the server's own: two servers on one machine.
+- The cluster id: made when a directory is formatted.
+- Ids of topics, members, producers and fetch sessions, and UUIDs inside texts: made at random or counted by each
+  server. They are numbered as first seen, so which answers carry the *same* id is still compared.
+- The epoch of the features: an offset in the metadata log.
+- Log directories, and the bytes that their disk has.
+- Times within an hour of now, in texts within two days: clocks. The records of the scenarios are dated 2023, and stay.
+- The order of members of groups, of features, and of what Produce and AddPartitionsToTxn answer: in Kafka, that of a hash
+  table. Scenarios sort a few other lists themselves, for the same reason.
+- Records are shown as the fields of each batch and its records, so that a difference can be read.
 """
 
 from __future__ import annotations
@@ -27,9 +27,23 @@ from duralog.format.batches import decode_records, scan
 Address = tuple[str, int]
 
 _ONE_HOUR_MS = 3_600_000
+_TWO_DAYS_MS = 48 * _ONE_HOUR_MS
 _HEX_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_SHORT_UUID = re.compile(r"(?<![A-Za-z0-9_-])(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])")
-_IDS = {"producer_id": "producer", "session_id": "session", "proposed_producer_id": "producer"}
+_SHORT_UUID = re.compile(
+    r"(?<![A-Za-z0-9_-])(?=[a-z0-9_-]*[A-Z])(?=[A-Z0-9_-]*[a-z])[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])"
+)
+_LONG_NUMBER = re.compile(r"-?\b\d{13,}\b")
+_LONG_AGO = -(1 << 62)
+_UNORDERED = (
+    "members",
+    "partition_responses",
+    "results_by_partition",
+    "results_by_topic_v3_and_below",
+    "topic_results",
+    "supported_features",
+    "finalized_features",
+)
+_IDS = {"producer_id": "producer", "v3_and_below_producer_id": "producer", "session_id": "session"}
 
 
 class NormalForm:
@@ -43,7 +57,8 @@ class NormalForm:
         if isinstance(value, dict):
             return {name: self.of(each, name) for name, each in value.items()}
         if isinstance(value, list):
-            return [self.of(each, field) for each in value]
+            normal = [self.of(each, field) for each in value]
+            return sorted(normal, key=repr) if field in _UNORDERED else normal
         if isinstance(value, bytes):
             return self._records(value) if field == "records" and value else value
         if isinstance(value, UUID):
@@ -59,7 +74,7 @@ class NormalForm:
     def _number(self, value: int, field: str) -> int | str:
         if field == "port" and value == self._address[1]:
             return "<port>"
-        if field in _IDS and value > 0 or (field == "producer_id" and value == 0):
+        if field in _IDS and (value > 0 or (value == 0 and field != "session_id")):
             return self._alias(_IDS[field], value)
         if field == "finalized_features_epoch":
             return "<metadata offset>"
@@ -76,13 +91,16 @@ class NormalForm:
             return "<cluster>"
         if field == "log_dir":
             return "<directory>"
+        value = _LONG_NUMBER.sub(_without_times, value)
         value = _HEX_UUID.sub(lambda found: self._alias("uuid", found[0]), value)
         return _SHORT_UUID.sub(lambda found: self._alias("uuid", found[0]), value)
 
     def _records(self, data: bytes) -> list[dict[str, Any]]:
         batches = []
         for batch in scan(data):
-            fields = {name: getattr(batch, name) for name in batch.__dataclass_fields__ if name not in ("position", "crc")}
+            fields = {
+                name: getattr(batch, name) for name in batch.__dataclass_fields__ if name not in ("position", "crc")
+            }
             records = [
                 {
                     "offset": record.offset,
@@ -99,3 +117,10 @@ class NormalForm:
     def _alias(self, kind: str, value: object) -> str:
         seen = self._seen[kind]
         return seen.setdefault(value, f"<{kind} {len(seen) + 1}>")
+
+
+def _without_times(found: re.Match[str]) -> str:
+    number = int(found[0])
+    if number < _LONG_AGO:
+        return "<long ago>"
+    return "<now>" if abs(number - time.time() * 1000) < _TWO_DAYS_MS else found[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -48,10 +47,14 @@ def each_version(first: int, last: int) -> Callable[[Callable[[Dialog, int], Non
     def add(talk: Callable[[Dialog, int], None]) -> Callable[[Dialog, int], None]:
         for version in range(first, last + 1):
             name = f"{talk.__name__.replace('_', '-')}-v{version}"
-            SCENARIOS[name] = Scenario(name, partial(talk, version=version), talk.__module__.rpartition(".")[2])
+            SCENARIOS[name] = Scenario(name, _at(talk, version), talk.__module__.rpartition(".")[2])
         return talk
 
     return add
+
+
+def _at(talk: Callable[[Dialog, int], None], version: int) -> Callable[[Dialog], None]:
+    return lambda dialog: talk(dialog, version)
 
 
 @dataclass(frozen=True)

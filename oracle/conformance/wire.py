@@ -1,8 +1,8 @@
 """Requests and answers as bytes on a plain socket.
 
 Messages are plain values: dicts with kio's field names, ints for times in milliseconds and for error codes. kio writes
-them; answers are read by kio's schemas. A field that a request does not name takes the protocol's default. Where a wrong
-request cannot be said in a message, the bytes are sent as they are.
+them; answers are read by kio's schemas. A field that a request does not name takes the protocol's default. Where a
+wrong request cannot be said in a message, the bytes are sent as they are.
 """
 
 from __future__ import annotations
@@ -173,7 +173,9 @@ class _Reader:
                 field, kind = tagged[tag]
                 fields[field.name] = self._field(kind, field.metadata.get("kafka_type"), flexible, tagged=True)
                 if self.position != end:
-                    raise ValueError(f"{entity_type.__name__}: tagged field {tag} has {size} bytes, but not all are its")
+                    raise ValueError(
+                        f"{entity_type.__name__}: tagged field {tag} has {size} bytes, but not all are its"
+                    )
         return fields
 
     def _field(self, kind: Any, kafka_type: str | None, flexible: bool, *, tagged: bool) -> Any:
@@ -230,7 +232,7 @@ def _request_fields(api: str) -> frozenset[str]:
     return frozenset(
         field.name
         for version in schema_name_map[api]
-        for field in dataclasses.fields(load_request_schema(API_KEYS[api], version))  # type: ignore[arg-type]
+        for field in dataclasses.fields(load_request_schema(API_KEYS[api], version))
     )
 
 

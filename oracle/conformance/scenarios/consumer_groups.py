@@ -16,7 +16,9 @@ MEMBER = "AAAAAAAAAAAAAAAAAAAAA"
 
 
 def beat(dialog: Dialog, version: int, group: str, member: str, epoch: int, **fields: Any) -> Fields:
-    pending = dialog.on().send("consumer_group_heartbeat", version, group_id=group, member_id=member, member_epoch=epoch, **fields)
+    pending = dialog.on().send(
+        "consumer_group_heartbeat", version, group_id=group, member_id=member, member_epoch=epoch, **fields
+    )
     answer = pending.take()
     if answer["assignment"] is not None:
         for each in answer["assignment"]["topic_partitions"]:
@@ -41,8 +43,26 @@ def consumer_group_heartbeat(dialog: Dialog, version: int) -> None:
     owned = [{"topic_id": topic_id, "partitions": [0, 1, 2]}]
     beat(dialog, version, group, member, 1)
     beat(dialog, version, group, member, 1, topic_partitions=owned)
-    beat(dialog, version, group, member, 1, topic_partitions=owned, rebalance_timeout=60_000, subscribed_topic_names=[topic])
-    beat(dialog, version, group, member, 0, topic_partitions=owned, rebalance_timeout=60_000, subscribed_topic_names=[topic])
+    beat(
+        dialog,
+        version,
+        group,
+        member,
+        1,
+        topic_partitions=owned,
+        rebalance_timeout=60_000,
+        subscribed_topic_names=[topic],
+    )
+    beat(
+        dialog,
+        version,
+        group,
+        member,
+        0,
+        topic_partitions=owned,
+        rebalance_timeout=60_000,
+        subscribed_topic_names=[topic],
+    )
     beat(dialog, version, group, member, 7)
     beat(dialog, version, group, "nobody", 1)
     beat(dialog, version, group, member, 1, subscribed_topic_names=[topic, f"{topic}-missing"])
@@ -143,7 +163,18 @@ def consumer_group_with_a_pattern(dialog: Dialog) -> None:
     pattern = {"subscribed_topic_names": None, "subscribed_topic_regex": f"{group}-ma.*"}
     first_beat(dialog, 1, group, MEMBER, **pattern)
     for _ in dialog.tries():
-        answer = dialog.connection("").ask("consumer_group_heartbeat", 1, {"group_id": group, "member_id": MEMBER, "member_epoch": 0, "rebalance_timeout": 60_000, "topic_partitions": [], **pattern})
+        answer = dialog.connection("").ask(
+            "consumer_group_heartbeat",
+            1,
+            {
+                "group_id": group,
+                "member_id": MEMBER,
+                "member_epoch": 0,
+                "rebalance_timeout": 60_000,
+                "topic_partitions": [],
+                **pattern,
+            },
+        )
         if answer["assignment"] is not None and answer["assignment"]["topic_partitions"]:
             break
     dialog.note("the assignment", answer["assignment"])
@@ -169,8 +200,8 @@ def consumer_group_assignors(dialog: Dialog) -> None:
 def describe_group(dialog: Dialog, version: int, *groups: str, **fields: Any) -> None:
     pending = dialog.on().send("consumer_group_describe", version, group_ids=list(groups), **fields)
     answer = pending.take()
+    answer["groups"].sort(key=lambda each: each["group_id"])
     for group in answer["groups"]:
-        group["members"].sort(key=lambda each: each["member_id"])
         for member in group["members"]:
             member["subscribed_topic_names"].sort()
             for kind in ("assignment", "target_assignment"):

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from kio.schema.index import api_key_map
+
 from oracle.conformance.dialog import Dialog
 from oracle.conformance.scenario import each_version, scenario
 from oracle.conformance.wire import Fields, header
 
+_FEATURES = ("supported_features", "finalized_features")
 NO_SUCH_ID = UUID("12345678-1234-1234-1234-123456789012")
 
 
@@ -22,18 +25,28 @@ def known(answer: Fields) -> bool:
 
 @each_version(0, 4)
 def api_versions(dialog: Dialog, version: int) -> None:
-    dialog.ask("api_versions", version, client_software_name="conformance", client_software_version="1.0")
+    offered(dialog, version, client_software_name="conformance", client_software_version="1.0")
     if version >= 3:
         dialog.ask("api_versions", version, client_software_name="", client_software_version="1.0")
         dialog.ask("api_versions", version, client_software_name="a b", client_software_version="1.0")
         dialog.ask("api_versions", version, client_software_name="a", client_software_version="-1.0")
 
 
+def offered(dialog: Dialog, version: int, **fields: Any) -> None:
+    """The ranges by API, so that one that is missing is one difference."""
+    pending = dialog.on().send("api_versions", version, **fields)
+    answer = pending.take()
+    order = [each["api_key"] for each in answer["api_keys"]]
+    ranges = {api_key_map[each["api_key"]]: [each["min_version"], each["max_version"]] for each in answer["api_keys"]}
+    features = {name: {each["name"]: each for each in answer[name] or ()} for name in _FEATURES if name in answer}
+    pending.write_down(answer | {"api_keys": ranges} | features | {"in order": order == sorted(order)})
+
+
 @scenario
 def api_versions_from_the_future(dialog: Dialog) -> None:
     """Answered in the oldest form, so that a newer client can go on."""
     dialog.on().send_frame(header(18, 99, 7, "conformance", True) + b"\x05abcd\x041.0\0", "api_versions v99")
-    dialog.ask("api_versions", 0)
+    dialog.ask("describe_cluster", 0)
 
 
 @each_version(0, 13)
@@ -42,12 +55,14 @@ def metadata(dialog: Dialog, version: int) -> None:
     topic_id = dialog.create_topic(topic, 3)
     dialog.eventually(known, "metadata", version, topics=[{"name": topic}])
     dialog.ask("metadata", version, topics=[{"name": topic}, {"name": topic}])
-    dialog.ask("metadata", version, topics=[{"name": topic}, {"name": f"{topic}-missing"}], allow_auto_topic_creation=False)
+    dialog.ask(
+        "metadata", version, topics=[{"name": topic}, {"name": f"{topic}-missing"}], allow_auto_topic_creation=False
+    )
     for name in ("", ".", "..", "a/b", "x" * 250, "sn\N{SNOWMAN}w"):
         dialog.ask("metadata", version, topics=[{"name": name}], allow_auto_topic_creation=True)
     if version >= 1:
         dialog.ask("metadata", version, topics=[])
-    if 8 <= version:
+    if version >= 8:
         dialog.ask(
             "metadata",
             version,

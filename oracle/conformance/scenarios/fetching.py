@@ -124,7 +124,9 @@ def fetch_sessions(dialog: Dialog) -> None:
         fetch(dialog, version, session_id=session, session_epoch=11)
         fetch(dialog, version, session_id=0, session_epoch=5)
         dialog.connection("preparing").ask(
-            "delete_records", 2, {"topics": [{"name": topic, "partitions": [{"partition_index": 1, "offset": -1}]}], "timeout": 30_000}
+            "delete_records",
+            2,
+            {"topics": [{"name": topic, "partitions": [{"partition_index": 1, "offset": -1}]}], "timeout": 30_000},
         )
 
 
@@ -140,7 +142,9 @@ def fetch_sessions_and_names(dialog: Dialog) -> None:
     fetch(dialog, 13, wanted(topic_id, (0, 1)), session_id=session, session_epoch=1)
     session = fetch(dialog, 13, wanted(NO_SUCH_ID, (0, 0)), session_epoch=0)["session_id"]
     fetch(dialog, 13, session_id=session, session_epoch=1)
-    session = fetch(dialog, 12, wanted(f"{topic}-missing", (0, 0)), wanted(topic, (0, 0)), session_epoch=0)["session_id"]
+    session = fetch(dialog, 12, wanted(f"{topic}-missing", (0, 0)), wanted(topic, (0, 0)), session_epoch=0)[
+        "session_id"
+    ]
     fetch(dialog, 12, session_id=session, session_epoch=1)
 
 

@@ -192,6 +192,13 @@ def leave_group(dialog: Dialog, version: int) -> None:
         leave("", members=[{"member_id": "", "group_instance_id": "nobody"}])
 
 
+def told_to_rejoin(dialog: Dialog, group: str, member: Fields) -> None:
+    dialog.eventually(
+        lambda answer: answer["error_code"] == 27,
+        "heartbeat", 4, group_id=group, member_id=member["member_id"], generation_id=member["generation_id"],
+    )  # fmt: skip
+
+
 @scenario
 def rebalance_of_two(dialog: Dialog) -> None:
     """A second member joins, the first is told by its heartbeat, both sync, the second leaves."""
@@ -199,10 +206,7 @@ def rebalance_of_two(dialog: Dialog) -> None:
     first = stable(dialog, group)
     asked = join(dialog, JOIN_LAST, group, on="second", protocols=RANGE).receive()
     waiting = join(dialog, JOIN_LAST, group, asked["member_id"], on="second")
-    dialog.eventually(
-        lambda answer: answer["error_code"] == 27,
-        "heartbeat", 4, group_id=group, member_id=first["member_id"], generation_id=first["generation_id"],
-    )  # fmt: skip
+    told_to_rejoin(dialog, group, first)
     again = join(dialog, JOIN_LAST, group, first["member_id"]).receive()
     second = waiting.receive()
     syncing = sync(dialog, SYNC_LAST, group, second, on="second")
@@ -210,7 +214,9 @@ def rebalance_of_two(dialog: Dialog) -> None:
     syncing.receive()
     describe(dialog, 6, group)
     heartbeat(dialog, 4, group, second["member_id"], second["generation_id"])
-    dialog.ask("leave_group", 5, group_id=group, members=[{"member_id": second["member_id"], "group_instance_id": None}])
+    dialog.ask(
+        "leave_group", 5, group_id=group, members=[{"member_id": second["member_id"], "group_instance_id": None}]
+    )
     heartbeat(dialog, 4, group, first["member_id"], again["generation_id"])
     describe(dialog, 6, group)
     alone = join(dialog, JOIN_LAST, group, first["member_id"]).receive()
@@ -226,6 +232,7 @@ def protocols_that_members_agree_on(dialog: Dialog) -> None:
     first = joined(dialog, JOIN_LAST, group, protocols=both)
     asked = join(dialog, JOIN_LAST, group, on="second").receive()
     waiting = join(dialog, JOIN_LAST, group, asked["member_id"], on="second")
+    told_to_rejoin(dialog, group, first)
     again = join(dialog, JOIN_LAST, group, first["member_id"], protocols=both).receive()
     waiting.receive()
     heartbeat(dialog, 4, group, again["member_id"], again["generation_id"])
@@ -253,8 +260,7 @@ def static_members(dialog: Dialog) -> None:
 def describe(dialog: Dialog, version: int, *groups: str, **fields: Any) -> Fields:
     pending = dialog.on().send("describe_groups", version, groups=list(groups), **fields)
     answer = pending.take()
-    for group in answer["groups"]:
-        group["members"].sort(key=lambda each: each["member_assignment"])
+    answer["groups"].sort(key=lambda each: each["group_id"])
     pending.write_down(answer)
     return answer
 
@@ -286,7 +292,9 @@ def list_groups(dialog: Dialog, version: int) -> None:
     def listed(**fields: Any) -> None:
         dialog.versions_asked.add(("list_groups", version))
         answer = dialog.connection("").ask("list_groups", version, fields)
-        own = sorted((each for each in answer["groups"] if each["group_id"].startswith(group)), key=lambda each: each["group_id"])
+        own = sorted(
+            (each for each in answer["groups"] if each["group_id"].startswith(group)), key=lambda each: each["group_id"]
+        )
         dialog.note(f"list_groups v{version} {fields}", answer | {"groups": own})
 
     listed()

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 from oracle.conformance.dialog import Dialog
 from oracle.conformance.scenario import scenario
 from oracle.conformance.wire import API_KEYS, Closed, Connection, encode_request, header, is_flexible
 
-OFFERED = (
-    *("produce", "fetch", "list_offsets", "metadata", "offset_commit", "offset_fetch", "find_coordinator", "join_group"),
-    *("heartbeat", "leave_group", "sync_group", "describe_groups", "list_groups", "create_topics", "delete_topics"),
-    *("delete_records", "init_producer_id", "offset_for_leader_epoch", "add_partitions_to_txn", "add_offsets_to_txn"),
-    *("end_txn", "txn_offset_commit", "describe_configs", "alter_configs", "describe_log_dirs", "create_partitions"),
-    *("delete_groups", "incremental_alter_configs", "offset_delete", "describe_cluster", "describe_producers"),
-    *("describe_transactions", "list_transactions", "consumer_group_heartbeat", "consumer_group_describe"),
-    *("describe_topic_partitions", "api_versions"),
-)
-"""The APIs that duralog promises."""
 VERSIONS = {
     "produce": (3, 13), "fetch": (4, 18), "list_offsets": (1, 11), "metadata": (0, 13), "offset_commit": (2, 10),
-    "offset_fetch": (1, 10), "find_coordinator": (0, 6), "join_group": (0, 9), "heartbeat": (0, 4), "leave_group": (0, 5),
-    "sync_group": (0, 5), "describe_groups": (0, 6), "list_groups": (0, 5), "create_topics": (2, 7),
+    "offset_fetch": (1, 10), "find_coordinator": (0, 6), "join_group": (0, 9), "heartbeat": (0, 4),
+    "leave_group": (0, 5), "sync_group": (0, 5), "describe_groups": (0, 6), "list_groups": (0, 5), "create_topics": (2, 7),
     "delete_topics": (1, 6), "delete_records": (0, 2), "init_producer_id": (0, 5), "offset_for_leader_epoch": (2, 4),
     "add_partitions_to_txn": (0, 5), "add_offsets_to_txn": (0, 4), "end_txn": (0, 5), "txn_offset_commit": (0, 5),
     "describe_configs": (1, 4), "alter_configs": (0, 2), "describe_log_dirs": (1, 5), "create_partitions": (0, 3),
@@ -30,7 +21,7 @@ VERSIONS = {
     "consumer_group_heartbeat": (0, 1), "consumer_group_describe": (0, 1), "describe_topic_partitions": (0, 0),
     "api_versions": (0, 4),
 }  # fmt: skip
-"""The versions of each that Kafka 4.3.1 serves."""
+"""The APIs that duralog promises, with the versions that Kafka 4.3.1 serves."""
 
 
 def reaction(dialog: Dialog, name: str, frame: bytes) -> None:
@@ -54,7 +45,7 @@ def apis_that_do_not_exist(dialog: Dialog) -> None:
 
 @scenario
 def versions_that_do_not_exist(dialog: Dialog) -> None:
-    for api in OFFERED:
+    for api in VERSIONS:
         if api == "api_versions":
             continue  # The one API that answers any version.
         first, last = VERSIONS[api]
@@ -66,7 +57,7 @@ def versions_that_do_not_exist(dialog: Dialog) -> None:
 @scenario
 def bodies_that_are_cut(dialog: Dialog) -> None:
     """Each API in its oldest and newest version, without the last byte."""
-    for api in OFFERED:
+    for api in VERSIONS:
         for version in sorted({*VERSIONS[api]}):
             body = encode_request(api, version, {})
             if len(body) > 0:
@@ -76,7 +67,7 @@ def bodies_that_are_cut(dialog: Dialog) -> None:
 
 @scenario
 def bodies_of_garbage(dialog: Dialog) -> None:
-    for api in OFFERED:
+    for api in VERSIONS:
         if api == "api_versions":
             continue
         version = VERSIONS[api][1]
@@ -148,7 +139,9 @@ def requests_in_one_go(dialog: Dialog) -> None:
     asked = [("api_versions", 0), ("metadata", 1), ("describe_cluster", 0), ("find_coordinator", 1)] * 10
     sent = b""
     for number, (api, version) in enumerate(asked):
-        fields = {"topics": []} if api == "metadata" else {"key": dialog.name} if api == "find_coordinator" else {}
+        fields: dict[str, Any] = (
+            {"topics": []} if api == "metadata" else {"key": dialog.name} if api == "find_coordinator" else {}
+        )
         frame = header(API_KEYS[api], version, number, "conformance", is_flexible(api, version))
         frame += encode_request(api, version, fields)
         sent += struct.pack(">i", len(frame)) + frame

@@ -8,13 +8,26 @@ from uuid import UUID
 from oracle.conformance.dialog import Dialog
 from oracle.conformance.scenario import each_version, scenario
 from oracle.conformance.scenarios.discovery import NO_SUCH_ID
-from oracle.conformance.scenarios.groups import JOIN_LAST, SYNC_LAST, assignment, find_coordinator_of, joined, stable, sync
+from oracle.conformance.scenarios.groups import (
+    JOIN_LAST,
+    SYNC_LAST,
+    assignment,
+    find_coordinator_of,
+    joined,
+    stable,
+    sync,
+)
 from oracle.conformance.wire import Fields
 
 
-def commits(topic: str | UUID, *partitions: tuple[int, int], metadata: str | None = "note", **fields: Any) -> dict[str, Any]:
+def commits(
+    topic: str | UUID, *partitions: tuple[int, int], metadata: str | None = "note", **fields: Any
+) -> dict[str, Any]:
     named = {"topic_id": topic} if isinstance(topic, UUID) else {"name": topic}
-    asked = [{"partition_index": index, "committed_offset": offset, "committed_metadata": metadata} | fields for index, offset in partitions]
+    asked = [
+        {"partition_index": index, "committed_offset": offset, "committed_metadata": metadata} | fields
+        for index, offset in partitions
+    ]
     return named | {"partitions": asked}
 
 
@@ -24,10 +37,14 @@ def commit(dialog: Dialog, version: int, group: str, *topics: dict[str, Any], **
 
 
 def wanted(topic: str | UUID, *partitions: int) -> dict[str, Any]:
-    return ({"topic_id": topic} if isinstance(topic, UUID) else {"name": topic}) | {"partition_indexes": list(partitions)}
+    return ({"topic_id": topic} if isinstance(topic, UUID) else {"name": topic}) | {
+        "partition_indexes": list(partitions)
+    }
 
 
-def committed(dialog: Dialog, version: int, group: str, *topics: dict[str, Any], everything: bool = False, **fields: Any) -> None:
+def committed(
+    dialog: Dialog, version: int, group: str, *topics: dict[str, Any], everything: bool = False, **fields: Any
+) -> None:
     asked = None if everything else list(topics)
     request: dict[str, Any]
     if version >= 8:
@@ -130,7 +147,10 @@ def offset_delete(dialog: Dialog) -> None:
     find_coordinator_of(dialog, group)
 
     def delete(group: str, *topics: tuple[str, list[int]]) -> None:
-        asked = [{"name": name, "partitions": [{"partition_index": index} for index in partitions]} for name, partitions in topics]
+        asked = [
+            {"name": name, "partitions": [{"partition_index": index} for index in partitions]}
+            for name, partitions in topics
+        ]
         pending = dialog.on().send("offset_delete", 0, group_id=group, topics=asked)
         answer = pending.take()
         answer["topics"].sort(key=lambda each: each["name"])
@@ -158,7 +178,5 @@ def offsets_of_deleted_topics(dialog: Dialog) -> None:
     find_coordinator_of(dialog, group)
     commit(dialog, 8, group, commits(topic, (0, 5)), commits(f"{topic}-kept", (0, 6)))
     dialog.ask("delete_topics", 6, topics=[{"name": topic}], timeout=30_000)
-    dialog.eventually(
-        lambda answer: len(answer["topics"]) == 1, "offset_fetch", 5, group_id=group, topics=None
-    )
+    dialog.eventually(lambda answer: len(answer["topics"]) == 1, "offset_fetch", 5, group_id=group, topics=None)
     committed(dialog, 5, group, wanted(topic, 0))

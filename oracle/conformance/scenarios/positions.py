@@ -17,7 +17,12 @@ def at(topic: str, *partitions: tuple[int, int], **fields: Any) -> dict[str, Any
 
 def list_of(dialog: Dialog, version: int, *topics: dict[str, Any], **fields: Any) -> None:
     request = {"replica_id": -1, "timeout": 30_000} | fields
-    dialog.ask("list_offsets", version, topics=list(topics), **request)
+    pending = dialog.on().send("list_offsets", version, topics=list(topics), **request)
+    answer = pending.take()
+    answer["topics"].sort(key=lambda each: str(each["name"]))  # Kafka's order is that of a hash table.
+    for topic in answer["topics"]:
+        topic["partitions"].sort(key=lambda each: each["partition_index"])
+    pending.write_down(answer)
 
 
 @each_version(1, 11)
@@ -51,7 +56,12 @@ def list_offsets_of_odd_logs(dialog: Dialog) -> None:
     produce(dialog, 9, data(topic, (0, records(of=backwards))))
     for when in (TIME_MS - 4000, TIME_MS - 2500, TIME_MS, -3, -1, -2):
         list_of(dialog, 7, at(topic, (0, when)))
-    dialog.ask("delete_records", 2, topics=[{"name": topic, "partitions": [{"partition_index": 0, "offset": 2}]}], timeout=30_000)
+    dialog.ask(
+        "delete_records",
+        2,
+        topics=[{"name": topic, "partitions": [{"partition_index": 0, "offset": 2}]}],
+        timeout=30_000,
+    )
     for when in (TIME_MS - 4000, TIME_MS, -3, -1, -2, -4):
         list_of(dialog, 8, at(topic, (0, when)))
     stamped = f"{topic}-stamped"
@@ -69,7 +79,8 @@ def offset_for_leader_epoch(dialog: Dialog, version: int) -> None:
 
     def ends(topic: str, *partitions: tuple[int, int, int], **fields: Any) -> None:
         asked = [
-            {"partition": index, "current_leader_epoch": current, "leader_epoch": epoch} for index, current, epoch in partitions
+            {"partition": index, "current_leader_epoch": current, "leader_epoch": epoch}
+            for index, current, epoch in partitions
         ]
         request = {"replica_id": -1} | fields
         dialog.ask("offset_for_leader_epoch", version, topics=[{"topic": topic, "partitions": asked}], **request)

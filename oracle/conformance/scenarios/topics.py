@@ -103,10 +103,11 @@ def delete_topics(dialog: Dialog, version: int) -> None:
         delete(topics=[{"name": None, "topic_id": UUID(int=0)}])
         delete(topics=[{"name": f"{name}-e", "topic_id": ids[4]}])
         delete(topics=[{"name": f"{name}-f"}, {"name": None, "topic_id": ids[5]}])
-    dialog.eventually(
-        lambda answer: all(each["error_code"] == 3 for each in answer["topics"]),
-        "metadata", 9, topics=[{"name": f"{name}-a"}, {"name": f"{name}-b"}],
-    )  # fmt: skip
+    for letter in "ab":
+        dialog.eventually(
+            lambda answer: all(each["error_code"] == 3 for each in answer["topics"]),
+            "metadata", 9, topics=[{"name": f"{name}-{letter}"}],
+        )  # fmt: skip
 
 
 @scenario

@@ -139,7 +139,15 @@ def transaction_of_version_2(dialog: Dialog) -> None:
     read(dialog, topic)
     read(dialog, topic, 1)
     committed(dialog, 7, group, wanted(topic, 0), require_stable=True)
-    produce(dialog, 12, data(topic, (0, records(producer_id=owner["producer_id"], producer_epoch=0, base_sequence=0, is_transactional=True))), transactional_id=name)
+    produce(
+        dialog,
+        12,
+        data(
+            topic,
+            (0, records(producer_id=owner["producer_id"], producer_epoch=0, base_sequence=0, is_transactional=True)),
+        ),
+        transactional_id=name,
+    )
 
 
 @scenario
@@ -153,21 +161,32 @@ def transactions_side_by_side(dialog: Dialog) -> None:
         write(dialog, 11, owner, topic, 0)
         dialog.write(topic, 0, 1, first=100 + number)
     fetch(dialog, 11, from_offset(topic, (0, 0)), isolation_level=1)
-    dialog.ask("list_offsets", 5, replica_id=-1, isolation_level=1, topics=[{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}])
+    dialog.ask(
+        "list_offsets",
+        5,
+        replica_id=-1,
+        isolation_level=1,
+        topics=[{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}],
+    )
     describe_producers(dialog, topic)
     end(dialog, 4, owners[1], commit=False)
-    fetch(dialog, 11, from_offset(topic, (0, 0)), isolation_level=1)
+    read_until(dialog, topic, high_watermark=10)
     end(dialog, 4, owners[0], commit=True)
-    dialog.eventually(
-        lambda answer: answer["responses"][0]["partitions"][0]["last_stable_offset"] == 6,
-        "fetch", 11, replica_id=-1, max_bytes=1 << 20, session_epoch=-1, isolation_level=1,
-        topics=[from_offset(topic, (0, 0))],
-    )  # fmt: skip
+    read_until(dialog, topic, high_watermark=11)
     end(dialog, 4, owners[2], commit=False)
     read(dialog, topic)
     fetch(dialog, 4, from_offset(topic, (0, 5)), isolation_level=1)
     fetch(dialog, 4, from_offset(topic, (0, 7)), isolation_level=1)
     describe_producers(dialog, topic)
+
+
+def read_until(dialog: Dialog, topic: str, high_watermark: int) -> None:
+    """What is committed, once the markers that were asked for are written."""
+    dialog.eventually(
+        lambda answer: answer["responses"][0]["partitions"][0]["high_watermark"] == high_watermark,
+        "fetch", 11, replica_id=-1, max_bytes=1 << 20, session_epoch=-1, isolation_level=1,
+        topics=[from_offset(topic, (0, 0))],
+    )  # fmt: skip
 
 
 def describe_producers(dialog: Dialog, topic: str) -> None:
