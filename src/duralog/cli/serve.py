@@ -11,6 +11,7 @@ of a clean shutdown is left. While the directory is still being recovered, they 
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -100,7 +101,7 @@ def serve(
     if data is not None and ephemeral:
         raise typer.BadParameter("--ephemeral has a directory of its own: leave --data out")
     overrides = named_values("--override", override)
-    with told_plainly():
+    with told_plainly(), _garbage_left_alone():
         from duralog.broker.broker import Broker
         from duralog.broker.listening import Listening, parse_address
         from duralog.cli.logs import log_to_standard_error
@@ -154,8 +155,22 @@ def _serve(broker: Broker, ready_file: str | None) -> None:
     signals = _StopSignals()
     with suppress(_StoppedEarly), broker:
         signals.stop = broker.stop
+        # What is there now stays: no collection has to look at it again.
+        gc.freeze()
+        gc.enable()
         with _told_ready(broker, ready_file):
             broker.run()
+
+
+@contextmanager
+def _garbage_left_alone() -> Iterator[None]:
+    """Everything that is made during a start is there to stay: looking for garbage takes a tenth of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.enable()
 
 
 class _StoppedEarly(BaseException):
