@@ -1,0 +1,93 @@
+"""`/metrics`: what is told, that series are bounded, and that slow clients hold up nobody but themselves."""
+
+from __future__ import annotations
+
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from duralog import Record
+from duralog.broker import metrics
+from duralog.broker.broker import Broker
+from duralog.broker.listening import Address
+from tests.broker.raw_client import RawClient
+
+API_VERSIONS, METADATA, CREATE_TOPICS = 18, 3, 19
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(None, metrics=Address("127.0.0.1", 0)) as broker:
+        yield broker.start()
+
+
+def scrape(broker: Broker, path: str = "/metrics") -> Samples:
+    assert broker.metrics is not None
+    with urllib.request.urlopen(f"http://{broker.metrics.address}{path}", timeout=20) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_requests_are_counted(broker: Broker, client: RawClient) -> None:
+    for _ in range(3):
+        client.ask(API_VERSIONS, 0)
+    client.ask(METADATA, 9, {"topics": []})
+    samples = scrape(broker)
+    versions, other = (("api", "ApiVersions"),), (("api", "Fetch"),)
+    assert samples["duralog_requests_total", versions] == 3
+    assert samples["duralog_requests_total", other] == 0
+    assert samples["duralog_request_bytes_total", versions] == 3 * (10 + len("test"))
+    assert samples["duralog_response_bytes_total", versions] == 3 * (6 + 6 * len(broker.apis))
+    assert samples["duralog_request_seconds_count", versions] == 3
+    assert samples["duralog_request_seconds_sum", versions] > 0
+    assert samples["duralog_connections", ()] == 1
+
+
+def test_the_store_is_told_of(broker: Broker) -> None:
+    broker.store.create_topic("orders", 2)
+    broker.store.partition("orders", 0).append([Record(key=b"k", value=b"v" * 1000)])
+    samples = scrape(broker)
+    assert samples["duralog_topics", ()] == 1
+    assert samples["duralog_partitions", ()] == 2
+    assert samples["duralog_log_bytes", (("topic", "orders"),)] > 1000
+    assert samples["duralog_cleanings_total", ()] == 0
+    assert samples["duralog_background_errors", ()] == 0
+
+
+def test_topics_beyond_a_number_are_told_together(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "MOST_TOPICS", 2)
+    for number in range(4):
+        broker.store.create_topic(f"t{number}", 1)
+        broker.store.partition(f"t{number}", 0).append([Record(value=bytes(100 * (number + 1)))])
+    sizes = {labels: value for (name, labels), value in scrape(broker).items() if name == "duralog_log_bytes"}
+    assert set(sizes) == {(("topic", "t3"),), (("topic", "t2"),), (("topic", ""),)}
+    small = [broker.store.partition(f"t{number}", 0).size_bytes for number in (0, 1)]
+    assert sizes[(("topic", ""),)] == sum(small)
+
+
+def test_there_is_nothing_else(broker: Broker) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        scrape(broker, "/")
+
+
+def test_a_client_that_says_nothing_does_not_stop_the_next_scrape(broker: Broker, client: RawClient) -> None:
+    assert broker.metrics is not None
+    with socket.create_connection((broker.metrics.address.host, broker.metrics.address.port)):
+        assert client.ask(API_VERSIONS, 0).error_code == 0
+        assert scrape(broker)["duralog_connections", ()] == 1
+
+
+def test_an_address_that_is_taken_is_told(broker: Broker) -> None:
+    assert broker.metrics is not None
+    with pytest.raises(OSError, match=r"cannot serve metrics on 127\.0\.0\.1"):
+        Broker(None, metrics=broker.metrics.address).open()
