@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench.job import Job
 from bench.jobs import (
     append,
+    broker,
     compaction,
     decode,
     dump,
@@ -35,6 +36,7 @@ JOBS: dict[str, Job] = {
         *compaction.JOBS,
         store_open.JOB,
         *spark.JOBS,
+        *broker.JOBS,
         startup.JOB,
     )
 }
