@@ -14,6 +14,15 @@ import pytest
 from oracle.kafka_jars import KafkaMissingError, class_path
 from oracle.kafka_process import KafkaProcess
 from oracle.truth import READERS
+from tests.interop.served_directory import ServedDirectory
+
+
+QUICK = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.min.heartbeat.interval.ms": 200,
+    "group.consumer.heartbeat.interval.ms": 200,
+}
+"""Groups come together at once."""
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +35,15 @@ def kafka() -> Iterator[KafkaProcess]:
         pytest.skip(f"Apache Kafka cannot be run here: {reason}")
     with KafkaProcess(path) as process:
         yield process
+
+
+@pytest.fixture(scope="session")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDirectory]:
+    """One broker of duralog's for the clients of all test files, each with topics and groups of its own."""
+    directory = tmp_path_factory.mktemp("broker") / "data"
+    with ServedDirectory(directory, configs=QUICK) as broker:
+        yield broker
+        assert broker.errors == []
 
 
 @pytest.fixture(params=READERS)
