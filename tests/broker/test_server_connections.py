@@ -290,7 +290,7 @@ HOSTILE = {
     "header tags without an end": struct.pack(">ihhih", 11, METADATA, 9, 1, -1) + b"\x05",
     "a body that is cut": struct.pack(">ihhih", 12, METADATA, 1, 1, -1) + b"\0\0",
     "an array without elements": struct.pack(">ihhih", 14, METADATA, 1, 1, -1) + b"\x7f\xff\xff\xff",
-    "an array of more than there is memory": struct.pack(">ihhih", 16, METADATA, 9, 1, -1) + b"\0\xff\xff\xff\xff\x0f",
+    "an array of more than there is memory": struct.pack(">ihhih", 16, METADATA, 9, 1, -1) + b"\0\xff\xff\xff\xff\x07",
     "a null that must not be": struct.pack(">ihhih", 18, HEARTBEAT, 0, 1, -1) + b"\xff\xff\0\0\0\0\0\0",
     "TLS": bytes.fromhex("16030100c8010000c40303"),
     "HTTP": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",

@@ -125,9 +125,8 @@ class TestSettings:
             read_settings(properties, {})
 
     def test_values_that_ask_for_nothing_are_not(self, caplog: pytest.LogCaptureFixture) -> None:
-        read_settings(
-            b"remote.log.storage.system.enable=false\nqueued.max.request.bytes=-1\nauthorizer.class.name=\n", {}
-        )
+        lines = (b"remote.log.storage.system.enable=false", b"queued.max.request.bytes=-1", b"authorizer.class.name=")
+        read_settings(b"\n".join(lines), {})
         assert not caplog.records
 
     def test_one_line_names_all_that_have_no_effect(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -138,5 +137,5 @@ class TestSettings:
         ]
 
     def test_an_unknown_override_is_a_mistake(self) -> None:
-        with pytest.raises(InvalidConfig, match=r"there is no config num\.partition, did you mean"):
+        with pytest.raises(InvalidConfig, match=r"there is no config num\.partition; did you mean"):
             read_settings(b"", {"num.partition": "5"})

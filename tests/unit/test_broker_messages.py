@@ -153,9 +153,9 @@ class TestHostileBytes:
         ("api_key", "version", "body"),
         [
             (METADATA, 1, b"\x7f\xff\xff\xff"),
-            (METADATA, 9, b"\xff\xff\xff\xff\x0f"),
-            (METADATA, 9, b"\xff\xff\xff\xff\x7f\0"),
-            (FETCH, 12, b"\0" * 25 + b"\xff\xff\xff\xff\x0f"),
+            (METADATA, 9, b"\xff\xff\xff\xff\x07"),
+            (METADATA, 9, b"\xff\xff\xff\xff\xff\0"),
+            (FETCH, 12, b"\0" * 25 + b"\xff\xff\xff\xff\x07"),
         ],
     )
     def test_a_count_alone_takes_no_memory(self, api_key: int, version: int, body: bytes) -> None:
@@ -184,7 +184,21 @@ class TestHostileBytes:
             messages.decode_request(HEARTBEAT, 0, b"\xff\xff\0\0\0\0\0\0")
         with pytest.raises(InvalidMessage, match="array of -1 elements"):
             messages.decode_request(METADATA, 0, b"\xff\xff\xff\xff")
-        assert messages.decode_request(METADATA, 1, b"\xff\xff\xff\xff").topics is None
+        with pytest.raises(InvalidMessage, match="array of -2 elements"):
+            messages.decode_request(METADATA, 0, b"\xff\xff\xff\xfe")
+
+    @pytest.mark.parametrize(
+        ("version", "body"),
+        [
+            (1, b"\xff\xff\xff\xff"),
+            (1, b"\xff\xff\xff\xfe"),
+            (1, b"\x80\0\0\0"),
+            (9, b"\0\0\0\0\0"),
+            (9, b"\xff\xff\xff\xff\x0f\0\0\0\0"),
+        ],
+    )
+    def test_every_negative_length_is_null(self, version: int, body: bytes) -> None:
+        assert messages.decode_request(METADATA, version, body).topics is None
 
     def test_a_text_that_is_not_utf_8_is_read_as_kafka_reads_it(self) -> None:
         value = messages.decode_request(HEARTBEAT, 0, b"\0\2\xff\xfe\0\0\0\1\0\1x")

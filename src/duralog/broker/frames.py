@@ -24,6 +24,7 @@ SHARED_BUFFER_BYTES = 512 << 10
 _OWN_BUFFER_FROM_BYTES = 64 << 10
 _SIZE = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")
+_NEGATIVE_FROM = 1 << 31
 _EMPTY = memoryview(b"")
 
 
@@ -127,9 +128,9 @@ def decode_header(frame: memoryview) -> Header:
         raise InvalidFrame(f"a request of {len(frame)} bytes is too short for its header")
     api_key, version, correlation_id, length = _HEADER.unpack_from(frame)
     end = _HEADER.size + max(length, 0)
-    if length < -1 or end > len(frame):
+    if end > len(frame):
         raise InvalidFrame(f"the client id says it has {length} bytes, {len(frame) - _HEADER.size} are there")
-    if length == -1:
+    if length < 0:
         return Header(api_key, version, correlation_id, None, end)
     return Header(api_key, version, correlation_id, str(frame[_HEADER.size : end], "utf-8", "replace"), end)
 
@@ -139,6 +140,9 @@ def skip_tagged_fields(frame: memoryview, position: int) -> int:
     if position < len(frame) and frame[position] == 0:
         return position + 1
     count, position = _unsigned_varint(frame, position)
+    if count >= _NEGATIVE_FROM:
+        # To Kafka, this is a number below zero, and there are none.
+        return position
     for _ in range(count):
         _, position = _unsigned_varint(frame, position)
         size, position = _unsigned_varint(frame, position)

@@ -3,7 +3,7 @@
 kio's own reader is native and quick, but it takes a client's word for the size of an array: a request of twenty bytes
 makes it ask for more memory than there is, which ends the process. It also refuses what Kafka takes. Here no count is
 believed that the bytes at hand could not hold, tagged fields that this version does not know are skipped, and texts
-that are not UTF-8 get U+FFFD for what cannot be read, as in Kafka.
+that are not UTF-8 get U+FFFD for what cannot be read, as in Kafka. So is every negative length null, not only -1.
 
 A reader is made once for each class: fields of fixed size that follow each other are read by one `struct`. For bytes
 that are not what the schema says, readers raise one of `MALFORMED`.
@@ -90,7 +90,7 @@ def _read_tagged(data: Bytes, position: int, tagged: dict[int, tuple[int, Read]]
         tag, position = _unsigned_varint(data, position)
         size, position = _unsigned_varint(data, position)
         end = position + size
-        if end > len(data):
+        if not position <= end <= len(data):
             raise ValueError(f"a tagged field of {size} bytes at position {position} of {len(data)}")
         if tag in tagged:
             place, read = tagged[tag]
@@ -113,7 +113,7 @@ def _value(shape: Shape, flexible: bool) -> Read:
         count, position = read_length(data, position)
         count -= bias
         if count < 0:
-            if count < -1 or not shape.is_nullable:
+            if not shape.is_nullable:
                 raise ValueError(f"an array of {count} elements at position {position}")
             return None, position
         if count > MOST_ELEMENTS or count > len(data) - position:
@@ -142,7 +142,7 @@ def _element(shape: Shape, flexible: bool, *, is_nullable: bool) -> Read:
         size, position = read_length(data, position)
         size -= bias
         if size < 0:
-            if size < -1 or not is_nullable:
+            if not is_nullable:
                 raise ValueError(f"{shape.kind} of {size} bytes at position {position}")
             return None, position
         end = position + size
@@ -196,5 +196,10 @@ def _unsigned_varint(data: Bytes, position: int) -> tuple[int, int]:
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, position
+            return _signed(value), position
     raise ValueError(f"a number without an end before position {position}")
+
+
+def _signed(value: int) -> int:
+    """The 32 bits that Kafka keeps of an unsigned number are to it a signed one: a length from 2^31 on is negative."""
+    return ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
