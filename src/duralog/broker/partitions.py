@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from duralog.errors import DuralogError, StorageError, UnknownTopic
+from duralog.errors import StorageError, UnknownTopic
 from duralog.format import record_batch
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from duralog.format.record import Record
@@ -221,11 +221,12 @@ class Partitions:
     def _find(self, topic: str, number: int) -> Partition | None:
         if TopicPartition(topic, number) == METADATA_PARTITION:
             return None  # It is the controller's, and no client sees it.
-        try:
-            log = self._store.partition(topic, number)
-            topic_id = self._store.topic_id(topic)
-        except DuralogError:
+        # Not by `Store.partition`, which waits for changes of topics.
+        log = self._store.logs.get(TopicPartition(topic, number))
+        known = self._store.find_topic(topic)
+        if log is None or known is None:
             return None
+        topic_id = known.topic_id
         found = Partition(log, NO_TOPIC_ID if topic_id is None else uuid_bytes(topic_id))
         self._known[topic, number] = found
         return found
