@@ -108,6 +108,14 @@ class TestDescribeTopics:
         assert (result.error_code, result.error_message, result.configs) == (code, message, ())
         assert (result.resource_type, result.resource_name) == (resource_type, name)
 
+    def test_a_type_that_does_not_exist_spoils_the_request(self, client: RawClient) -> None:
+        make(client, "t")
+        resources = [
+            {"resource_type": kind, "resource_name": "t", "configuration_keys": None} for kind in (TOPIC, 99, GROUP)
+        ]
+        results = client.ask(DESCRIBE_CONFIGS, 4, {"resources": resources, "include_synonyms": False}).results
+        assert [(result.error_code, result.error_message) for result in results] == [(42, MALFORMED)] * 3
+
     def test_many_resources(self, client: RawClient) -> None:
         make(client, "t")
         resources = [

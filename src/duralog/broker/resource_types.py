@@ -9,4 +9,5 @@ from duralog.storage.cluster_metadata import BROKER_RESOURCE, GROUP_RESOURCE, TO
 TOPIC: Final = TOPIC_RESOURCE
 BROKER: Final = BROKER_RESOURCE
 LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
 GROUP: Final = GROUP_RESOURCE

@@ -1,4 +1,7 @@
-"""DescribeConfigs, versions 1 to 4: the configs of topics, of this broker, of all brokers, of loggers and of groups."""
+"""DescribeConfigs, versions 1 to 4: the configs of topics, of this broker, of all brokers, of loggers and of groups.
+
+There are no subscriptions to client metrics here. A request that names a type which does not exist is refused whole.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from duralog.broker.config_resources import (
 from duralog.broker.loggers import logger_entries
 from duralog.broker.messages import optional
 from duralog.broker.request import Answer, Api, Fields, Later, Request
-from duralog.broker.resource_types import BROKER, GROUP, LOGGER, TOPIC
+from duralog.broker.resource_types import BROKER, CLIENT_METRICS, GROUP, LOGGER, TOPIC
 from duralog.broker.topic_faults import Fault, name_fault
 
 if TYPE_CHECKING:
@@ -29,12 +32,15 @@ _MALFORMED = (
 )
 
 
+_TYPES = (TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP)
 _AT_ONCE = 10
 """More resources than this are gone through beside the loop: all that is read here is replaced whole."""
 
 
 def handle(broker: Broker, request: Request) -> Answer:
     message = request.message
+    if any(resource.resource_type not in _TYPES for resource in message.resources):
+        return refuse(request, codes.INVALID_REQUEST, _MALFORMED)
     with_doc = bool(optional(message, "include_documentation", False))
 
     def describe() -> Fields:
