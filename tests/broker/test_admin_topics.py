@@ -14,7 +14,9 @@ from duralog.broker.topics import TopicView
 from duralog.errors import StorageError
 from tests.broker.admin_desk import (
     CREATE_PARTITIONS,
+    CREATE_TOPICS,
     DELETE_TOPICS,
+    LIST_OFFSETS,
     TOPIC,
     config_values,
     create,
@@ -191,6 +193,31 @@ class TestCreate:
         for thread in threads:
             thread.join()
         assert sorted(codes) == [0, 36, 36, 36, 36, 36]
+
+    def test_others_are_served_while_a_topic_is_made(
+        self, connect: Callable[[], RawClient], broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        maker, other = connect(), connect()
+        loader = broker.store._opened.loader
+        create_in_folder, has_begun, may_go_on = loader.create_in_folder, threading.Event(), threading.Event()
+
+        def create_slowly(*what: Any) -> Any:
+            has_begun.set()
+            assert may_go_on.wait(20)
+            return create_in_folder(*what)
+
+        monkeypatch.setattr(loader, "create_in_folder", create_slowly)
+        fields = {"topics": [new_topic("slow")], "timeout": 10_000, "validate_only": False}
+        maker.send(CREATE_TOPICS, 7, fields)
+        assert has_begun.wait(20)
+        assert "slow" in broker.store.topics()
+        assert topic_errors(other, "slow") == [3]
+        asked = [{"name": "slow", "partitions": [{"partition_index": 0, "timestamp": -1}]}]
+        answer = other.ask(LIST_OFFSETS, 1, {"replica_id": -1, "topics": asked})
+        assert answer.topics[0].partitions[0].error_code == 3
+        may_go_on.set()
+        assert maker.receive(CREATE_TOPICS, 7).topics[0].error_code == 0
+        assert topic_errors(other, "slow") == [0]
 
     def test_a_failing_disk_is_told(self, client: RawClient, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*_: object) -> None:
