@@ -89,7 +89,7 @@ class Dispatcher:
         if route.is_refused:
             return exchange.finish(api.refuse(request, UNSUPPORTED_VERSION, None))
         if api.parse:
-            request.message = messages.decode_request(header.api_key, header.version, body.toreadonly())
+            request.message = messages.decode_request(header.api_key, header.version, body)
         try:
             handled = api.handle(self._broker, request)
         except messages.InvalidMessage:
@@ -159,9 +159,17 @@ class _Exchange:
             return answer
         if isinstance(answer, RawAnswer):
             size = 0
+            has_file = False
             for part in answer.parts:
-                size += part.size if isinstance(part, FileSlice) else len(part)
+                if isinstance(part, FileSlice):
+                    size += part.size
+                    has_file = True
+                else:
+                    size += len(part)
             parts: Parts = [self._header(size), *answer.parts]
+            if not has_file:
+                # One piece, that it can be sent together with other answers.
+                parts = [b"".join(parts)]  # type: ignore[arg-type]
         else:
             try:
                 body = messages.encode_response(route.api.key, route.version, answer)
