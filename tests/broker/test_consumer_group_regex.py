@@ -207,7 +207,21 @@ def test_patterns_match_whole_names() -> None:
 
 def test_no_pattern_takes_long() -> None:
     """The time is in proportion to the name, whatever the pattern: one that tries all ways would take years."""
-    assert matching_topics(["(a*)*(a*)*(a*)*b"], ["a" * 249]) == {"(a*)*(a*)*(a*)*b": set()}
+    for pattern in ("(a*)*(a*)*(a*)*b", "(" * 900 + "a*" + ")" * 900 + "b", "(a?){900}a{900}"):
+        assert matching_topics([pattern], ["a" * 249] * 5) == {pattern: set()}
+
+
+@pytest.mark.parametrize("pattern", ["x" * 32_769, r"\pL" * 65, r"\P{Lu}" * 65, r"[\pL]{500}"])
+def test_a_pattern_that_costs_too_much_is_refused(pattern: str) -> None:
+    with pytest.raises(GroupRefusal, match="is not a valid regular expression: pattern too large"):
+        check_regex(pattern)
+
+
+def test_a_pattern_may_name_thousands_of_topics() -> None:
+    names = [f"topic-{number:04}" for number in range(2500)]
+    pattern = "|".join(names)
+    check_regex(pattern)
+    assert len(matching_topics([pattern], [*names, "topic-9999"])[pattern]) == 2500
 
 
 def test_nothing_is_looked_up_if_the_member_could_not_be_written(bench: Bench) -> None:

@@ -1,8 +1,9 @@
 """Subscriptions by regular expression: checking a pattern, and finding the topics that it stands for.
 
 Patterns come from clients. They are RE2's, as in Kafka: no backreferences and no looking around, so that matching takes
-time in proportion to the topic's name, and a compiled pattern memory up to a limit. A pattern stands for the topics
-whose whole name it matches.
+time in proportion to the topic's name. What Kafka does not have is a bound on what a pattern may cost: one that is far
+longer than any list of topics, or would take long to compile while all other clients wait, is refused as too large. A
+pattern stands for the topics whose whole name it matches.
 
 RE2 is loaded when the first pattern comes.
 """
@@ -15,6 +16,13 @@ from typing import Any, Final
 from duralog.broker.error_codes import INVALID_REGULAR_EXPRESSION
 from duralog.broker.groups.refusal import GroupRefusal
 
+_MOST_CHARACTERS: Final = 32_768
+_MOST_UNICODE_CLASSES: Final = 64
+"""Of the kind of `\\pL`, each of which stands for hundreds of ranges."""
+_MOST_BYTES: Final = 2 << 20
+"""That a compiled pattern may take."""
+_TOO_LARGE: Final = "pattern too large"
+
 _DESCRIPTIONS: Final[Mapping[str, str]] = {
     "missing ]": "missing closing ]",
     "missing )": "missing closing )",
@@ -25,6 +33,7 @@ _DESCRIPTIONS: Final[Mapping[str, str]] = {
     "trailing \\": "trailing backslash at end of expression",
     "invalid perl operator": "invalid or unsupported Perl syntax",
     "invalid named capture group": "invalid named capture",
+    "pattern too large - compile failed": _TOO_LARGE,
 }
 """What RE2 for C++ says, and what Kafka's RE2 for Java says for it. The rest is the same."""
 
@@ -58,8 +67,14 @@ def _compile(pattern: str) -> Any:
     """Raises ValueError with Kafka's word for what is wrong."""
     import re2
 
+    classes = pattern.count("\\p") + pattern.count("\\P")
+    if len(pattern) > _MOST_CHARACTERS or classes > _MOST_UNICODE_CLASSES:
+        raise ValueError(_TOO_LARGE)
     options = re2.Options()
     options.log_errors = False
+    options.max_mem = _MOST_BYTES
+    # Nobody asks for what a group matched, and thousands of groups would make matching very slow.
+    options.never_capture = True
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
