@@ -134,6 +134,7 @@ class Bench:
         named = {name.replace("_", "."): value for name, value in configs.items()}
         self.config = BrokerConfig.of({"group.consumer.assignment.interval.ms": 0, **named})
         self.log: list[tuple[bytes, bytes | None]] = []
+        self.features = {"group.version": 1}
         self.group_configs: dict[str, dict[str, str]] = {}
         self._start()
 
@@ -152,7 +153,9 @@ class Bench:
             config=self.config,
             node=SimpleNamespace(rack=None),
             store=SimpleNamespace(
-                partition=lambda *_: _Log(), configs_of=lambda _, group: self.group_configs.get(group, {})
+                features=self.features,
+                partition=lambda *_: _Log(),
+                configs_of=lambda _, group: self.group_configs.get(group, {}),
             ),
             in_background=lambda work, then: self.background.append((work, then)),
             log=logging.getLogger("bench"),

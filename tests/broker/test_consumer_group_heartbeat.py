@@ -14,6 +14,7 @@ from duralog.broker.error_codes import (
     NOT_COORDINATOR,
     UNKNOWN_MEMBER_ID,
     UNSUPPORTED_ASSIGNOR,
+    UNSUPPORTED_VERSION,
 )
 from tests.broker.consumer_group_bench import Bench, given, owned
 
@@ -292,3 +293,13 @@ def test_an_assignor_that_there_is_not(bench: Bench) -> None:
     assert refused.error_code == UNSUPPORTED_ASSIGNOR
     assert refused.error_message == "ServerAssignor sticky is not supported. Supported assignors: uniform, range."
     assert bench.coordinator.by_id == {}
+
+
+def test_a_cluster_without_the_feature_has_no_such_groups(bench: Bench) -> None:
+    bench.features["group.version"] = 0
+    refused = bench.join("a", "t")
+    assert (refused.error_code, refused.error_message) == (UNSUPPORTED_VERSION, None)
+    assert [(group.group_id, group.error_code) for group in bench.describe("g", "h")] == [
+        ("g", UNSUPPORTED_VERSION),
+        ("h", UNSUPPORTED_VERSION),
+    ]

@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from duralog.broker.groups.coordinator import GroupCoordinator
 
 Fields = dict[str, Any]
+_FIRST_LEVEL: Final = 1
+"""Of the feature `group.version`, with which there are consumer groups of the newer protocol."""
 _cached_topic_hash: Final = lru_cache(maxsize=4096)(topic_hash)
 
 
@@ -97,6 +99,11 @@ class ConsumerGroups:
         self.regexes.loaded()
         self._broker.topics.on_changed(self._topic_changed)
         self._broker.topics.on_deleted(self._topic_changed)
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether the cluster has Kafka's feature of the newer protocol. A new one has it."""
+        return self._broker.store.features.get("group.version", 0) >= _FIRST_LEVEL
 
     def all(self) -> list[ConsumerGroup]:
         return [group for group in self.coordinator.by_id.values() if isinstance(group, ConsumerGroup)]

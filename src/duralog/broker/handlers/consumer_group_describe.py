@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from duralog.broker.error_codes import INVALID_GROUP_ID
+from duralog.broker.error_codes import INVALID_GROUP_ID, UNSUPPORTED_VERSION
 from duralog.broker.groups.consumer_group_description import describe
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.request import Api, Fields, Request
@@ -20,6 +20,8 @@ ALL_GROUP_OPERATIONS: Final = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 
 
 def handle(broker: Broker, request: Request) -> Fields:
+    if not broker.groups.consumer_groups.is_enabled:
+        return refuse(request, UNSUPPORTED_VERSION, None)
     message = request.message
     groups = [_describe(broker, group_id) for group_id in message.group_ids]
     if message.include_authorized_operations:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from duralog.broker.error_codes import UNSUPPORTED_VERSION
 from duralog.broker.groups.consumer_member import LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from duralog.broker.groups.heartbeat_request import read_heartbeat
 from duralog.broker.groups.refusal import GroupRefusal
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Broker, request: Request) -> Fields:
+    if not broker.groups.consumer_groups.is_enabled:
+        return refuse(request, UNSUPPORTED_VERSION, None)
     try:
         asked = read_heartbeat(request, broker.config.group_consumer_assignors)
         broker.groups.check_ready(asked.group_id)
