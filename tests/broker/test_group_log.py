@@ -11,7 +11,7 @@ import pytest
 from duralog.broker.internal_topics import CONSUMER_OFFSETS
 from duralog.errors import StorageError
 from duralog.format.record import Record
-from tests.broker.group_desk import DELETE_GROUPS, START_MS, SUBSCRIBED_TO_T, GroupDesk
+from tests.broker.group_desk import DELETE_GROUPS, JOIN, START_MS, SUBSCRIBED_TO_T, GroupDesk
 
 GOLDEN_STORE = Path(__file__).parent.parent / "golden" / "data" / "store"
 NOT_COORDINATOR = 16
@@ -93,6 +93,27 @@ def test_a_group_that_cannot_be_written_is_not_made(desk: GroupDesk, monkeypatch
     assert desk.commit("h", {("t", 0): 1}) == {("t", 0): NOT_COORDINATOR}
     assert not desk.groups.by_id
     assert desk.committed("h") == {}
+
+
+def test_names_that_no_record_can_hold_are_refused(desk: GroupDesk) -> None:
+    longest = "g" * 32_767
+    assert desk.commit(longest, {("t", 0): 1}) == {("t", 0): 0}
+    assert desk.commit(longest + "g", {("t", 0): 1}) == {("t", 0): -1}
+    assert desk.join(longest + "g").answer.error_code == -1
+    member = desk.begin(
+        JOIN,
+        5,
+        client_id="c" * 32_760,
+        group_id="g",
+        session_timeout=10_000,
+        rebalance_timeout=10_000,
+        protocol_type="consumer",
+        protocols=[{"name": "range", "metadata": b""}],
+        group_instance_id="short",
+    )
+    desk.pass_time(0)
+    assert desk.sync("g", member.answer.member_id, 1).answer.error_code == 0
+    assert set(desk.groups.by_id) == {longest, "g"}
 
 
 def test_an_assignment_that_cannot_be_written_is_handed_out_to_nobody(
