@@ -10,6 +10,7 @@ import pytest
 
 from duralog.broker.broker import Broker
 from duralog.broker.dynamic_configs import DYNAMIC_CONFIGS, LISTENERS_CONFIGS, ONE_BROKERS_CONFIGS
+from duralog.broker.handlers import describe_configs as describe_configs_handler
 from duralog.broker.kafka_only_configs import KAFKA_ONLY_CONFIGS
 from duralog.config import BROKER_CONFIGS, TOPIC_CONFIGS
 from duralog.config.kafka_names import KAFKA_NAMES
@@ -116,6 +117,13 @@ class TestDescribeTopics:
         results = client.ask(DESCRIBE_CONFIGS, 4, {"resources": resources, "include_synonyms": False}).results
         assert [(result.error_code, result.error_message) for result in results] == [(42, MALFORMED)] * 3
 
+    def test_an_answer_has_an_end(self, client: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        make(client, "t")
+        monkeypatch.setattr(describe_configs_handler, "MOST_CONFIGS", 34)
+        resources = [{"resource_type": TOPIC, "resource_name": "t", "configuration_keys": None}] * 4
+        results = client.ask(DESCRIBE_CONFIGS, 4, {"resources": resources, "include_synonyms": False}).results
+        assert [(result.error_code, len(result.configs)) for result in results] == [(0, 33), (0, 33), (44, 0), (44, 0)]
+
     def test_many_resources(self, client: RawClient) -> None:
         make(client, "t")
         resources = [
@@ -131,7 +139,7 @@ class TestDescribeBrokers:
     def broker_config(self) -> dict[str, object]:
         return {"num.partitions": 2, "log.retention.hours": 24}
 
-    def test_all_names_of_kafka(self, client: RawClient) -> None:
+    def test_all_names_of_kafka(self, client: RawClient, broker: Broker) -> None:
         result = describe_configs(client, BROKER, "1", synonyms=True, doc=True)
         names = {config.name for config in result.configs}
         assert len(names) == len(result.configs) == 340
@@ -144,6 +152,8 @@ class TestDescribeBrokers:
         assert (given.value, given.read_only, given.config_source) == ("2", True, 4)
         assert synonyms_of(given) == [("num.partitions", "2", 4), ("num.partitions", "1", 5)]
         assert (told_of(result, "node.id").value, told_of(result, "broker.id").value) == ("1", "1")
+        listeners = told_of(result, "listeners")
+        assert (listeners.value, listeners.config_source) == (f"PLAINTEXT://127.0.0.1:{broker.address.port}", 4)
         assert told_of(result, "log.retention.ms").value is None
         assert synonyms_of(told_of(result, "log.retention.ms")) == []
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from duralog.broker.broker import Broker
+from duralog.broker.handlers import describe_producers
 from duralog.errors import StorageError
 from tests.broker.admin_desk import DELETE_RECORDS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS, append, make, on_loop
 from tests.broker.raw_client import RawClient
@@ -174,3 +175,10 @@ class TestDescribeProducers:
     def test_named_twice_is_told_twice(self, client: RawClient) -> None:
         make(client, "t")
         assert len(producers(client, ("t", [0, 0]), ("t", [0]))) == 3
+
+    def test_an_answer_has_an_end(self, client: RawClient, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+        make(client, "t")
+        append(broker, "t", 0, [NOW], producer_id=1, producer_epoch=0, base_sequence=0)
+        monkeypatch.setattr(describe_producers, "MOST_PRODUCERS", 2)
+        told = producers(client, ("t", [0, 0, 0]), ("t", [0]))
+        assert [each.error_code for _, each in told] == [0, 0, 44, 44]

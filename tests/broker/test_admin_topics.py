@@ -25,6 +25,7 @@ from tests.broker.admin_desk import (
     new_topic,
     on_loop,
     topic_errors,
+    wait_until,
 )
 from tests.broker.raw_client import RawClient
 
@@ -238,6 +239,42 @@ def delete(client: RawClient, *topics: str | uuid.UUID | None, version: int = 6,
         for topic in topics
     ]
     return list(client.ask(DELETE_TOPICS, version, {"topics": asked, "timeout": timeout}).responses)
+
+
+class TestTheView:
+    def test_a_listener_that_fails_keeps_nobody_from_anything(
+        self, client: RawClient, broker: Broker, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def fail(_: TopicView) -> None:
+            raise RuntimeError("a mistake")
+
+        heard: list[str] = []
+        for listener in (fail, lambda topic: heard.append(topic.name)):
+            broker.topics.on_changed(listener)
+            broker.topics.on_deleted(listener)
+        make(client, "a")
+        assert [each.error_code for each in delete(client, "a")] == [0]
+        assert heard == ["a", "a"]
+        assert caplog.text.count("after a change of topic a") == 2
+
+    def test_what_exists_is_given_at_once_and_what_does_not_is_made(self, idle_broker: Broker) -> None:
+        told: list[TopicView | Exception] = []
+        idle_broker.topics.ensure("t", 2, {}, told.append)
+        idle_broker.topics.ensure("t", 2, {}, told.append)
+        assert told == []
+        wait_until(lambda: idle_broker.run_pending() or len(told) == 2)
+        idle_broker.topics.ensure("t", 2, {}, told.append)
+        first, second, third = told
+        assert first == second == third == idle_broker.topics.by_name("t")
+
+    def test_changes_are_made_one_at_a_time_and_in_order(self, idle_broker: Broker) -> None:
+        told: list[str] = []
+        topics = idle_broker.topics
+        for number in range(5):
+            topics.create(f"t{number}", 1, {}, lambda _, number=number: told.append(f"t{number}"))
+            topics.change(lambda number=number: told.append(f"work {number}"), lambda _, __: None)
+        wait_until(lambda: idle_broker.run_pending() or len(told) == 10)
+        assert told == [text for number in range(5) for text in (f"t{number}", f"work {number}")]
 
 
 class TestDelete:

@@ -103,12 +103,14 @@ class Entry(NamedTuple):
 class ConfigLayers:
     """All values of the broker configs, as they are now."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, listeners: str | None = None) -> None:
+        """`listeners` is what the broker listens on, for a broker that was not told by its configs."""
         given = store.given_config
+        static = _always_given(store) | ({} if listeners is None else {"listeners": listeners})
         self._layers: tuple[tuple[int, Mapping[str, str]], ...] = (
             (THIS_BROKER_SOURCE, store.configs_of(BROKER_RESOURCE, str(store.node_id))),
             (ALL_BROKERS_SOURCE, store.configs_of(BROKER_RESOURCE, ALL_BROKERS)),
-            (STATIC_SOURCE, {name: given.text(name) for name in given.given} | _always_given(store)),
+            (STATIC_SOURCE, static | {name: given.text(name) for name in given.given}),
         )
 
     def values(self, name: str) -> tuple[Value, ...]:
@@ -150,9 +152,9 @@ def _doc_of(name: str) -> str:
     return BROKER_CONFIGS[name].doc if name in BROKER_CONFIGS else _NO_EFFECT
 
 
-def broker_entries(store: Store) -> Iterator[Entry]:
-    """All configs of this broker."""
-    layers = ConfigLayers(store)
+def broker_entries(store: Store, listeners: str) -> Iterator[Entry]:
+    """All configs of this broker, which listens there."""
+    layers = ConfigLayers(store, listeners=listeners)
     for name in sorted({*BROKER_CONFIGS, *KAFKA_ONLY_CONFIGS} - _HIDDEN):
         values = layers.values(name)
         text = values[0].text if values else None

@@ -131,8 +131,8 @@ class Topics:
             return
 
         def told(result: TopicView | Exception) -> None:
-            made_meanwhile = self._by_name.get(name) if isinstance(result, TopicExists) else None
-            then(made_meanwhile or result)
+            is_there = isinstance(result, TopicExists) and self._broker.store.find_topic(name) is not None
+            then(self.refresh(name) if is_there else result)
 
         self.create(name, partitions, configs, told)
 
@@ -184,8 +184,7 @@ class Topics:
                 then(error)
                 return
             self._broker.partitions.refresh()
-            for tell in self._when_deleted:
-                tell(gone)
+            self._tell(self._when_deleted, gone)
             then(gone)
 
         self.change(lambda: self._broker.store.delete_topic(name), told)
@@ -203,8 +202,7 @@ class Topics:
     def refresh(self, name: str) -> TopicView:
         """Show a topic as the store has it now, after a change of it."""
         view = self._show(name)
-        for tell in self._when_changed:
-            tell(view)
+        self._tell(self._when_changed, view)
         return view
 
     def refresh_all(self) -> None:
@@ -212,6 +210,14 @@ class Topics:
         for name in self.names():
             if self._broker.store.find_topic(name) is not None:
                 self.refresh(name)
+
+    def _tell(self, listeners: Iterable[Callable[[TopicView], None]], view: TopicView) -> None:
+        """The change is made, whatever becomes of those who want to know."""
+        for tell in listeners:
+            try:
+                tell(view)
+            except Exception:
+                self._broker.log.exception("after a change of topic %s", view.name)
 
     def _show(self, name: str) -> TopicView:
         topic = self._broker.store.find_topic(name)

@@ -65,6 +65,8 @@ class _Creation:
         self._broker = broker
         self._validate_only = validate_only
         self._by_collision_key: dict[str, str] | None = None
+        self._effective: dict[tuple[tuple[str, str], ...], list[Fields]] = {}
+        """The configs of a topic by those that it sets itself: many topics set the same ones, or none."""
         self.created: list[str] = []
 
     def of(self, topic: Any) -> Fields:
@@ -90,8 +92,14 @@ class _Creation:
             "error_message": None,
             "num_partitions": partitions,
             "replication_factor": REPLICAS,
-            "configs": effective_topic_configs(store, configs),
+            "configs": self._effective_configs(configs),
         }
+
+    def _effective_configs(self, overrides: dict[str, str]) -> list[Fields]:
+        key = tuple(overrides.items())
+        if key not in self._effective:
+            self._effective[key] = effective_topic_configs(self._broker.store, overrides)
+        return self._effective[key]
 
     def _fault(self, topic: Any, configs: dict[str, str]) -> Fault | None:
         store = self._broker.store

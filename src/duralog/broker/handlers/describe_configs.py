@@ -33,6 +33,9 @@ _MALFORMED = (
 
 
 _TYPES = (TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP)
+MOST_CONFIGS = 100_000
+"""Of one answer. A small request could ask for any number."""
+_TOO_MANY = Fault(codes.POLICY_VIOLATION, f"One request is told of {MOST_CONFIGS} configs at most.")
 _AT_ONCE = 10
 """More resources than this are gone through beside the loop: all that is read here is replaced whole."""
 
@@ -44,12 +47,13 @@ def handle(broker: Broker, request: Request) -> Answer:
     with_doc = bool(optional(message, "include_documentation", False))
 
     def describe() -> Fields:
-        return {
-            "results": [
-                _result(resource, _entries(broker, resource), message.include_synonyms, with_doc)
-                for resource in message.resources
-            ]
-        }
+        results: list[Fields] = []
+        room = MOST_CONFIGS
+        for resource in message.resources:
+            entries = _entries(broker, resource) if room > 0 else _TOO_MANY
+            results.append(_result(resource, entries, message.include_synonyms, with_doc))
+            room -= len(results[-1]["configs"])
+        return {"results": results}
 
     if len(message.resources) <= _AT_ONCE:
         return describe()
@@ -74,7 +78,9 @@ def _entries(broker: Broker, resource: Any) -> Iterable[Entry] | Fault:
     if resource.resource_type == BROKER:
         if name == "":
             return all_brokers_entries(broker.store)
-        return _other_node(broker, name, "or empty string, but") or broker_entries(broker.store)
+        return _other_node(broker, name, "or empty string, but") or broker_entries(
+            broker.store, f"PLAINTEXT://{broker.address.host}:{broker.address.port}"
+        )
     if resource.resource_type == LOGGER:
         if name == "":
             return Fault(codes.INVALID_REQUEST, "Broker id must not be empty")

@@ -15,16 +15,22 @@ _NO_PARTITION = Fault(codes.UNKNOWN_TOPIC_OR_PARTITION, None)
 _OFFLINE = Fault(codes.KAFKA_STORAGE_ERROR, None)
 
 
+MOST_PRODUCERS = 100_000
+"""Of one answer. A small request could ask for the same partition any number of times."""
+_TOO_MANY = Fault(codes.POLICY_VIOLATION, f"One request is told of {MOST_PRODUCERS} producers at most.")
+
+
 def handle(broker: Broker, request: Request) -> Answer:
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [_partition(broker, topic.name, number) for number in topic.partition_indexes],
-            }
-            for topic in request.message.topics
-        ]
-    }
+    topics = []
+    room = MOST_PRODUCERS
+    for topic in request.message.topics:
+        partitions = []
+        for number in topic.partition_indexes:
+            partition = _partition(broker, topic.name, number) if room > 0 else _refused(number, _TOO_MANY)
+            partitions.append(partition)
+            room -= len(partition["active_producers"])
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"topics": topics}
 
 
 def _partition(broker: Broker, name: str, number: int) -> Fields:
