@@ -36,6 +36,7 @@ class Behaviour:
         self.is_waiting = threading.Event()
         self.has_left = threading.Event()
         self.file: BinaryIO | None = None
+        self.work: Callable[[], int] = lambda: 5
 
     def send_from(self, path: Path, data: bytes) -> None:
         """Let requests be answered with this file."""
@@ -56,7 +57,7 @@ class Behaviour:
             return later
         if kind == "background":
             later = Later()
-            broker.in_background(lambda: 5, lambda result, _: later.answer({"error_code": result}), later)
+            broker.in_background(self.work, lambda result, _: later.answer({"error_code": result}), later)
             return later
         if kind == "background fails":
             later = Later()
@@ -387,3 +388,54 @@ class TestMisuse:
             is_over.set()
             greedy.socket.shutdown(socket.SHUT_RDWR)
             thread.join()
+
+
+class TestStopping:
+    def test_what_is_being_worked_on_is_answered_and_nothing_new_begins(
+        self, broker: Broker, behaviour: Behaviour, connect: Connect
+    ) -> None:
+        working, waiting, idle = connect(), connect(), connect()
+        go_on = threading.Event()
+        has_begun = threading.Event()
+
+        def work() -> int:
+            has_begun.set()
+            assert go_on.wait(SECONDS)
+            return 3
+
+        behaviour.work = work
+        waiting.send_bytes(heartbeat("later-forever"))
+        eventually(lambda: "later-forever" in behaviour.later)
+        working.send_bytes(heartbeat("background") + heartbeat("never"))
+        assert has_begun.wait(SECONDS)
+        stopping = threading.Thread(target=broker.stop)
+        stopping.start()
+        eventually(lambda: broker.is_stopping)
+        idle.send_bytes(heartbeat("never"))
+        go_on.set()
+        assert error_code(working) == 3
+        for client in (working, waiting, idle):
+            assert client.is_closed_by_peer()
+        stopping.join(SECONDS)
+        assert not stopping.is_alive()
+        assert "never" not in behaviour.seen
+        assert behaviour.left == ["later-forever"]
+
+    def test_nobody_can_connect_any_more(self, broker: Broker) -> None:
+        broker.stop()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", broker.address.port))
+        broker.stop()
+
+    def test_a_start_that_fails_leaves_nothing_open(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(_: object) -> None:
+            raise ZeroDivisionError
+
+        before = set(os.listdir("/proc/self/fd"))
+        monkeypatch.setattr("duralog.broker.groups.coordinator.GroupCoordinator.load", fail)
+        with pytest.raises(ZeroDivisionError):
+            Broker(str(tmp_path)).open()
+        assert set(os.listdir("/proc/self/fd")) <= before
+        monkeypatch.undo()
+        with Broker(str(tmp_path)) as broker:
+            assert broker.store.topics() == []

@@ -18,7 +18,7 @@ import logging
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ from duralog.broker.request import Api, Later
 from duralog.broker.server import Server
 from duralog.broker.topics import Topics
 from duralog.broker.transactions.coordinator import TransactionCoordinator
+from duralog.broker.warm_up import warm_up
 from duralog.broker.workers import Workers
 from duralog.config import BrokerConfig
 from duralog.storage.background import Clock, wall_clock_ms
@@ -88,7 +89,8 @@ class Broker:
         self._listening = listening or Listening.at(Address(host, port))
         self._metrics_address = metrics
         self._timer_clock = timer_clock
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._opened = ExitStack()
+        """What `close` has to undo, the latest first."""
         self._thread: threading.Thread | None = None
         self._is_open = False
         self.metrics: MetricsServer | None = None
@@ -97,26 +99,23 @@ class Broker:
     # The beginning
 
     def open(self) -> Broker:
-        """Open the store, load what the coordinators know, and listen."""
-        listener = bind(self._listening.bound)
-        try:
-            if self._data_dir is None:
-                self._temporary = tempfile.TemporaryDirectory(prefix="duralog-")
-                self._data_dir = self._temporary.name
-            self.store = Store(self._data_dir, config=self._given_config, clock=self.clock)
+        """Open the store, load what the coordinators know, and listen. What fails leaves nothing open."""
+        with ExitStack() as opened:
+            listener = opened.enter_context(bind(self._listening.bound))
+            data_dir = self._data_dir or opened.enter_context(tempfile.TemporaryDirectory(prefix="duralog-"))
+            self.store = Store(data_dir, config=self._given_config, clock=self.clock)
+            opened.callback(self._close_store)
             self._is_open = True
-            self._build(listener.getsockname()[1])
+            self._make_parts(listener.getsockname()[1], opened)
             self.groups.load()
             self.transactions.load()
-            self._serve_metrics()
+            self._serve_metrics(opened)
             self.server.listen(listener)
-        except BaseException:
-            listener.close()
-            self.close()
-            raise
+            self._workers.submit(warm_up, self._after_warm_up)
+            self._opened = opened.pop_all()
         return self
 
-    def _build(self, port: int) -> None:
+    def _make_parts(self, port: int, opened: ExitStack) -> None:
         advertised = self._listening.advertised
         self.address = Address(self._listening.bound.host or DEFAULT_HOST, port)
         self.node = Node(
@@ -127,6 +126,7 @@ class Broker:
             rack=self.config.broker_rack,
         )
         self.loop = EventLoop(self.log, self._timer_clock)
+        opened.callback(self.loop.close)
         self.timers = self.loop.timers
         self.call_soon = self.loop.call_soon
         self.log_lines = LogLines(self.log, self._timer_clock)
@@ -135,18 +135,26 @@ class Broker:
         self.topics = Topics(self)
         self.producer_ids = ProducerIds(self)
         self.groups = GroupCoordinator(self)
+        opened.callback(self.groups.close)
         self.transactions = TransactionCoordinator(self)
         self.apis: Mapping[int, Api] = load_apis()
         self.dispatcher = Dispatcher(self, self.apis)
         self.server = Server(self.loop, self.dispatcher, Limits.of(self.config), self.log_lines, self.config)
+        opened.callback(self.server.close)
         self._workers = Workers(self.loop.call_soon)
+        opened.callback(self._workers.close)
 
-    def _serve_metrics(self) -> None:
+    def _after_warm_up(self, _: Any, error: Exception | None) -> None:
+        if error is not None:
+            self.log.error("%s", one_line(f"kernels are not ready: {error_text(error)}"))
+
+    def _serve_metrics(self, opened: ExitStack) -> None:
         if self._metrics_address is not None:
             # Not at the top: what it takes to load, a broker without metrics does not need.
             from duralog.broker.metrics_server import MetricsServer
 
             self.metrics = MetricsServer(self, self._metrics_address)
+            opened.callback(self.metrics.close)
 
     @property
     def config(self) -> BrokerConfig:
@@ -199,14 +207,10 @@ class Broker:
         if not self._is_open:
             return
         if self._thread is None:
-            self._request_stop()
-        elif self._thread is not threading.current_thread():
-            self._request_stop()
-            self._thread.join()
-
-    def _request_stop(self) -> None:
-        with suppress(RuntimeError):
             self.loop.call_soon(self._say_goodbye)
+        elif self._thread is not threading.current_thread():
+            self.loop.call_soon(self._say_goodbye)
+            self._thread.join()
 
     def _say_goodbye(self) -> None:
         if self.is_stopping:
@@ -223,35 +227,13 @@ class Broker:
             self.timers.after(_GOODBYE_CHECK_MS, self._leave_when_quiet)
 
     def close(self) -> None:
-        """Close all that is open. Whoever called `start` or `run` uses `stop`."""
-        if not self._is_open:
-            self._remove_temporary()
-            return
-        self._is_open = False
-        try:
-            self._close_parts()
-        finally:
-            try:
-                self.store.close()
-            finally:
-                self._remove_temporary()
-
-    def _close_parts(self) -> None:
-        if not hasattr(self, "server"):
-            return
+        """Close all that is open, the store last. Whoever has called `start` calls `stop` instead."""
         self.is_stopping = True
-        self.server.stop_accepting()
-        if self.metrics is not None:
-            self.metrics.close()
-        self._workers.close()
-        self.server.close_all()
-        self.groups.close()
-        self.loop.close()
+        self._opened.close()
 
-    def _remove_temporary(self) -> None:
-        if self._temporary is not None:
-            self._temporary.cleanup()
-            self._temporary = None
+    def _close_store(self) -> None:
+        self._is_open = False
+        self.store.close()
 
     def __enter__(self) -> Broker:
         return self.open()

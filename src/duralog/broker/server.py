@@ -170,6 +170,8 @@ class Server:
             connection.is_owed for connection in self._connections.values()
         )
 
-    def close_all(self) -> None:
+    def close(self) -> None:
+        """Let go of everybody."""
+        self.stop_accepting()
         for connection in self.connections:
             connection.close()
