@@ -26,6 +26,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import duralog
+from oracle.kafka_jars import KafkaMissingError, class_path
 
 KILLS = int(os.environ.get("DURALOG_KILLS", "4"))
 PARTITIONS = 2
@@ -254,6 +255,18 @@ def fill(address: str) -> int:
     return count
 
 
+def check_results(served: Served, count: int) -> None:
+    """Every record is there once, and no transaction is left open."""
+    served.stop()
+    with duralog.open(served.directory, read_only=True) as store:
+        logs = [store.partition(TARGET, number) for number in range(PARTITIONS)]
+        assert [log.last_stable_offset for log in logs] == [log.end_offset for log in logs]
+        found = Counter(record.value for log in logs for record in log.read(0, isolation="read_committed"))
+    wanted = Counter(str(number).encode() for number in range(count))
+    assert found - wanted == Counter(), "more than once"
+    assert wanted - found == Counter(), "lost"
+
+
 def test_every_record_comes_out_once(served: Served) -> None:
     count = fill(served.address)
     killer = Killer(served, seed=7)
@@ -262,12 +275,45 @@ def test_every_record_comes_out_once(served: Served) -> None:
     killer.wait()
     assert killer.kills == KILLS
     assert copier.aborted
-    served.stop()
+    check_results(served, count)
 
-    with duralog.open(served.directory, read_only=True) as store:
-        logs = [store.partition(TARGET, number) for number in range(PARTITIONS)]
-        assert [log.last_stable_offset for log in logs] == [log.end_offset for log in logs]
-        found = Counter(record.value for log in logs for record in log.read(0, isolation="read_committed"))
-    wanted = Counter(str(number).encode() for number in range(count))
-    assert found - wanted == Counter(), "more than once"
-    assert wanted - found == Counter(), "lost"
+
+@pytest.mark.interop
+def test_every_record_comes_out_once_of_kafkas_own_copier(served: Served) -> None:
+    """Of its system tests. It has transactions of version 2, and aborts some as it likes."""
+    count = fill(served.address)
+    killer = Killer(served, seed=8)
+    for partition in range(PARTITIONS):
+        for _ in range(KILLS + 1):
+            if run_copier(served, partition, killer):
+                break
+        else:
+            raise AssertionError("the copier does not come to its end")
+    killer.wait()
+    assert killer.kills == KILLS
+    check_results(served, count)
+
+
+def run_copier(served: Served, partition: int, killer: Killer) -> bool:
+    """Copy a partition; the broker is killed while it goes on. Returns whether all is copied: it may give up."""
+    try:
+        path = class_path()
+    except KafkaMissingError as reason:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"Apache Kafka must run in CI: {reason}")
+        pytest.skip(f"Apache Kafka cannot be run here: {reason}")
+    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", path]
+    command += ["org.apache.kafka.tools.TransactionalMessageCopier", "--broker-list", served.address]
+    command += ["--input-topic", SOURCE, "--input-partition", str(partition), "--output-topic", TARGET]
+    command += ["--consumer-group", f"java-{partition}", "--transactional-id", f"java-{partition}"]
+    command += ["--transaction-size", "2", "--enable-random-aborts"]
+    log = served.directory / f"{TARGET}-{partition}" / "00000000000000000000.log"
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as copier:
+        seen = log.stat().st_size
+        while copier.poll() is None:
+            threading.Event().wait(0.002)
+            # It does not tell its steps: that it has written more is one.
+            if log.stat().st_size > seen:
+                killer.at("written")
+                seen = log.stat().st_size
+        return copier.returncode == 0
