@@ -473,6 +473,17 @@ def test_an_administrator_ends_a_hanging_transaction(broker: DeskBroker) -> None
     assert broker.store.partition("orders", 0).last_stable_offset == 2
 
 
+def test_very_many_markers_of_one_request_do_not_come_in_one_turn(broker: DeskBroker) -> None:
+    topics = [{"name": "orders", "partition_indexes": [0]}] * (2 * MARKERS_PER_TURN)
+    marker = {"producer_id": 1, "producer_epoch": 0, "transaction_result": True, "topics": topics}
+    later = broker.begin(MARKERS, 1, markers=[{**marker, "coordinator_epoch": 0}])
+    assert broker.store.partition("orders", 0).end_offset == MARKERS_PER_TURN
+    assert not later.is_answered
+    broker.run_timers()
+    [answer] = broker.answered(MARKERS, 1, later).markers
+    assert [partition.error_code for partition in answer.topics[0].partitions] == [NONE]
+
+
 # Time
 
 

@@ -2,7 +2,7 @@
 
 Among brokers, coordinators ask it of the leaders of partitions; here the coordinator writes its own (`markers`). So
 whoever asks is a person with `kafka-transactions.sh abort`. The partition checks the epochs, so that nothing can be
-ended in the place of a later producer.
+ended in the place of a later producer. A turn of the loop writes so many markers, however many are asked for.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from duralog.broker.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, code_of
 from duralog.broker.internal_topics import CONSUMER_OFFSETS
 from duralog.broker.messages import optional
-from duralog.broker.request import Answer, Api, Fields, Request
+from duralog.broker.request import Answer, Api, Fields, Later, Request
+from duralog.broker.transactions.markers import MARKERS_PER_TURN
 from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
@@ -23,13 +24,26 @@ _Results = dict[tuple[str, int], int]
 
 
 def handle(broker: Broker, request: Request) -> Answer:
+    left = [
+        (marker, topic.name, number)
+        for marker in reversed(request.message.markers)
+        for topic in reversed(marker.topics)
+        for number in reversed(topic.partition_indexes)
+    ]
     results: dict[int, _Results] = {}
-    for marker in request.message.markers:
-        of_producer = results.setdefault(marker.producer_id, {})
-        for topic in marker.topics:
-            for number in topic.partition_indexes:
-                of_producer[topic.name, number] = _write(broker, marker, topic.name, number)
-    return _fields(results)
+    later = Later()
+
+    def go_on() -> None:
+        for _ in range(min(len(left), MARKERS_PER_TURN)):
+            marker, topic, number = left.pop()
+            results.setdefault(marker.producer_id, {})[topic, number] = _write(broker, marker, topic, number)
+        if left:
+            broker.timers.after(0, go_on)
+        else:
+            later.answer(_fields(results))
+
+    go_on()
+    return later
 
 
 def _write(broker: Broker, marker: Any, topic: str, number: int) -> int:
@@ -45,10 +59,12 @@ def _write(broker: Broker, marker: Any, topic: str, number: int) -> int:
             coordinator_epoch=marker.coordinator_epoch,
             transaction_version=optional(marker, "transaction_version", 0),
         )
-    except DuralogError as error:
+        if topic == CONSUMER_OFFSETS:
+            broker.groups.complete_transaction(marker.producer_id, number, marker.transaction_result)
+    except Exception as error:  # The others are to be written all the same.
+        if not isinstance(error, DuralogError):
+            broker.log.exception("a marker of producer %d for %s-%d", marker.producer_id, topic, number)
         return code_of(error)
-    if topic == CONSUMER_OFFSETS:
-        broker.groups.complete_transaction(marker.producer_id, number, marker.transaction_result)
     return NONE
 
 
