@@ -58,6 +58,11 @@ class KafkaProcess:
         answer = self.ask(command="dump", arguments=arguments)
         return answer["stdout"], answer["stderr"]
 
+    def tool(self, name: str, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        """Run the main method of a class of Kafka's. Returns its exit code, and what it printed to stdout and stderr."""
+        answer = self.ask(command="tool", **{"class": name}, arguments=arguments, stdin=stdin)
+        return answer["status"], answer["stdout"], answer["stderr"]
+
     def ask(self, **command: Any) -> Json:
         """Any command that `java/Oracle.java` knows."""
         self._commands.write(json.dumps(command) + "\n")

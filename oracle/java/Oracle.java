@@ -25,6 +25,7 @@ import org.apache.kafka.tools.DumpLogSegments;
  * {"command": "compact", "jobs": [..]}             Kafka's cleaner on partition folders, as LogCompactor describes
  * {"command": "offset_map", "puts": [..], ..}      Kafka's offset map and its bytes, as OffsetMapTable describes
  * {"command": "assign", "cases": [..]}             the group coordinator's assignors, as GroupAssignors describes
+ * {"command": "tool", "class": NAME, ..}            a command-line tool of Kafka, as CommandLineTools describes
  * {"command": "topics", "bootstrap": HOST:PORT}    the topics of a broker; and so on, as BrokerClient describes:
  *                                                  "create", "produce", "consume", "offsets", "delete_records",
  *                                                  "producers"
@@ -39,7 +40,7 @@ public final class Oracle {
         PrintStream answers = System.out;
         System.setOut(System.err);
         Exit.setExitProcedure((status, message) -> {
-            throw new IllegalStateException("exit " + status + ": " + message);
+            throw CommandLineTools.exited(status, message);
         });
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
@@ -83,6 +84,8 @@ public final class Oracle {
                 return OffsetMapTable.fill(command);
             case "assign":
                 return GroupAssignors.assign(command);
+            case "tool":
+                return CommandLineTools.run(command);
             case "topics":
                 return BrokerClient.topics(command);
             case "create":
@@ -102,11 +105,11 @@ public final class Oracle {
         }
     }
 
-    private interface Tool {
+    interface Tool {
         void run(String[] arguments) throws Exception;
     }
 
-    private static ObjectNode printed(JsonNode arguments, Tool tool) throws Exception {
+    static ObjectNode printed(JsonNode arguments, Tool tool) throws Exception {
         String[] words = JSON.convertValue(arguments, String[].class);
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
         ByteArrayOutputStream complaints = new ByteArrayOutputStream();

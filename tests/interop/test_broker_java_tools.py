@@ -1,0 +1,201 @@
+"""Kafka's own command-line tools, and so its Java clients, against `duralog serve`. All but one run in one JVM."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from oracle.kafka_process import KafkaProcess
+from oracle.kafka_server import QUICK_TO_START
+from tests.interop.served_directory import ServedDirectory
+
+pytestmark = pytest.mark.interop
+
+TOOLS = "org.apache.kafka.tools"
+Tool = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def tool(kafka: KafkaProcess, serving: ServedDirectory) -> Tool:
+    """Runs a tool that must end well, and returns what it printed."""
+
+    def run(name: str, *arguments: str, stdin: str = "") -> str:
+        address = ("--bootstrap-server", serving.bootstrap)
+        status, printed, complaints = kafka.tool(name, *address, *arguments, stdin=stdin)
+        assert status == 0, f"{name} {arguments}: exit code {status}\n{printed}\n{complaints}"
+        return printed
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def topics(tool: Tool) -> Tool:
+    def run(*arguments: str) -> str:
+        return tool(f"{TOOLS}.TopicCommand", *arguments)
+
+    return run
+
+
+def console_producer(tool: Tool, topic: str, lines: list[str], *arguments: str) -> None:
+    tool(f"{TOOLS}.ConsoleProducer", "--topic", topic, *arguments, stdin="\n".join(lines) + "\n")
+
+
+def console_consumer(tool: Tool, topic: str, count: int, *arguments: str) -> list[str]:
+    asked = ("--topic", topic, "--max-messages", str(count), "--timeout-ms", "60000", "--from-beginning")
+    return tool(f"{TOOLS}.consumer.ConsoleConsumer", *asked, *arguments).splitlines()
+
+
+def test_topics(topics: Tool) -> None:
+    topics("--create", "--topic", "tools-topics", "--partitions", "3", "--config", "retention.ms=86400000")
+    assert "tools-topics" in topics("--list").splitlines()
+    described = topics("--describe", "--topic", "tools-topics")
+    assert "PartitionCount: 3" in described
+    assert "retention.ms=86400000" in described
+    topics("--alter", "--topic", "tools-topics", "--partitions", "5")
+    assert "PartitionCount: 5" in topics("--describe", "--topic", "tools-topics")
+    topics("--delete", "--topic", "tools-topics")
+    assert "tools-topics" not in topics("--list").splitlines()
+
+
+def test_configs(tool: Tool, topics: Tool) -> None:
+    topics("--create", "--topic", "tools-configs")
+    entity = ("--entity-type", "topics", "--entity-name", "tools-configs")
+    tool("kafka.admin.ConfigCommand", "--alter", *entity, "--add-config", "cleanup.policy=[compact,delete],segment.ms=9999")
+    described = tool("kafka.admin.ConfigCommand", "--describe", *entity)
+    assert "cleanup.policy=compact,delete" in described
+    assert "segment.ms=9999" in described
+    tool("kafka.admin.ConfigCommand", "--alter", *entity, "--delete-config", "segment.ms")
+    assert "segment.ms" not in tool("kafka.admin.ConfigCommand", "--describe", *entity)
+    broker = ("--entity-type", "brokers", "--entity-name", "1")
+    tool("kafka.admin.ConfigCommand", "--alter", *broker, "--add-config", "log.cleaner.backoff.ms=12345")
+    assert "log.cleaner.backoff.ms=12345" in tool("kafka.admin.ConfigCommand", "--describe", *broker)
+    tool("kafka.admin.ConfigCommand", "--alter", *broker, "--delete-config", "log.cleaner.backoff.ms")
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_console_producer_and_consumer(tool: Tool, topics: Tool, codec: str) -> None:
+    topic = f"tools-console-{codec}"
+    topics("--create", "--topic", topic)
+    lines = [f"{number}:{'value ' * 20}{number}" for number in range(50)]
+    properties = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
+    console_producer(tool, topic, lines, "--compression-codec", codec, *properties)
+    shown = ("--formatter-property", "print.key=true", "--formatter-property", "key.separator=:")
+    assert console_consumer(tool, topic, 50, *shown) == lines
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_consumer_groups(tool: Tool, topics: Tool, protocol: str) -> None:
+    topic, group = f"tools-groups-{protocol}", f"tools-group-{protocol}"
+    topics("--create", "--topic", topic, "--partitions", "2")
+    console_producer(tool, topic, [str(number) for number in range(30)])
+    joined = ("--group", group, "--command-property", f"group.protocol={protocol}")
+    assert len(console_consumer(tool, topic, 30, *joined)) == 30
+    command = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+    assert group in tool(command, "--list").split()
+    lags = _columns(tool(command, "--describe", "--group", group), "TOPIC", "LAG")
+    assert [lag for named, lag in lags if named == topic] == ["0", "0"] or lags == [(topic, "0")]
+    assert group in tool(command, "--describe", "--state", "--group", group)
+    rewound = ("--reset-offsets", "--to-earliest", "--execute", "--group", group, "--topic", topic)
+    tool(command, *rewound)
+    lags = _columns(tool(command, "--describe", "--group", group), "TOPIC", "LAG")
+    assert sum(int(lag) for _, lag in lags) == 30
+    tool(command, "--delete-offsets", "--group", group, "--topic", topic)
+    tool(command, "--delete", "--group", group)
+    assert group not in tool(command, "--list").split()
+
+
+def _columns(table: str, *names: str) -> list[tuple[str, ...]]:
+    """Columns of the table that a tool printed."""
+    rows = [line.split() for line in table.splitlines() if line.strip()]
+    (heading,) = [row for row in rows if names[0] in row]
+    places = [heading.index(name) for name in names]
+    return [tuple(row[place] for place in places) for row in rows[rows.index(heading) + 1 :] if len(row) >= len(heading)]
+
+
+def test_producer_and_consumer_perf(tool: Tool, topics: Tool) -> None:
+    topics("--create", "--topic", "tools-perf", "--partitions", "2")
+    sizes = ("--num-records", "20000", "--record-size", "100", "--throughput", "-1")
+    printed = tool(f"{TOOLS}.ProducerPerformance", "--topic", "tools-perf", *sizes)
+    assert printed.startswith("20000 records sent") or "\n20000 records sent" in printed
+    asked = ("--topic", "tools-perf", "--num-records", "20000", "--timeout", "60000")
+    printed = tool(f"{TOOLS}.ConsumerPerformance", *asked)
+    heading, values = printed.splitlines()[-2:]
+    row = dict(zip((name.strip() for name in heading.split(",")), values.split(","), strict=True))
+    assert int(row["data.consumed.in.nMsg"]) >= 20_000
+
+
+def test_producer_perf_in_transactions(tool: Tool, topics: Tool) -> None:
+    topics("--create", "--topic", "tools-perf-transactions")
+    sizes = ("--num-records", "2000", "--record-size", "100", "--throughput", "-1")
+    transactions = ("--transactional-id", "tools-perf", "--transaction-duration-ms", "50")
+    printed = tool(f"{TOOLS}.ProducerPerformance", "--topic", "tools-perf-transactions", *sizes, *transactions)
+    assert "2000 records sent" in printed
+    committed = ("--isolation-level", "read_committed")
+    assert len(console_consumer(tool, "tools-perf-transactions", 2000, *committed)) == 2000
+
+
+def test_verifiable_producer_and_consumer(
+    kafka: KafkaProcess, serving: ServedDirectory, tool: Tool, topics: Tool
+) -> None:
+    topics("--create", "--topic", "tools-verifiable")
+    # The producer sends its last records when its JVM ends, so it gets one.
+    producer = [*QUICK_TO_START, "-cp", kafka.class_path, f"{TOOLS}.VerifiableProducer"]
+    producer += ["--bootstrap-server", serving.bootstrap, "--topic", "tools-verifiable"]
+    producer += ["--max-messages", "500", "--acks", "-1"]
+    printed = subprocess.run(producer, stdout=subprocess.PIPE, text=True, check=True).stdout
+    events = [json.loads(line) for line in printed.splitlines()]
+    assert sum(event["name"] == "producer_send_success" for event in events) == 500
+    group = ("--group-id", "tools-verifiable", "--reset-policy", "earliest")
+    printed = tool(f"{TOOLS}.VerifiableConsumer", "--topic", "tools-verifiable", "--max-messages", "500", *group)
+    events = [json.loads(line) for line in printed.splitlines()]
+    assert sum(event["count"] for event in events if event["name"] == "records_consumed") == 500
+    commits = [event for event in events if event["name"] == "offsets_committed"]
+    assert commits[-1]["success"] is True
+    assert commits[-1]["offsets"] == [{"topic": "tools-verifiable", "partition": 0, "offset": 500}]
+
+
+def test_transactions(tool: Tool) -> None:
+    command = f"{TOOLS}.TransactionsCommand"
+    assert "tools-perf" in tool(command, "list")
+    described = tool(command, "describe", "--transactional-id", "tools-perf")
+    assert "CompleteCommit" in described
+    printed = tool(command, "describe-producers", "--topic", "tools-perf-transactions", "--partition", "0")
+    assert len(printed.splitlines()) == 2
+    assert len(tool(command, "find-hanging", "--broker-id", "1").splitlines()) == 1
+
+
+def test_delete_records_and_get_offsets(tool: Tool, topics: Tool, tmp_path: Path) -> None:
+    topics("--create", "--topic", "tools-records", "--partitions", "2")
+    console_producer(tool, "tools-records", [str(number) for number in range(40)])
+    offsets = tool(f"{TOOLS}.GetOffsetShell", "--topic", "tools-records").split()
+    ends = dict(line.rsplit(":", 1) for line in offsets)
+    assert sum(map(int, ends.values())) == 40
+    partition = next(name for name, end in ends.items() if int(end) > 3).rpartition(":")[2]
+    asked = {"version": 1, "partitions": [{"topic": "tools-records", "partition": int(partition), "offset": 3}]}
+    file = tmp_path / "delete.json"
+    file.write_text(json.dumps(asked))
+    assert "low_watermark: 3" in tool(f"{TOOLS}.DeleteRecordsCommand", "--offset-json-file", str(file))
+    starts = tool(f"{TOOLS}.GetOffsetShell", "--topic", "tools-records", "--time", "earliest").split()
+    assert f"tools-records:{partition}:3" in starts
+
+
+def test_log_dirs(tool: Tool, topics: Tool) -> None:
+    topics("--create", "--topic", "tools-log-dirs", "--partitions", "2")
+    console_producer(tool, "tools-log-dirs", ["a"])
+    printed = tool(f"{TOOLS}.LogDirsCommand", "--describe", "--topic-list", "tools-log-dirs")
+    described = json.loads(printed.splitlines()[-1])
+    (broker,) = described["brokers"]
+    (directory,) = broker["logDirs"]
+    assert directory["error"] is None
+    assert {each["partition"] for each in directory["partitions"]} == {"tools-log-dirs-0", "tools-log-dirs-1"}
+    assert sum(each["size"] for each in directory["partitions"]) > 0
+
+
+def test_api_versions(tool: Tool) -> None:
+    printed = tool(f"{TOOLS}.BrokerApiVersionsCommand")
+    assert "Produce(0): 0 to 13 [usable: 13]" in printed
+    assert "ConsumerGroupHeartbeat(68): 0 to 1 [usable: 1]" in printed
