@@ -21,6 +21,8 @@ from duralog.config import BrokerConfig
 from tests.broker.raw_client import RawClient, request_frame
 
 API_VERSIONS, METADATA, HEARTBEAT = 18, 3, 12
+BROKER = 4
+"""The type of a resource with configs."""
 
 Start = Callable[..., Broker]
 
@@ -121,6 +123,15 @@ class TestConnections:
         assert third.is_closed_by_peer()
         assert is_served(broker, first)
         assert is_served(broker, second)
+
+    def test_limits_that_change_while_the_broker_runs(self, start: Start, connect: Connect) -> None:
+        broker = start(max_connections=1)
+        first = connect(broker)
+        assert connect(broker).is_closed_by_peer()
+        broker.store.alter_configs_of(BROKER, "", {"max.connections": "2"})
+        assert is_served(broker, connect(broker))
+        assert is_served(broker, first)
+        assert connect(broker).is_closed_by_peer()
 
     def test_counts_return_to_nothing(self) -> None:
         limits = Limits.of(BrokerConfig())

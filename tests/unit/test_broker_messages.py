@@ -204,6 +204,16 @@ class TestHostileBytes:
         value = messages.decode_request(HEARTBEAT, 0, b"\0\2\xff\xfe\0\0\0\1\0\1x")
         assert (value.group_id, value.generation_id, value.member_id) == ("\ufffd\ufffd", 1, "x")
 
+    @pytest.mark.parametrize("version", [0, 9])
+    def test_a_text_has_a_limit_in_every_version(self, version: int) -> None:
+        longest = "x" * 32767
+        body = messages.encode_request(JOIN_GROUP, version, {"group_id": longest})
+        assert messages.decode_request(JOIN_GROUP, version, body).group_id == longest
+        if version == 9:
+            body = messages.encode_request(JOIN_GROUP, version, {"group_id": longest + "x"})
+            with pytest.raises(InvalidMessage, match="string of 32768 bytes"):
+                messages.decode_request(JOIN_GROUP, version, body)
+
     def test_tagged_fields_of_a_newer_client_are_skipped(self) -> None:
         software = {"client_software_name": "a", "client_software_version": "b"}
         body = messages.encode_request(API_VERSIONS, 3, software)

@@ -139,7 +139,9 @@ class Broker:
         self.transactions = TransactionCoordinator(self)
         self.apis: Mapping[int, Api] = load_apis()
         self.dispatcher = Dispatcher(self, self.apis)
-        self.server = Server(self.loop, self.dispatcher, Limits.of(self.config), self.log_lines, self.config)
+        self.server = Server(
+            self.loop, self.dispatcher, Limits.of(self.config), self.log_lines, config=lambda: self.config
+        )
         opened.callback(self.server.close)
         self._workers = Workers(self.loop.call_soon)
         opened.callback(self._workers.close)

@@ -34,6 +34,12 @@ class Limits:
             idle_ms=config.connections_max_idle_ms,
         )
 
+    def follow(self, config: BrokerConfig) -> None:
+        """Take over what can be changed while the broker runs."""
+        self.most_connections = config.max_connections
+        self.most_connections_per_host = config.max_connections_per_ip
+        self.host_overrides = _overrides(config.max_connections_per_ip_overrides)
+
     def refusal(self, host: str) -> str | None:
         """Why a new connection from there is not allowed; None if it is."""
         if self.connections >= self.most_connections:

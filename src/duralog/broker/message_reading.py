@@ -30,6 +30,8 @@ _FORMATS = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i",
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _UUID_BYTES = 16
+_LONGEST_TEXT_BYTES = 0x7FFF
+"""Also where a compact length could say more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ def _element(shape: Shape, flexible: bool, *, is_nullable: bool) -> Read:
                 raise ValueError(f"{shape.kind} of {size} bytes at position {position}")
             return None, position
         end = position + size
-        if end > len(data):
+        if end > len(data) or (is_text and size > _LONGEST_TEXT_BYTES):
             raise ValueError(f"{shape.kind} of {size} bytes at position {position} of {len(data)}")
         found = data[position:end]
         return str(found, "utf-8", "replace") if is_text else bytes(found), end

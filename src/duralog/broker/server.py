@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from duralog.broker.connection import Connection
@@ -24,13 +25,20 @@ _ACCEPTED_PER_TURN = 64
 _SHORTEST_IDLE_CHECK_MS = 50
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_MS = 100
+_IPV4_IN_IPV6 = "::ffff:"
+"""What an IPv4 address begins with on a socket for both."""
 
 
 class Server:
     """Everything with a socket. Only the loop's thread uses it."""
 
     def __init__(
-        self, loop: EventLoop, dispatcher: Dispatcher, limits: Limits, log_lines: LogLines, config: BrokerConfig
+        self,
+        loop: EventLoop,
+        dispatcher: Dispatcher,
+        limits: Limits,
+        log_lines: LogLines,
+        config: Callable[[], BrokerConfig],
     ) -> None:
         self.loop = loop
         self.dispatcher = dispatcher
@@ -61,7 +69,7 @@ class Server:
     def listen(self, listener: socket.socket) -> None:
         """Begin to accept. REQUIRES: the socket is bound."""
         listener.setblocking(False)
-        listener.listen(self._config.socket_listen_backlog_size)
+        listener.listen(self._config().socket_listen_backlog_size)
         self._listener = listener
         self.loop.watch(listener.fileno(), READABLE, self._accept)
         if self.limits.idle_ms >= 0:
@@ -82,13 +90,15 @@ class Server:
                 self.loop.change(self._listener.fileno(), 0)
                 self.loop.timers.after(_PAUSE_MS, self._accept_again)
                 return
-            self._admit(connected, str(address[0]))
+            self._admit(connected, str(address[0]).removeprefix(_IPV4_IN_IPV6))
 
     def _accept_again(self) -> None:
         if self._listener is not None and not self._is_stopping:
             self.loop.change(self._listener.fileno(), READABLE)
 
     def _admit(self, connected: socket.socket, host: str) -> None:
+        config = self._config()
+        self.limits.follow(config)
         refusal = self.limits.refusal(host)
         if refusal is not None:
             self.refused += 1
@@ -100,8 +110,8 @@ class Server:
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         # Kafka's default would only switch off that the kernel finds the size itself.
         for name, option in (("send", socket.SO_SNDBUF), ("receive", socket.SO_RCVBUF)):
-            size = self._config.get(f"socket.{name}.buffer.bytes")
-            if f"socket.{name}.buffer.bytes" in self._config.given and size > 0:
+            size = config.get(f"socket.{name}.buffer.bytes")
+            if f"socket.{name}.buffer.bytes" in config.given and size > 0:
                 connected.setsockopt(socket.SOL_SOCKET, option, size)
         self._last_number += 1
         self.limits.add(host)
