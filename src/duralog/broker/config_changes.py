@@ -16,6 +16,7 @@ from duralog.broker.config_faults import topic_configs_fault
 from duralog.broker.config_resources import ConfigLayers
 from duralog.broker.dynamic_configs import broker_configs_fault
 from duralog.broker.group_configs import GROUP_CONFIGS, group_configs_fault
+from duralog.broker.kafka_only_configs import KAFKA_ONLY_CONFIGS
 from duralog.broker.topic_faults import Fault, fault_of, name_fault
 from duralog.config import BROKER_CONFIGS, TOPIC_CONFIGS
 from duralog.config.definitions import LIST
@@ -144,7 +145,7 @@ class ConfigChanges:
             return Fault(codes.POLICY_VIOLATION, f"A broker may have {MOST_CONFIGS} configs at most.")
         has_eligible_replicas = bool(self._store.features.get("eligible.leader.replicas.version"))
         return broker_configs_fault(
-            texts, for_all=change.name == ALL_BROKERS, has_eligible_replicas=has_eligible_replicas
+            texts, self._store.config, for_all=change.name == ALL_BROKERS, has_eligible_replicas=has_eligible_replicas
         )
 
     def _topic_fault(self, name: str, configs: Mapping[str, str]) -> Fault | None:
@@ -170,6 +171,8 @@ def _kind_of(resource_type: int, name: str) -> str | None:
 
 def _not_a_list(resource_type: int, operation: str, name: str) -> Fault:
     if resource_type == BROKER_RESOURCE:
+        if name not in BROKER_CONFIGS and name not in KAFKA_ONLY_CONFIGS:
+            return Fault(codes.INVALID_CONFIG, f"Unknown config name: {name}")
         verb = operation.lower()
         return Fault(codes.INVALID_CONFIG, f"Config value {verb} is not allowed for config key: {name}")
     return Fault(codes.INVALID_CONFIG, f"Can't {operation} to key {name} because its type is not LIST.")

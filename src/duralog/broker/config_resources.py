@@ -178,7 +178,9 @@ def topic_entries(store: Store, topic: Topic) -> Iterator[Entry]:
             continue
         broker_names = [synonym.name for synonym in definition.synonyms]
         values = layers.values(broker_names[0]) if broker_names else ()
-        text = topic.config.text(name)
+        text: str | None = topic.config.text(name)
+        if definition.kind.name == "list" and values:
+            text = values[0].text  # In the order in which it was given.
         if name in topic.overrides:
             text = topic.overrides[name]
             values = (Value(name, text, TOPIC_SOURCE), *values)

@@ -12,7 +12,7 @@ from duralog.broker import error_codes as codes
 from duralog.broker.config_faults import value_fault
 from duralog.broker.kafka_only_configs import KAFKA_ONLY_CONFIGS
 from duralog.broker.topic_faults import Fault
-from duralog.config import BROKER_CONFIGS
+from duralog.config import BROKER_CONFIGS, BrokerConfig
 
 _DYNAMIC = """
 background.threads compression.gzip.level compression.lz4.level compression.type compression.zstd.level
@@ -65,12 +65,15 @@ LISTENERS_CONFIGS = frozenset(_LISTENERS.split())
 """Those that can only be set for one listener."""
 
 _MIN_IN_SYNC = "min.insync.replicas"
+_CLEANER_MEMORY = "log.cleaner.dedupe.buffer.size"
+_CLEANER_THREADS = "log.cleaner.threads"
+_LEAST_MEMORY = 1 << 20
 
 
 def broker_configs_fault(
-    changes: Mapping[str, str | None], *, for_all: bool, has_eligible_replicas: bool
+    changes: Mapping[str, str | None], config: BrokerConfig, *, for_all: bool, has_eligible_replicas: bool
 ) -> Fault | None:
-    """Why these configs of a broker, or of all of them, cannot be set, or with None taken back.
+    """Why these configs of a broker, or of all of them, cannot be set, or with None taken back. `config` is in force.
 
     Kafka's feature of eligible leader replicas wants `min.insync.replicas` set for all brokers, and for none alone.
     """
@@ -90,6 +93,9 @@ def broker_configs_fault(
         fault = value_fault(BROKER_CONFIGS[name], value) if name in BROKER_CONFIGS and value is not None else None
         if fault is not None:
             return Fault(codes.INVALID_REQUEST, fault)
+    if _memory_of_a_cleaner(changes, config) <= _LEAST_MEMORY:
+        reason = f"requirement failed: {_CLEANER_MEMORY} must be at least 1MB per cleaner thread."
+        return Fault(codes.INVALID_REQUEST, reason)
     if not has_eligible_replicas or _MIN_IN_SYNC not in changes:
         return None
     if not for_all:
@@ -100,4 +106,10 @@ def broker_configs_fault(
 
 
 def _refused(reason: str, names: list[str]) -> Fault:
-    return Fault(codes.INVALID_REQUEST, f"{reason}: [{', '.join(sorted(names))}]")
+    return Fault(codes.INVALID_REQUEST, f"{reason}: [{', '.join(names)}]")
+
+
+def _memory_of_a_cleaner(changes: Mapping[str, str | None], config: BrokerConfig) -> int:
+    """What each cleaner thread would have for its map of keys."""
+    memory, threads = (int(changes.get(name) or config.get(name)) for name in (_CLEANER_MEMORY, _CLEANER_THREADS))
+    return memory // threads

@@ -6,17 +6,23 @@ back as in Kafka, and have no effect.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from duralog.config import BrokerConfig
+from duralog.broker.kafka_only_configs import KAFKA_ONLY_CONFIGS
+from duralog.config import BROKER_CONFIGS, BrokerConfig
 from duralog.config.definitions import BOOLEAN, INT, STRING, Kind
 
 _SESSION_TIMEOUT = "consumer.session.timeout.ms"
 _HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
 _ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
-_BOUNDED = (_HEARTBEAT_INTERVAL, _SESSION_TIMEOUT, _ASSIGNMENT_INTERVAL)
+_STANDBYS = "streams.num.standby.replicas"
+_OFFSET_RESET = "share.auto.offset.reset"
+_OFFSET_RESETS = re.compile(r"(?i:earliest|latest)|by_duration:\S+")
+_ISOLATION = "share.isolation.level"
+_ISOLATIONS = ("read_committed", "read_uncommitted")
 _NO_EFFECT = "Kafka's. It has no effect here."
 
 
@@ -49,12 +55,12 @@ GROUP_CONFIGS: Mapping[str, GroupConfig] = {
             "streams.assignment.interval.ms",
             "streams.heartbeat.interval.ms",
             "streams.initial.rebalance.delay.ms",
-            "streams.num.standby.replicas",
+            _STANDBYS,
             "streams.session.timeout.ms",
         )
     },
-    "share.auto.offset.reset": GroupConfig(STRING, "latest"),
-    "share.isolation.level": GroupConfig(STRING, "read_uncommitted"),
+    _OFFSET_RESET: GroupConfig(STRING, "latest"),
+    _ISOLATION: GroupConfig(STRING, "read_uncommitted"),
     "share.renew.acknowledge.enable": GroupConfig(BOOLEAN, "true"),
 }
 
@@ -65,22 +71,14 @@ def group_configs_fault(configs: Mapping[str, str], config: BrokerConfig) -> str
         if name not in GROUP_CONFIGS:
             return f"Unknown group config name: {name}"
     for name, text in configs.items():
-        kind = GROUP_CONFIGS[name].kind
-        if kind.parse(text) is None:
-            reason = (
-                "Expected value to be either true or false"
-                if kind is BOOLEAN
-                else f"Not a number of type {kind.name.upper()}"
-            )
+        reason = _value_fault(name, text)
+        if reason is not None:
             return f"Invalid value {text.strip()} for configuration {name}: {reason}"
-    for name in _BOUNDED:
-        if name not in configs:
-            continue
-        value, (first, _, rest) = int(configs[name]), name.partition(".")
-        low, high = f"group.{first}.min.{rest}", f"group.{first}.max.{rest}"
-        if value < config.get(low):
+    for name, text in configs.items():
+        low, high = _bounds(name)
+        if GROUP_CONFIGS[name].kind is INT and int(text) < _bound(config, low, int(text)):
             return f"{name} must be greater than or equal to {low}"
-        if value > config.get(high):
+        if GROUP_CONFIGS[name].kind is INT and int(text) > _bound(config, high, int(text)):
             return f"{name} must be less than or equal to {high}"
     session, heartbeat = (
         int(configs[name]) if name in configs else config.get(f"group.{name}")
@@ -89,3 +87,37 @@ def group_configs_fault(configs: Mapping[str, str], config: BrokerConfig) -> str
     if session <= heartbeat:
         return f"{_SESSION_TIMEOUT} must be greater than {_HEARTBEAT_INTERVAL}"
     return None
+
+
+def _value_fault(name: str, text: str) -> str | None:
+    kind = GROUP_CONFIGS[name].kind
+    if kind.parse(text) is None:
+        is_boolean = kind is BOOLEAN
+        return (
+            "Expected value to be either true or false" if is_boolean else f"Not a number of type {kind.name.upper()}"
+        )
+    if kind is INT and int(text) < 0:
+        return "Value must be at least 0"
+    if name == _ISOLATION and text.strip() not in _ISOLATIONS:
+        return f"String must be one of: {', '.join(_ISOLATIONS)}"
+    if name == _OFFSET_RESET and not _OFFSET_RESETS.fullmatch(text.strip()):
+        return (
+            f"Invalid value `{text.strip()}` for configuration {name}. The value must be either 'earliest', 'latest' or"
+            " of the format 'by_duration:<PnDTnHnMn.nS>'."
+        )
+    return None
+
+
+def _bounds(name: str) -> tuple[str, str]:
+    """The broker configs that a group's own value stays between, if there are such."""
+    if name == _STANDBYS:
+        return "", "group.streams.max.standby.replicas"
+    first, _, rest = name.partition(".")
+    return f"group.{first}.min.{rest}", f"group.{first}.max.{rest}"
+
+
+def _bound(config: BrokerConfig, name: str, otherwise: int) -> int:
+    if name in BROKER_CONFIGS:
+        return int(config.get(name))
+    told = KAFKA_ONLY_CONFIGS.get(name)
+    return otherwise if told is None or told.default is None else int(told.default)

@@ -54,11 +54,11 @@ def _plan(broker: Broker, resource: Any, counts: Counter[tuple[int, str]]) -> Ch
         return null_values(nulls)
     if resource.resource_type not in (TOPIC, BROKER, LOGGER, GROUP):
         return unknown_type(resource)
+    if len({each.name for each in resource.configs}) < len(resource.configs):
+        return REPEATED_KEYS
     fault = node_fault(broker, resource)
     if fault is not None:
         return fault
-    if len({each.name for each in resource.configs}) < len(resource.configs):
-        return REPEATED_KEYS
     operations = {each.name: (each.config_operation, each.value) for each in resource.configs}
     return Change(resource.resource_type, resource.resource_name, operations)
 
