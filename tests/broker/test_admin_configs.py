@@ -384,6 +384,13 @@ class TestAlterBrokers:
                 40,
                 "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
             ),
+            (
+                "",
+                ("log.cleaner.dedupe.buffer.size", SET, "5"),
+                42,
+                "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+            ),
+            ("1", ("nope", APPEND, "5"), 40, "Unknown config name: nope"),
             ("2", ("log.retention.ms", SET, "1"), 42, "Unexpected broker id, expected 1, but received 2"),
             ("x", ("log.retention.ms", SET, "1"), 42, "Node id must be an integer, but it is: x"),
         ],
@@ -393,6 +400,19 @@ class TestAlterBrokers:
     ) -> None:
         for validate_only in (True, False):
             assert alter(client, BROKER, name, operation, validate_only=validate_only) == (code, message)
+
+    def test_lists_keep_their_order(self, client: RawClient) -> None:
+        make(client, "t")
+        name, topics = "log.cleanup.policy", "cleanup.policy"
+        assert alter(client, BROKER, "1", (name, APPEND, "compact")) == (0, None)
+        assert config_values(client, BROKER, "1", name) == {name: "delete,compact"}
+        assert config_values(client, TOPIC, "t", topics) == {topics: "delete,compact"}
+        assert alter(client, BROKER, "1", (name, SUBTRACT, "delete")) == (0, None)
+        assert config_values(client, TOPIC, "t", topics) == {topics: "compact"}
+
+    def test_a_key_named_twice(self, client: RawClient) -> None:
+        told = alter(client, BROKER, "2", ("log.retention.ms", SET, "1"), ("log.retention.ms", SET, "2"))
+        assert told == (42, "Error due to duplicate config keys")
 
     def test_names_that_nobody_knows_are_kept(self, client: RawClient, broker: Broker) -> None:
         assert alter(client, BROKER, "1", ("a.plugins.own", SET, "2")) == (0, None)
@@ -492,6 +512,52 @@ class TestGroups:
                 ("consumer.session.timeout.ms", SET, "long"),
                 40,
                 "Invalid value long for configuration consumer.session.timeout.ms: Not a number of type INT",
+            ),
+            (
+                "g",
+                ("consumer.session.timeout.ms", APPEND, "1"),
+                40,
+                "Can't APPEND to key consumer.session.timeout.ms because its type is not LIST.",
+            ),
+            (
+                "g",
+                ("share.session.timeout.ms", SET, "1"),
+                40,
+                "share.session.timeout.ms must be greater than or equal to group.share.min.session.timeout.ms",
+            ),
+            (
+                "g",
+                ("streams.num.standby.replicas", SET, "99"),
+                40,
+                "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+            ),
+            (
+                "g",
+                ("streams.initial.rebalance.delay.ms", SET, "-1"),
+                40,
+                "Invalid value -1 for configuration streams.initial.rebalance.delay.ms: Value must be at least 0",
+            ),
+            (
+                "g",
+                ("share.isolation.level", SET, "zzz"),
+                40,
+                "Invalid value zzz for configuration share.isolation.level: String must be one of: read_committed,"
+                " read_uncommitted",
+            ),
+            (
+                "g",
+                ("share.renew.acknowledge.enable", SET, "zzz"),
+                40,
+                "Invalid value zzz for configuration share.renew.acknowledge.enable: Expected value to be either true"
+                " or false",
+            ),
+            (
+                "g",
+                ("share.auto.offset.reset", SET, "zzz"),
+                40,
+                "Invalid value zzz for configuration share.auto.offset.reset: Invalid value `zzz` for configuration"
+                " share.auto.offset.reset. The value must be either 'earliest', 'latest' or of the format"
+                " 'by_duration:<PnDTnHnMn.nS>'.",
             ),
         ],
     )

@@ -92,10 +92,9 @@ def group_configs_fault(configs: Mapping[str, str], config: BrokerConfig) -> str
 def _value_fault(name: str, text: str) -> str | None:
     kind = GROUP_CONFIGS[name].kind
     if kind.parse(text) is None:
-        is_boolean = kind is BOOLEAN
-        return (
-            "Expected value to be either true or false" if is_boolean else f"Not a number of type {kind.name.upper()}"
-        )
+        if kind is BOOLEAN:
+            return "Expected value to be either true or false"
+        return f"Not a number of type {kind.name.upper()}"
     if kind is INT and int(text) < 0:
         return "Value must be at least 0"
     if name == _ISOLATION and text.strip() not in _ISOLATIONS:
