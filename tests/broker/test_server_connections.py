@@ -200,6 +200,15 @@ class TestFiles:
             client.receive_frame()
         assert [line for line in lines(caplog) if "ends before position 100, 900 bytes were to be sent" in line]
 
+    def test_a_half_closed_client_gets_all_of_it(self, behaviour: Behaviour, client: RawClient, tmp_path: Path) -> None:
+        size = 16 << 20
+        behaviour.send_from(tmp_path / "file", bytes(size))
+        client.send_bytes(heartbeat(f"file-{size}"))
+        client.socket.shutdown(socket.SHUT_WR)
+        eventually(lambda: bool(behaviour.seen))
+        assert len(client.receive_frame()) == 4 + 2 + size + 3
+        assert client.is_closed_by_peer()
+
     def test_a_client_that_does_not_read_is_not_read_from(
         self, behaviour: Behaviour, client: RawClient, connect: Connect, tmp_path: Path
     ) -> None:

@@ -110,6 +110,7 @@ class Connection:
             self._send()
             self._go_on()
         elif self._is_busy():
+            # Who is still owed something and has only ended its own side gets it: that end is not listened for then.
             if events & HANGUP:
                 self.close()
             else:
@@ -220,7 +221,7 @@ class Connection:
                 sent = 0
             if sent < len(data):
                 self._outgoing.append(memoryview(data)[sent:])
-                self._listen_for(WRITABLE | PEER_CLOSED)
+                self._listen_for(WRITABLE)
             return
         self._outgoing.extend(parts)
         self._send()
@@ -239,7 +240,7 @@ class Connection:
             pass
         self.last_active_ms = self._server.loop.now_ms
         if outgoing:
-            self._listen_for(WRITABLE | PEER_CLOSED)
+            self._listen_for(WRITABLE)
 
     def _send_bytes(self) -> int:
         outgoing = self._outgoing
