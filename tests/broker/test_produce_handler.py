@@ -264,6 +264,23 @@ def test_a_failing_disk(desk: RecordDesk, monkeypatch: pytest.MonkeyPatch) -> No
     assert (refused.error_code, refused.log_start_offset) == (codes.KAFKA_STORAGE_ERROR, -1)
 
 
+def test_a_mistake_of_ours_hurts_one_partition(
+    desk: RecordDesk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    append = PartitionLog.append_batches
+
+    def fail(log: PartitionLog, *arguments: Any, **options: Any) -> Any:
+        if log.partition == 1:
+            raise ZeroDivisionError
+        return append(log, *arguments, **options)
+
+    monkeypatch.setattr(PartitionLog, "append_batches", fail)
+    answer = decode(desk.produce(9, {"t": {0: batch(), 1: batch(), 2: batch()}}), PRODUCE, 9)
+    found = [one.error_code for one in answer.responses[0].partition_responses]
+    assert found == [0, codes.UNKNOWN_SERVER_ERROR, 0]
+    assert "ZeroDivisionError" in caplog.text
+
+
 def _settle(broker: Broker, answered: Answered) -> None:
     while not answered.answers:
         broker.run_pending()

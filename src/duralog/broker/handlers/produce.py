@@ -16,6 +16,7 @@ from uuid import UUID
 
 from duralog.broker import error_codes, produce_request, produce_response
 from duralog.broker.internal_topics import INTERNAL_TOPICS
+from duralog.broker.log_lines import error_text, one_line
 from duralog.broker.partitions import Partition
 from duralog.broker.produce_request import FIRST_WITH_TOPIC_IDS, ProduceRequest
 from duralog.broker.produce_response import Outcome
@@ -45,6 +46,10 @@ _FIRST_ADDING_TO_TRANSACTIONS = 12
 _EPOCH_BUMPING_TRANSACTIONS = 2
 _UNPACKED_ON_THE_LOOP = 64 << 10
 """Larger batches that are compressed are unpacked beside the loop, which takes other requests meanwhile."""
+_UNVERIFIED = {
+    error_codes.INVALID_TXN_STATE: "the partition was not added to the transaction",
+    error_codes.NOT_ENOUGH_REPLICAS: "it could not be found out whether the partition is part of the transaction",
+}
 _KEPT_AS_SENT = ("producer", "uncompressed")
 """Values of `compression.type` by which an uncompressed batch stays as it is."""
 _as_outcome: Callable[[tuple[object, ...]], Outcome] = partial(tuple.__new__, Outcome)
@@ -103,7 +108,8 @@ def _append_ordinary(broker: Broker, request: Request, asked: ProduceRequest, or
         try:
             base_offset, _, append_time_ms, _ = partition.append(records)
             outcome = _as_outcome((0, base_offset, append_time_ms, partition.log.view.start_offset, (), None))
-        except DuralogError as error:
+        except Exception as error:
+            # Whatever it is: the other partitions of the request are written.
             outcome = _refusal(broker, partition, len(records), error)
             is_refused = True
         of_topic = outcomes.get(topic)
@@ -118,7 +124,7 @@ def _append_ordinary(broker: Broker, request: Request, asked: ProduceRequest, or
 
 def _refusal(broker: Broker, partition: Partition, size_bytes: int, error: Exception) -> Outcome:
     if not isinstance(error, DuralogError):
-        broker.log.error("appending to %s-%d: %r", partition.topic, partition.number, error)
+        broker.log.error("%s", one_line(f"append to {partition.topic}-{partition.number}: {error_text(error)}"))
     if broker.partitions.get(partition.topic, partition.number) is not partition:
         # Its topic was deleted meanwhile: that its log is closed is not the disk's fault.
         return Outcome(error_codes.UNKNOWN_TOPIC_OR_PARTITION)
@@ -256,7 +262,7 @@ class _Work:
             if code is None or not one.frame.is_transactional:
                 allowed.append(one)
             else:
-                self.outcomes[one.topic][one.number] = Outcome(code)
+                self.outcomes[one.topic][one.number] = Outcome(code, message=_UNVERIFIED.get(code))
         return allowed
 
     def _append(self, one: _Wanted) -> None:
@@ -274,7 +280,7 @@ class _Work:
             return
         try:
             result = partition.append(one.records, transaction_version=transaction_version)
-        except DuralogError as error:
+        except Exception as error:
             self.outcomes[one.topic][one.number] = _refusal(self.broker, one.partition, one.frame.size_bytes, error)
         else:
             self.outcomes[one.topic][one.number] = _outcome(partition, result)
