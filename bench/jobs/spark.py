@@ -57,7 +57,7 @@ _WEEK = (
     "The events of a week, 11 million in a full run (2 GB, four partitions, uncompressed), on Spark with both cores "
     "(`local[2]`). duralog reads the files; the connector reads from Apache Kafka, a broker that runs on a copy of the "
     "same directory with the memory and the collector of its own start script. From the page cache. The session and "
-    "the broker are warm: each has read everything once before. CPU and memory are those of all processes together. "
+    "the broker are warm: each has done the same once before. CPU and memory are those of all processes together. "
 )
 
 JOBS = (

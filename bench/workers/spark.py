@@ -106,7 +106,6 @@ WORKS: dict[str, Callable[[Bench], int]] = {
     work.__name__: work for work in (aggregate, aggregate_offsets, parquet, export, write, compact)
 }
 _TIMES_ITSELF = (compact,)
-_WARMED_BY_READING = (parquet, export)
 
 
 def _rows_of(target: str) -> int:
@@ -143,13 +142,12 @@ def main(name: str, reader: str, master: str, directory: str, scratch: str, pass
         # The JVM's own threads would take the other one.
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with _bench(reader, master, Path(directory), Path(scratch)) as bench:
-        for number in range(1 + passes):
+        for _ in range(1 + passes):
             if work in _TIMES_ITSELF:
                 work(bench)
                 continue
-            is_warm_up = number == 0 and work in _WARMED_BY_READING
             with Stopwatch() as watch:
-                watch.amount = aggregate(bench) if is_warm_up else work(bench)
+                watch.amount = work(bench)
 
 
 if __name__ == "__main__":
