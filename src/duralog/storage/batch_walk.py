@@ -20,6 +20,8 @@ from duralog.storage.file_system import File
 
 _CHUNK_BYTES = 4 << 10
 """Read at a time: about as far as two entries of an index lie apart."""
+_HEADER_BYTES = 64
+"""Read for a single header, where the batches are so large that a chunk would not hold the next one's."""
 
 _CLASSIFIED_BYTES = MAGIC_POSITION + 1
 _MIN_BYTES = (*MIN_BATCH_BYTES, *[1 << 62] * (256 - len(MIN_BATCH_BYTES)))
@@ -70,11 +72,11 @@ def first_reaching(file: File, position: int, end: int, offset: int) -> tuple[in
 
     `walk` with the loop inside out: this is on the way of every read.
     """
-    chunk, chunk_position = b"", position
+    chunk, chunk_position, read_bytes = b"", position, _HEADER_BYTES
     while end - position >= _CLASSIFIED_BYTES:
         at = position - chunk_position
         if len(chunk) - at < BATCH_V2.size and chunk_position + len(chunk) < end:
-            chunk, chunk_position, at = file.read(position, min(_CHUNK_BYTES, end - position)), position, 0
+            chunk, chunk_position, at = file.read(position, min(read_bytes, end - position)), position, 0
         last_offset, length, magic = _PREFIX.unpack_from(chunk, at)
         size = length + 12
         if size < _MIN_BYTES[magic]:
@@ -85,6 +87,7 @@ def first_reaching(file: File, position: int, end: int, offset: int) -> tuple[in
             last_offset += _DELTA.unpack_from(chunk, at + 23)[0]
         if last_offset >= offset:
             return position, size, last_offset
+        read_bytes = _CHUNK_BYTES if size < _CHUNK_BYTES else _HEADER_BYTES
         position += size
     return None
 

@@ -69,9 +69,11 @@ def read_slice(
     limit = view.limit(isolation)
     is_committed = isolation is Isolation.READ_COMMITTED
     if offset < limit:
-        for segment, end in view.segments_from(offset):
+        active = view.segments.active
+        for segment in view.segments.from_floor(offset):
             if segment.base_offset >= limit:
                 break
+            end = view.end_position if segment is active else segment.size_bytes
             if limit < view.end_offset:
                 unstable = segment.find_batch(limit, end)
                 end = end if unstable is None else unstable.position
