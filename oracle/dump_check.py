@@ -23,7 +23,9 @@ def dump_complaints(kafka: KafkaProcess, directory: Path) -> list[str]:
 
 
 def partition_folders(directory: Path) -> list[Path]:
-    return sorted(folder for folder in directory.iterdir() if folder.is_dir() and list(folder.glob(f"*{LOG}")))
+    """All but those of deleted topics, which wait to be removed."""
+    folders = (folder for folder in directory.iterdir() if folder.is_dir() and not folder.name.endswith("-delete"))
+    return sorted(folder for folder in folders if list(folder.glob(f"*{LOG}")))
 
 
 def _complaints(kafka: KafkaProcess, folder: Path) -> Iterator[str]:

@@ -21,6 +21,12 @@ from tests.interop.served_directory import ServedDirectory
 pytestmark = pytest.mark.interop
 
 
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": 0,
+    "log.retention.ms": -1,  # The records are dated 2023.
+}
+
+
 @dataclass
 class SideBySide:
     """Both servers, and what came of each scenario; each runs once."""
@@ -45,8 +51,8 @@ def servers(kafka: KafkaProcess, tmp_path_factory: pytest.TempPathFactory) -> It
     folder: Path = tmp_path_factory.mktemp("conformance")
     format_directory(kafka, folder / "kafka")
     with (
-        KafkaServer(kafka, folder / "kafka") as server,
-        ServedDirectory(folder / "duralog", configs={"group.initial.rebalance.delay.ms": 0}) as broker,
+        KafkaServer(kafka, folder / "kafka", configs=SETTINGS) as server,
+        ServedDirectory(folder / "duralog", configs=SETTINGS) as broker,
     ):
         server.topics()
         yield SideBySide(server.address, broker.address)

@@ -47,9 +47,10 @@ def find_coordinator_of(dialog: Dialog, group: str) -> None:
     """Until the coordinator is there and has loaded the group's partition."""
     preparing = dialog.connection("preparing")
     for _ in dialog.tries():
-        answer = preparing.ask("describe_groups", 0, {"groups": [group]})
-        if answer["groups"][0]["error_code"] == 0:
-            return
+        if preparing.ask("find_coordinator", 1, {"key": group})["error_code"] == 0:
+            answer = preparing.ask("describe_groups", 0, {"groups": [group]})
+            if answer["groups"][0]["error_code"] == 0:
+                return
 
 
 def sync(dialog: Dialog, version: int, group: str, member: Fields, on: str = "", **fields: Any) -> Pending:

@@ -18,6 +18,8 @@ Owner = dict[str, Any]
 
 
 def started(dialog: Dialog, version: int, name: str | None, **fields: Any) -> Owner:
+    if name is not None:
+        find_transactions(dialog, name)
     request = {"transactional_id": name, "transaction_timeout": 60_000} | fields
     answer = dialog.eventually(is_done_with_the_last, "init_producer_id", version, **request)
     return {"transactional_id": name, "producer_id": answer["producer_id"], "producer_epoch": answer["producer_epoch"]}
@@ -226,9 +228,11 @@ def find_transactions(dialog: Dialog, *names: str) -> None:
     """Until their coordinators are ready."""
     for name in names:
         for _ in dialog.tries():
-            answer = dialog.connection("preparing").ask("describe_transactions", 0, {"transactional_ids": [name]})
-            if answer["transaction_states"][0]["error_code"] in (0, 105):
-                break
+            preparing = dialog.connection("preparing")
+            if preparing.ask("find_coordinator", 1, {"key": name, "key_type": 1})["error_code"] == 0:
+                answer = preparing.ask("describe_transactions", 0, {"transactional_ids": [name]})
+                if answer["transaction_states"][0]["error_code"] in (0, 105):
+                    break
 
 
 @each_version(0, 4)
