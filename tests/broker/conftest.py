@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -55,3 +56,10 @@ def connect(broker: Broker) -> Iterator[Callable[[], RawClient]]:
 @pytest.fixture
 def client(connect: Callable[[], RawClient]) -> RawClient:
     return connect()
+
+
+@pytest.fixture
+def without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what a kill leaves: it loses nothing that was written. A loss of power is another matter."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda _: None)

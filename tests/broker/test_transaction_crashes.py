@@ -25,6 +25,8 @@ from duralog.format.record import Record
 from duralog.format.transaction_records import TransactionStatus
 from tests.broker.desk_broker import DeskBroker
 
+pytestmark = pytest.mark.usefixtures("without_waiting_for_the_disk")
+
 ID = "writer"
 SMALL = {"log.index.size.max.bytes": 4_096}
 PARTITIONS = [("orders", 0), ("orders", 1)]

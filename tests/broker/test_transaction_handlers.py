@@ -38,6 +38,8 @@ from duralog.format.record import Record
 from duralog.format.transaction_records import TransactionStatus
 from tests.broker.desk_broker import START_MS, DeskBroker
 
+pytestmark = pytest.mark.usefixtures("without_waiting_for_the_disk")
+
 INIT, ADD, ADD_OFFSETS, END, MARKERS, COMMIT_OFFSETS, DESCRIBE, LIST = 22, 24, 25, 26, 27, 28, 65, 66
 ID = "orders-writer"
 

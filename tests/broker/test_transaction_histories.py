@@ -7,7 +7,6 @@ The model knows what each producer was told.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from dataclasses import dataclass, field
@@ -207,13 +206,6 @@ class Histories(RuleBasedStateMachine):
         killed.close()
         self.broker = DeskBroker(self.folder / str(self.starts), SMALL, now_ms=killed.now_ms)
         self.broker.run_timers()
-
-
-@pytest.fixture
-def without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill loses nothing that was written; what a loss of power does is tested elsewhere."""
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(os, name, lambda _: None)
 
 
 @pytest.mark.usefixtures("without_waiting_for_the_disk")

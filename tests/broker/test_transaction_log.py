@@ -20,6 +20,8 @@ from duralog.format.record import Record
 from duralog.format.transaction_records import TransactionStatus
 from tests.broker.desk_broker import DeskBroker
 
+pytestmark = pytest.mark.usefixtures("without_waiting_for_the_disk")
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "data" / "store"
 LATER_MS = 1_794_800_000_000
 
