@@ -70,7 +70,7 @@ def _against_kafka(name: str, codec: str, what: str, on_one: float, on_two: floa
             Target("duralog, 1 thread", on_one, than="Kafka"),
             Target("duralog, 2 threads", on_two, than="Kafka"),
         ),
-        rounds=3,
+        rounds=5,
     )
 
 
