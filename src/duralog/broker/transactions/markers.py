@@ -94,6 +94,7 @@ class Markers:
             if not ending.left:
                 self._endings.popleft()
                 self._finish(ending)
+                room -= 1
             else:
                 remaining = frozenset((*ending.left, *ending.failed))
                 self._put(ending.transactional_id, replace(ending.transaction, partitions=remaining))
