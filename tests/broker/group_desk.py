@@ -168,7 +168,7 @@ class GroupDesk:
             "reason": None,
             **changes,
         }
-        return self.begin(JOIN, version, **fields)
+        return self.begin(JOIN, version, client_id=fields.pop("client_id", "client"), **fields)
 
     def member_id(self, group: str, **changes: Any) -> str:
         """What a new dynamic member is told to join with."""

@@ -10,8 +10,9 @@ import pytest
 
 from duralog.broker.internal_topics import CONSUMER_OFFSETS
 from duralog.errors import StorageError
+from duralog.format import batches
 from duralog.format.record import Record
-from tests.broker.group_desk import DELETE_GROUPS, JOIN, START_MS, SUBSCRIBED_TO_T, GroupDesk
+from tests.broker.group_desk import DELETE_GROUPS, START_MS, SUBSCRIBED_TO_T, GroupDesk
 
 GOLDEN_STORE = Path(__file__).parent.parent / "golden" / "data" / "store"
 NOT_COORDINATOR = 16
@@ -95,25 +96,18 @@ def test_a_group_that_cannot_be_written_is_not_made(desk: GroupDesk, monkeypatch
     assert desk.committed("h") == {}
 
 
-def test_names_that_no_record_can_hold_are_refused(desk: GroupDesk) -> None:
+def test_names_are_as_long_as_a_record_can_hold(desk: GroupDesk) -> None:
     longest = "g" * 32_767
     assert desk.commit(longest, {("t", 0): 1}) == {("t", 0): 0}
-    assert desk.commit(longest + "g", {("t", 0): 1}) == {("t", 0): -1}
-    assert desk.join(longest + "g").answer.error_code == -1
-    member = desk.begin(
-        JOIN,
-        5,
-        client_id="c" * 32_760,
-        group_id="g",
-        session_timeout=10_000,
-        rebalance_timeout=10_000,
-        protocol_type="consumer",
-        protocols=[{"name": "range", "metadata": b""}],
-        group_instance_id="short",
-    )
-    desk.pass_time(0)
-    assert desk.sync("g", member.answer.member_id, 1).answer.error_code == 0
-    assert set(desk.groups.by_id) == {longest, "g"}
+    (leader,) = desk.stable("g")
+    assert desk.join("g", version=3, client_id="c" * 32_731).answer.error_code == -1
+    assert desk.join("g", group_instance_id="i" * 32_731).answer.error_code == -1
+    assert desk.heartbeat("g", leader, 1) == 0
+    desk.join("g", version=3, client_id="c" * 32_730)
+    assert len(desk.join("g", leader, version=3).answer.members) == 2
+    assert desk.sync("g", leader, 2).answer.error_code == 0
+    with desk.restarted() as again:
+        assert set(again.groups.by_id) == {longest, "g"}
 
 
 def test_an_assignment_that_cannot_be_written_is_handed_out_to_nobody(
@@ -167,6 +161,17 @@ def test_a_killed_broker_has_every_commit_that_was_answered(desk: GroupDesk, tmp
                 assert {group: copy.committed(group) for group in groups} == {
                     group: desk.committed(group) for group in groups
                 }
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_the_log_in_every_codec(tmp_path: Path, codec: int) -> None:
+    with GroupDesk(tmp_path / "data", {"offsets.topic.compression.codec": codec}) as desk:
+        desk.with_topics(t=2)
+        desk.commit("g", {("t", 0): 5, ("t", 1): 6}, metadata="x" * 100)
+        data = desk.partition_of("g").read_slice(0).read()
+        assert [batch.codec_id for batch in batches.scan(data)] == [codec]
+        with desk.crashed(tmp_path / "copy") as again:
+            assert again.committed("g") == {("t", 0): 5, ("t", 1): 6}
 
 
 def test_deleted_groups_and_offsets_stay_deleted(desk: GroupDesk) -> None:

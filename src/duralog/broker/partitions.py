@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from duralog.errors import StorageError, UnknownTopic
 from duralog.format import record_batch
+from duralog.format.compression import Codec
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from duralog.format.record import Record
 from duralog.format.uuids import uuid_bytes
@@ -148,6 +149,7 @@ class Partitions:
         *,
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
+        codec: Codec = Codec.NONE,
     ) -> AppendResult:
         """Append a coordinator's records as one batch; those of a producer are part of its transaction.
 
@@ -162,6 +164,7 @@ class Partitions:
         ]
         batch = record_batch.encode(
             timed,
+            codec=codec,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             is_transactional=producer_id != NO_PRODUCER_ID,

@@ -41,6 +41,9 @@ MOST_PENDING_MEMBERS: Final = 10_000
 """Ids of a group that were given out and not used yet: beyond it the oldest is forgotten. Kafka has no such bound."""
 
 
+_LONGEST_ID: Final = 32_767
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
     group_id: str
@@ -133,13 +136,13 @@ class ClassicGroups:
 
     def _join_first(self, group: ClassicGroup, request: JoinRequest, answer: AnswerTo) -> None:
         if request.instance_id is not None:
-            member_id = f"{request.instance_id}-{uuid.uuid4()}"
+            member_id = _new_member_id(request.instance_id)
             if request.instance_id in group.static_members:
                 self._replace_static(group, request, request.instance_id, member_id, answer)
             else:
                 self._add(group, request, member_id, answer)
             return
-        member_id = f"{request.client_id}-{uuid.uuid4()}"
+        member_id = _new_member_id(request.client_id)
         if not request.needs_member_id:
             self._add(group, request, member_id, answer)
             return
@@ -306,6 +309,14 @@ class ClassicGroups:
         if not isinstance(group, ClassicGroup):
             raise GroupRefusal(UNKNOWN_MEMBER_ID)
         return group
+
+
+def _new_member_id(prefix: str) -> str:
+    member_id = f"{prefix}-{uuid.uuid4()}"
+    if len(member_id.encode()) > _LONGEST_ID:
+        # Neither a record nor an older answer could hold it, and the leader could not be told of its group any more.
+        raise GroupRefusal(UNKNOWN_SERVER_ERROR)
+    return member_id
 
 
 def _reason(given: str | None) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from duralog.broker.error_codes import GROUP_ID_NOT_FOUND, NOT_COORDINATOR, UNKNOWN_SERVER_ERROR
+from duralog.broker.error_codes import GROUP_ID_NOT_FOUND, NOT_COORDINATOR
 from duralog.broker.groups.classic_group import ClassicGroup
 from duralog.broker.groups.classic_groups import ClassicGroups
 from duralog.broker.groups.classic_loading import load_group
@@ -30,7 +30,6 @@ from duralog.broker.groups.offset_table import OffsetTable, PartitionCommit
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.internal_topics import CONSUMER_OFFSETS
 from duralog.broker.topics import TopicView
-from duralog.errors import InvalidRecord
 from duralog.format.coordinator_records import CoordinatorRecord, encode_coordinator_record
 from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
 
@@ -109,12 +108,7 @@ class GroupCoordinator:
 
         Raises GroupRefusal if they could not be written: then nothing has changed.
         """
-        try:
-            encoded = [encode_coordinator_record(CONSUMER_OFFSETS_TYPES, record) for record in records]
-        except InvalidRecord as error:
-            # A text of a client that no record can hold: ids grow when they are made from others.
-            raise GroupRefusal(UNKNOWN_SERVER_ERROR, str(error)) from error
-        self.log.append(group_id, encoded)
+        self.log.append(group_id, [encode_coordinator_record(CONSUMER_OFFSETS_TYPES, record) for record in records])
         if replay:
             for record in records:
                 self.replay(record)

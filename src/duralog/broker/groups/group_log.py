@@ -30,6 +30,7 @@ from duralog.broker.internal_topics import CONSUMER_OFFSETS
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import read_pieces
 from duralog.errors import DuralogError
+from duralog.format.compression import Codec
 from duralog.format.control_records import ControlType, decode_type_id
 from duralog.format.java_hash import coordinator_partition
 from duralog.format.layout import CONTROL_BIT, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -111,6 +112,7 @@ class GroupLog:
                 [Record(key=key, value=value) for key, value in records],
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
+                codec=Codec(self._broker.config.offsets_topic_compression_codec),
             )
         except DuralogError as error:
             code = code_of(error)

@@ -19,7 +19,6 @@ from duralog.broker.error_codes import (
     NONE,
     OFFSET_METADATA_TOO_LARGE,
     STALE_MEMBER_EPOCH,
-    UNKNOWN_SERVER_ERROR,
     UNSTABLE_OFFSET_COMMIT,
 )
 from duralog.broker.groups.classic_group import ClassicGroup, ClassicState
@@ -33,7 +32,6 @@ from duralog.broker.groups.offset_records import (
 from duralog.broker.groups.offset_table import PartitionCommit
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.request import Fields
-from duralog.errors import InvalidRecord
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
@@ -125,10 +123,7 @@ class OffsetCommits:
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
     ) -> int:
-        try:
-            records = [(encode_offset_key(key), encode_offset_value(committed)) for key, committed in commits]
-        except InvalidRecord as error:
-            raise GroupRefusal(UNKNOWN_SERVER_ERROR, str(error)) from error
+        records = [(encode_offset_key(key), encode_offset_value(committed)) for key, committed in commits]
         return self._log.append(group_id, records, producer_id=producer_id, producer_epoch=producer_epoch)
 
     def _check_commit(self, by: Committer) -> PartitionCheck | None:

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from duralog.errors import InvalidRecord
 from duralog.format.coordinator_records import decode_coordinator_record
 from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
 from duralog.format.uuids import ZERO_UUID, uuid_bytes
@@ -23,8 +22,6 @@ OFFSET_TYPES: Final = (b"\x00\x00", b"\x00\x01")
 """How their keys begin: those of now, and those from before Kafka 0.9."""
 
 NO_LEADER_EPOCH: Final = -1
-
-_LONGEST_NAME: Final = 32_767
 
 _KEY_START = struct.Struct(">hh")
 _INT16 = struct.Struct(">h")
@@ -63,10 +60,7 @@ class CommittedOffset(NamedTuple):
 
 
 def encode_offset_key(key: OffsetKey) -> bytes:
-    """Raises InvalidRecord for a name that is too long for a record."""
     group_id, topic = key.group_id.encode(), key.topic.encode()
-    if max(len(group_id), len(topic)) > _LONGEST_NAME:
-        raise InvalidRecord(f"a name in a record may have {_LONGEST_NAME} bytes, not {max(len(group_id), len(topic))}")
     return b"".join(
         (
             _KEY_START.pack(OFFSET_COMMIT, len(group_id)),
