@@ -104,3 +104,5 @@ class Job:
     targets: Sequence[Target] = ()
     rounds: int | None = None
     """Fewer than usual, for slow work."""
+    is_slow: bool = False
+    """Half the rounds, rounded up: one in a quick run."""

@@ -34,6 +34,8 @@ class Outcome:
 
 def run_job(job: Job, *, rounds: int, records: int, passes: int) -> list[Outcome]:
     outcomes = [Outcome(contender) for contender in job.contenders]
+    if job.is_slow:
+        rounds = (rounds + 1) // 2
     for number in range(min(rounds, job.rounds or rounds)):
         for outcome in _in_turn(outcomes, number):
             if outcome.failure is None:

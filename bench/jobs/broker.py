@@ -39,8 +39,7 @@ def _job(
     *,
     least: int = 1,
     target: Target,
-    more_targets: tuple[Target, ...] = (),
-    rounds: int = 3,
+    rounds: int | None = None,
 ) -> Job:
     return Job(
         name=f"broker-{load}",
@@ -49,8 +48,9 @@ def _job(
         about=f"{about} {_SAME_FOR_ALL}",
         contenders=tuple(Contender(name, _load(name, load, amount, least)) for name in (_DURALOG, _KAFKA)),
         compare_with=_KAFKA,
-        targets=(target, *more_targets),
+        targets=(target,),
         rounds=rounds,
+        is_slow=True,
     )
 
 
