@@ -5,13 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from duralog.cli import spark_job
+from duralog.cli import job_stats, spark_job
 from duralog.cli.main import app
+from duralog.cli.options import standard_output
 from duralog.spark.tasks import TaskProgress
 
 JOBS = {"verify", "repair", "reindex", "retain", "upgrade"}
@@ -59,8 +61,9 @@ class Bar:
 
     made: ClassVar[list[Bar]] = []
 
-    def __init__(self, total_bytes: int, *, wanted: bool) -> None:  # noqa: ARG002 (as the real one)
-        self.total_bytes = total_bytes
+    def __init__(self, total: int, *, wanted: bool, is_in_bytes: bool) -> None:  # noqa: ARG002 (as the real one)
+        self.total = total
+        self.is_in_bytes = is_in_bytes
         self.done = 0
         self.label = ""
         self.is_hidden = False
@@ -83,7 +86,31 @@ def test_every_phase_of_a_job_has_its_bar(monkeypatch: pytest.MonkeyPatch) -> No
         for name, weight in (("verify", 100), ("repair", 60)):
             for done in (0, 50, weight):
                 progress.show(TaskProgress(name=name, tasks=2, tasks_done=done // 50, weight=weight, weight_done=done))
-    assert [(bar.label, bar.total_bytes, bar.done, bar.is_hidden) for bar in Bar.made] == [
-        ("verify: 2 of 2 tasks", 100, 100, True),
-        ("repair: 1 of 2 tasks", 60, 60, True),
+        shuffled = TaskProgress(name="shuffle", tasks=4, tasks_done=3, weight=4, weight_done=3, is_in_bytes=False)
+        progress.show(shuffled)
+    assert [(bar.label, bar.total, bar.done, bar.is_in_bytes, bar.is_hidden) for bar in Bar.made] == [
+        ("verify: 2 of 2 tasks", 100, 100, True, True),
+        ("repair: 1 of 2 tasks", 60, 60, True, True),
+        ("shuffle: 3 of 4 tasks", 4, 3, False, True),
+    ]
+
+
+def test_every_codec_of_a_topic_has_its_own_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = {"none": (3, 300, 300), "zstd": (1, 50, 200)}
+    names = ("batches", "disk_bytes", "unpacked_bytes")
+    topic = SimpleNamespace(
+        topic="orders",
+        codecs={codec: dict(zip(names, numbers, strict=True)) for codec, numbers in counts.items()},
+        smallest_batch_bytes=50,
+        largest_batch_bytes=120,
+        most_records_of_a_batch=7,
+    )
+    output = standard_output(as_json=False, quiet=False)
+    job_stats._write_batches(output, [topic])  # type: ignore[list-item]
+    output.flush()
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [(row[1], row[2], row[-3:]) for row in rows] == [
+        ("all", "4", ["at", "most", "7"]),
+        ("none", "3", ["-", "-", "-"]),
+        ("zstd", "1", ["-", "-", "-"]),
     ]

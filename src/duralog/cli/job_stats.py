@@ -182,21 +182,30 @@ def _counts(row: Figures) -> tuple[str, ...]:
 
 
 def _write_batches(output: Output, topics: Sequence[LogFigures]) -> None:
-    names = ("topic", "codec", "batches", "on disk", "unpacked", "smallest", "mean", "largest", "records")
+    """The sizes of single batches are known of a topic, not of each codec: several codecs have a row for all before."""
+    names = ("topic", "codec", "batches", "on disk", "unpacked", "mean", "smallest", "largest", "records")
     rows = []
     for topic in topics:
-        for codec, counts in topic.codecs.items():
+        sizes = (
+            size_text(topic.smallest_batch_bytes or 0),
+            size_text(topic.largest_batch_bytes or 0),
+            f"at most {topic.most_records_of_a_batch:,}",
+        )
+        every = ("batches", "disk_bytes", "unpacked_bytes")
+        found = [(codec, [counts[name] for name in every]) for codec, counts in topic.codecs.items()]
+        if len(found) > 1:
+            together = [sum(column) for column in zip(*(counts for _, counts in found), strict=True)]
+            found.insert(0, ("all", together))
+        for place, (codec, (batches, disk_bytes, unpacked_bytes)) in enumerate(found):
             rows.append(
                 (
                     printable(topic.topic),
                     codec,
-                    f"{counts['batches']:,}",
-                    size_text(counts["disk_bytes"]),
-                    size_text(counts["unpacked_bytes"]),
-                    size_text(topic.smallest_batch_bytes or 0),
-                    size_text(topic.disk_bytes // topic.batches),
-                    size_text(topic.largest_batch_bytes or 0),
-                    f"at most {topic.most_records_of_a_batch:,}",
+                    f"{batches:,}",
+                    size_text(disk_bytes),
+                    size_text(unpacked_bytes),
+                    size_text(disk_bytes // batches),
+                    *(sizes if place == 0 else ("-",) * len(sizes)),
                 )
             )
     _table(output, names, rows, right=names[2:])

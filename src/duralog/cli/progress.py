@@ -12,10 +12,11 @@ _INTERVAL_SECONDS = 0.1
 
 
 class Progress:
-    """Counts bytes read. Costs nothing until a second has passed; then rich draws the bar."""
+    """Counts bytes read, or what else is done. Costs nothing until a second has passed; then rich draws the bar."""
 
-    def __init__(self, total_bytes: int, *, wanted: bool = True) -> None:
-        self._total = total_bytes
+    def __init__(self, total: int, *, wanted: bool = True, is_in_bytes: bool = True) -> None:
+        self._total = total
+        self._is_in_bytes = is_in_bytes
         self._done = 0
         self._label = ""
         self._wanted = wanted and sys.stderr.isatty()
@@ -65,6 +66,7 @@ class Progress:
         from rich.progress import (
             BarColumn,
             DownloadColumn,
+            MofNCompleteColumn,
             TextColumn,
             TimeRemainingColumn,
             TransferSpeedColumn,
@@ -74,8 +76,7 @@ class Progress:
         bar = Bar(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
-            DownloadColumn(),
-            TransferSpeedColumn(),
+            *((DownloadColumn(), TransferSpeedColumn()) if self._is_in_bytes else (MofNCompleteColumn(),)),
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,

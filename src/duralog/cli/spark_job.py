@@ -105,10 +105,9 @@ class JobProgress:
             self._bar.hide()
 
     def show(self, progress: TaskProgress) -> None:
-        """Weights are taken to be bytes."""
         if self._bar is None or progress.name != self._phase:
             self.hide()
-            self._bar = Progress(progress.weight, wanted=self._wanted)
+            self._bar = Progress(progress.weight, wanted=self._wanted, is_in_bytes=progress.is_in_bytes)
             self._phase, self._done = progress.name, 0
         self._bar.begin(f"{progress.name}: {progress.tasks_done} of {progress.tasks} tasks")
         self._bar.advance(progress.weight_done - self._done)

@@ -49,6 +49,8 @@ class TaskProgress:
     weight: int
     """Of all items: bytes, as a rule."""
     weight_done: int
+    is_in_bytes: bool = True
+    """Otherwise weights are numbers of things, tasks mostly."""
 
 
 OnProgress = Callable[[TaskProgress], None]
@@ -61,13 +63,15 @@ def run_tasks(
     function: Callable[[Item], Result],
     *,
     weight: Callable[[Item], int] | None = None,
+    weighs_bytes: bool = True,
     on_progress: OnProgress | None = None,
     name: str = "duralog",
     writes: bool = False,
 ) -> list[Result]:
     """`function` of every item, in their order, each computed by a task of its own.
 
-    `weight` tells how much work an item is; without it, all are alike. `name` is what Spark's pages call the job.
+    `weight` tells how much work an item is, in bytes unless `weighs_bytes` says no; without it, all are alike. `name` is
+    what Spark's pages call the job.
     """
     if not items:
         return []
@@ -88,6 +92,7 @@ def run_tasks(
             tasks_done=len(done),
             weight=sum(weights),
             weight_done=sum(weights[index] for index in done),
+            is_in_bytes=weight is not None and weighs_bytes,
         )
 
     try:

@@ -129,7 +129,14 @@ class _Query:
             self._failure = error
 
     def _progress(self, done: int) -> TaskProgress:
-        return TaskProgress(name=self._name, tasks=self._tasks, tasks_done=done, weight=self._tasks, weight_done=done)
+        return TaskProgress(
+            name=self._name,
+            tasks=self._tasks,
+            tasks_done=done,
+            weight=self._tasks,
+            weight_done=done,
+            is_in_bytes=False,
+        )
 
     def _tasks_done(self) -> int:
         tracker = self._context.statusTracker()

@@ -142,7 +142,13 @@ def _planned(
     chosen = choose_partitions(found, topics, partition, work.path)
     groups = in_equal_groups(spark, chosen)
     found_by_task = run_tasks(
-        spark, groups, with_first(_plan_partitions, work), weight=len, on_progress=on_progress, name="retain"
+        spark,
+        groups,
+        with_first(_plan_partitions, work),
+        weight=len,
+        weighs_bytes=False,
+        on_progress=on_progress,
+        name="retain",
     )
     return [looked_at for task in found_by_task for looked_at in task]
 
