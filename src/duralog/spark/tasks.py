@@ -70,8 +70,8 @@ def run_tasks(
 ) -> list[Result]:
     """`function` of every item, in their order, each computed by a task of its own.
 
-    `weight` tells how much work an item is, in bytes unless `weighs_bytes` says no; without it, all are alike. `name` is
-    what Spark's pages call the job.
+    `weight` tells how much work an item is, in bytes unless `weighs_bytes` says no; without it, all are alike.
+    `name` is what Spark's pages call the job.
     """
     if not items:
         return []
