@@ -267,6 +267,18 @@ class TestTheView:
         first, second, third = told
         assert first == second == third == idle_broker.topics.by_name("t")
 
+    def test_a_topic_that_is_to_be_deleted_stays_away(self, idle_broker: Broker) -> None:
+        told: list[object] = []
+        topics = idle_broker.topics
+        topics.create("t", 1, {}, told.append)
+        wait_until(lambda: idle_broker.run_pending() or len(told) == 1)
+        topics.change(lambda: None, lambda _, __: told.append(topics.refresh("t")))
+        topics.delete("t", told.append)
+        assert topics.by_name("t") is None
+        wait_until(lambda: idle_broker.run_pending() or len(told) == 3)
+        assert told[0] == told[1] == told[2]
+        assert (topics.by_name("t"), topics.names()) == (None, [])
+
     def test_changes_are_made_one_at_a_time_and_in_order(self, idle_broker: Broker) -> None:
         told: list[str] = []
         topics = idle_broker.topics

@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duralog.broker.internal_topics import INTERNAL_TOPICS, KEPT_TOPICS, NOT_FOR_CLIENTS, internal_topic
+from duralog.broker.log_lines import error_text, one_line
 from duralog.broker.request import Later
 from duralog.errors import TopicExists, UnknownTopic
 from duralog.format.uuids import uuid_bytes
@@ -121,7 +122,10 @@ class Topics:
 
     def create(self, name: str, partitions: int, configs: Mapping[str, object], then: Told) -> None:
         """Make a topic. `then` gets `TopicExists` if there is one of the name, also if it was made meanwhile."""
-        self._change_topic(name, lambda: self._broker.store.create_topic(name, partitions, configs), then)
+        self.change(
+            lambda: self._broker.store.create_topic(name, partitions, configs),
+            lambda _, error: then(self.refresh(name) if error is None else error),
+        )
 
     def ensure(self, name: str, partitions: int, configs: Mapping[str, object], then: Told) -> None:
         """The topic of this name, which is made if it is not there."""
@@ -154,11 +158,10 @@ class Topics:
                 wanted[name] = internal_topic(name, self._broker.config)
             else:
                 wanted[name] = self._broker.config.num_partitions, {}
-        if (
-            sum(partitions for partitions, _ in wanted.values()) > MOST_PARTITIONS
-            or len(self._coming) > MOST_PARTITIONS
-        ):
-            self._broker.log.warning("%d topics are not made: they would be too many at once", len(wanted))
+        count = sum(partitions for partitions, _ in wanted.values())
+        if max(count, len(self._coming)) > MOST_PARTITIONS:
+            reason = f"{len(wanted)} topics are not made for a client that asked for them: they are too many at once"
+            self._broker.log_lines.warn("too many topics", reason)
             return
         for name, (partitions, configs) in wanted.items():
             self._coming.add(name)
@@ -167,7 +170,8 @@ class Topics:
     def _has_come(self, name: str, result: TopicView | Exception) -> None:
         self._coming.discard(name)
         if isinstance(result, Exception):
-            self._broker.log.warning("topic %s could not be made for a client that asked for it: %s", name, result)
+            reason = f"topic {name} could not be made for a client that asked for it: {result}"
+            self._broker.log_lines.warn("topic not made", reason)
 
     def delete(self, name: str, then: Told) -> None:
         """Take a topic away; `then` gets what it was. Nobody finds it from now on, unless that fails."""
@@ -183,21 +187,12 @@ class Topics:
                     self._show(name)
                 then(error)
                 return
+            self._hide(gone)  # A change before this one may have shown it again.
             self._broker.partitions.refresh()
             self._tell(self._when_deleted, gone)
             then(gone)
 
         self.change(lambda: self._broker.store.delete_topic(name), told)
-
-    def add_partitions(self, name: str, total: int, then: Told) -> None:
-        self._change_topic(name, lambda: self._broker.store.add_partitions(name, total), then)
-
-    def alter_config(self, name: str, changes: Mapping[str, object], then: Told) -> None:
-        """Set configs of a topic; None takes one back."""
-        self._change_topic(name, lambda: self._broker.store.alter_topic_config(name, changes), then)
-
-    def _change_topic(self, name: str, work: Callable[[], object], then: Told) -> None:
-        self.change(work, lambda _, error: then(self.refresh(name) if error is None else error))
 
     def refresh(self, name: str) -> TopicView:
         """Show a topic as the store has it now, after a change of it."""
@@ -216,8 +211,8 @@ class Topics:
         for tell in listeners:
             try:
                 tell(view)
-            except Exception:
-                self._broker.log.exception("after a change of topic %s", view.name)
+            except Exception as error:
+                self._broker.log.error("%s", one_line(f"after a change of topic {view.name}: {error_text(error)}"))
 
     def _show(self, name: str) -> TopicView:
         topic = self._broker.store.find_topic(name)
