@@ -31,7 +31,7 @@ from duralog.broker.groups.classic_members import AnswerTo, ClassicMember, Proto
 from duralog.broker.groups.classic_records import group_tombstone
 from duralog.broker.groups.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from duralog.broker.groups.group import Group
-from duralog.broker.groups.protocol_votes import elect
+from duralog.broker.groups.protocol_votes import ProtocolCounts, elect
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.request import Fields
 from duralog.broker.timers import Timer
@@ -92,8 +92,7 @@ class ClassicGroup(Group):
         self.sync_timer: Timer | None = None
         self.resume: Callable[[ClassicGroup], None] | None = None
         """Set for a group that comes from the log: starts the clocks of its members."""
-        self._supporters: dict[str, int] = {}
-        """How many members know a protocol."""
+        self._protocols = ProtocolCounts()
 
     # What it is
 
@@ -137,8 +136,7 @@ class ClassicGroup(Group):
         """Whether one who brings these protocols may join."""
         if self.is_empty:
             return bool(protocol_type) and bool(names)
-        count = len(self.members)
-        return self._protocol_type == protocol_type and any(self._supporters.get(name, 0) == count for name in names)
+        return self._protocol_type == protocol_type and self._protocols.is_any_known_by(len(self.members), names)
 
     def add(self, member: ClassicMember, protocol_type: str, answer: AnswerTo | None = None) -> None:
         """Take a member in. REQUIRES: `supports`; its instance id is new."""
@@ -150,7 +148,7 @@ class ClassicGroup(Group):
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
-        self._count(member, 1)
+        self._protocols.add(member.protocol_names)
         member.awaiting_join = answer
         if answer is not None:
             self.awaiting_joins += 1
@@ -170,7 +168,7 @@ class ClassicGroup(Group):
         member = self.members.pop(member_id, None)
         if member is not None:
             member.cancel_timer()
-            self._count(member, -1)
+            self._protocols.remove(member.protocol_names)
             self.answer_join(member, {"error_code": UNKNOWN_MEMBER_ID, "member_id": NO_MEMBER})
             self.answer_sync(member, {"error_code": UNKNOWN_MEMBER_ID, "assignment": b""})
             if member.instance_id is not None:
@@ -211,9 +209,9 @@ class ClassicGroup(Group):
         answer: AnswerTo | None,
     ) -> None:
         """A member has joined again, perhaps with something new. Without an `answer` it does not wait for one."""
-        self._count(member, -1)
+        self._protocols.remove(member.protocol_names)
         member.protocols = protocols
-        self._count(member, 1)
+        self._protocols.add(member.protocol_names)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
         if member.awaiting_join is not None:
@@ -253,9 +251,8 @@ class ClassicGroup(Group):
         return joined is not None
 
     def choose_protocol(self) -> str:
-        count = len(self.members)
-        candidates = {name for name, known_by in self._supporters.items() if known_by == count}
-        return elect(((name for name, _ in member.protocols) for member in self.members.values()), candidates)
+        candidates = self._protocols.known_by(len(self.members))
+        return elect((member.protocol_names for member in self.members.values()), candidates)
 
     def begin_generation(self) -> None:
         """With those who are members now: none, then the group is empty, or with a protocol that all know."""
@@ -290,14 +287,6 @@ class ClassicGroup(Group):
             }
             for member in self.members.values()
         ]
-
-    def _count(self, member: ClassicMember, change: int) -> None:
-        for name, _ in member.protocols:
-            known_by = self._supporters.get(name, 0) + change
-            if known_by:
-                self._supporters[name] = known_by
-            else:
-                del self._supporters[name]
 
     # What may be done
 

@@ -300,7 +300,7 @@ class ClassicGroups:
                 group.check_member(member_id, leaving.instance_id)
             except GroupRefusal as refusal:
                 return refusal.error_code
-        self._broker.log.info("group %s: %s leaves (%s)", group.group_id, member_id, _reason(leaving.reason))
+        self._broker.log.debug("group %s: %s leaves (%s)", group.group_id, member_id, _reason(leaving.reason))
         group.remove(member_id)
         return NONE
 

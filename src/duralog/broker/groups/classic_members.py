@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 from duralog.broker.request import Fields
 from duralog.broker.timers import Timer
@@ -79,12 +79,13 @@ class ClassicMember:
         """Whether it cannot be expected to send heartbeats now: it waits for an answer."""
         return not self.is_new and (self.is_awaiting_join or self.is_awaiting_sync)
 
+    @property
+    def protocol_names(self) -> list[str]:
+        return [name for name, _ in self.protocols]
+
     def metadata(self, protocol: str) -> bytes:
         """What it says for a protocol that it knows."""
         return next(metadata for name, metadata in self.protocols if name == protocol)
-
-    def knows_one_of(self, names: Collection[str]) -> bool:
-        return any(name in names for name, _ in self.protocols)
 
     def cancel_timer(self) -> None:
         if self.timer is not None:

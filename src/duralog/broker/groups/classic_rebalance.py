@@ -7,8 +7,10 @@
 3. The leader sends what it assigns to whom. That is written to the log, and only then told to anyone. A member that
    does not ask for its part within the rebalance timeout is out.
 
-The log is written in two places: before assignments are handed out, and when the last member has gone. If the second
-write fails, the group is empty all the same: after a crash its last members are back and fall silent.
+What clients can bring about again and again is logged for debugging alone, or they could fill the disk with it.
+
+The group's record is written in two places: before assignments are handed out, and when the last member has gone. If
+the second write fails, the group is empty all the same: after a crash its last members are back and fall silent.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class ClassicRebalance:
         self._stop_waiting_for_syncs(group)
         is_first = group.is_empty
         group.move_to(ClassicState.PREPARING)
-        self._broker.log.info("group %s rebalances after generation %d: %s", group.group_id, group.generation, reason)
+        self._broker.log.debug("group %s rebalances after generation %d: %s", group.group_id, group.generation, reason)
         if is_first:
             delay_ms = self._broker.config.group_initial_rebalance_delay_ms
             self._put_off(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
@@ -73,7 +75,7 @@ class ClassicRebalance:
             group.remove(member.member_id)
         if late:
             names = ", ".join(member.member_id for member in late)
-            self._broker.log.info("group %s goes on without %s, which did not join again", group.group_id, names)
+            self._broker.log.debug("group %s goes on without %s, which did not join again", group.group_id, names)
         if not group.elect_leader() and group.members:
             self._complete_later(group)
             return
@@ -81,7 +83,7 @@ class ClassicRebalance:
         if group.is_empty:
             self._write_empty(group)
             return
-        self._broker.log.info(
+        self._broker.log.debug(
             "group %s is in generation %d with %d members", group.group_id, group.generation, len(group.members)
         )
         for member in group.members.values():
@@ -129,7 +131,7 @@ class ClassicRebalance:
             group.join_timer = None
 
     def _write_empty(self, group: ClassicGroup) -> None:
-        self._broker.log.info("group %s is empty after generation %d", group.group_id, group.generation)
+        self._broker.log.debug("group %s is empty after generation %d", group.group_id, group.generation)
         try:
             self._coordinator.append(group.group_id, [group_record(group)], replay=False)
         except GroupRefusal as refusal:

@@ -14,6 +14,29 @@ from duralog.format.java_hash import java_hash
 _SMALLEST_TABLE = 16
 
 
+class ProtocolCounts:
+    """How many members know which protocol."""
+
+    def __init__(self) -> None:
+        self._known_by: dict[str, int] = {}
+
+    def add(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._known_by[name] = self._known_by.get(name, 0) + 1
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._known_by[name] -= 1
+            if not self._known_by[name]:
+                del self._known_by[name]
+
+    def is_any_known_by(self, count: int, names: Iterable[str]) -> bool:
+        return any(self._known_by.get(name, 0) == count for name in names)
+
+    def known_by(self, count: int) -> set[str]:
+        return {name for name, known_by in self._known_by.items() if known_by == count}
+
+
 def elect(ballots: Iterable[Iterable[str]], candidates: Collection[str]) -> str:
     """Each ballot has the names that a member knows, best first. REQUIRES: every one has a candidate."""
     votes = Counter(next(name for name in ballot if name in candidates) for ballot in ballots)
