@@ -303,3 +303,18 @@ def test_a_cluster_without_the_feature_has_no_such_groups(bench: Bench) -> None:
         ("g", UNSUPPORTED_VERSION),
         ("h", UNSUPPORTED_VERSION),
     ]
+
+
+@pytest.mark.parametrize(
+    ("configured", "default", "refused"),
+    [
+        ("range", "range", "uniform"),
+        ("org.apache.kafka.coordinator.group.assignor.RangeAssignor,uniform", "range", "sticky"),
+        ("com.example.Mine", "uniform", "sticky"),
+    ],
+)
+def test_the_assignors_that_the_broker_offers(configured: str, default: str, refused: str) -> None:
+    bench = Bench({"t": 2}, group_consumer_assignors=configured)
+    assert bench.join("a", "t").error_code == 0
+    assert [group.assignor_name for group in bench.describe("g")] == [default]
+    assert bench.join("b", "t", server_assignor=refused).error_code == UNSUPPORTED_ASSIGNOR

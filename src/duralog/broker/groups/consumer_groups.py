@@ -60,6 +60,7 @@ from duralog.broker.groups.metadata_hash import group_hash, topic_hash
 from duralog.broker.groups.mixed_groups import MixedGroups
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.groups.regex_refresh import RegexRefresh
+from duralog.broker.groups.target_assignment import offered_assignors
 from duralog.broker.topics import TopicView
 from duralog.format.coordinator_records import CoordinatorRecord
 from duralog.format.uuids import uuid_text
@@ -91,6 +92,10 @@ class ConsumerGroups:
 
     def loaded(self) -> None:
         """The log was read: give every member its time, and hear of topics from now on."""
+        configured = self._broker.config.group_consumer_assignors
+        if len(offered_assignors(configured)) != len(configured):
+            offered = ", ".join(offered_assignors(configured))
+            self._broker.log.warning("group.consumer.assignors: of %s, there is %s", ",".join(configured), offered)
         for group in self.all():
             for member in group.members.values():
                 self.start_session(group, member)

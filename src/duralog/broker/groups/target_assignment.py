@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from typing import Final
 from uuid import UUID
 
 from duralog.broker.groups.assignors import ASSIGNORS, NO_PARTITIONS, Assignment, Subscriber
@@ -13,11 +14,22 @@ from duralog.broker.groups.consumer_member import ConsumerMember
 from duralog.broker.topics import Topics
 from duralog.format.coordinator_records import CoordinatorRecord
 
+_KAFKA_CLASSES: Final[Mapping[str, str]] = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
 
-def preferred_assignor(members: Iterable[ConsumerMember], configured: Sequence[str]) -> str:
+
+def offered_assignors(configured: Iterable[str]) -> tuple[str, ...]:
+    """Those of `group.consumer.assignors` that there are, by name or by Kafka's class; all, if none is."""
+    names = [_KAFKA_CLASSES.get(each, each) for each in configured]
+    return tuple(name for name in names if name in ASSIGNORS) or tuple(ASSIGNORS)
+
+
+def preferred_assignor(members: Iterable[ConsumerMember], configured: Iterable[str]) -> str:
     """What most members want, of those who want any; the broker's first one if nobody does."""
     votes = Counter(member.server_assignor for member in members if member.server_assignor in ASSIGNORS)
-    return max(ASSIGNORS, key=lambda name: votes[name]) if votes else configured[0]
+    return max(ASSIGNORS, key=lambda name: votes[name]) if votes else offered_assignors(configured)[0]
 
 
 def topic_ids(names: Iterable[str], topics: Topics) -> frozenset[UUID]:

@@ -11,6 +11,7 @@ from duralog.broker.error_codes import UNSUPPORTED_VERSION
 from duralog.broker.groups.consumer_member import LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from duralog.broker.groups.heartbeat_request import read_heartbeat
 from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.groups.target_assignment import offered_assignors
 from duralog.broker.request import Api, Fields, Request
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def handle(broker: Broker, request: Request) -> Fields:
     if not broker.groups.consumer_groups.is_enabled:
         return refuse(request, UNSUPPORTED_VERSION, None)
     try:
-        asked = read_heartbeat(request, broker.config.group_consumer_assignors)
+        asked = read_heartbeat(request, offered_assignors(broker.config.group_consumer_assignors))
         broker.groups.check_ready(asked.group_id)
         if asked.epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
             return broker.groups.consumer_groups.leave(asked)
