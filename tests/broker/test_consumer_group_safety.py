@@ -154,7 +154,7 @@ class Groups(RuleBasedStateMachine):
         if not getattr(self, "members", None):
             return
         bench = self.bench
-        for _ in range(20):
+        for _ in range(14):
             bench.pass_time(5_000)
             bench.run_background()
             for name in self.members:
@@ -185,4 +185,4 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 TestGroups = Groups.TestCase
-TestGroups.settings = settings(stateful_step_count=40)
+TestGroups.settings = settings(stateful_step_count=30)

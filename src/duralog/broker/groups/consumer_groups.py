@@ -18,14 +18,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from duralog.broker.error_codes import (
-    FENCED_INSTANCE_ID,
-    FENCED_MEMBER_EPOCH,
     GROUP_ID_NOT_FOUND,
     GROUP_MAX_SIZE_REACHED,
     NONE,
     REBALANCE_IN_PROGRESS,
-    UNKNOWN_MEMBER_ID,
-    UNRELEASED_INSTANCE_ID,
 )
 from duralog.broker.groups.assignors import Assignment
 from duralog.broker.groups.classic_group import ClassicGroup
@@ -55,6 +51,7 @@ from duralog.broker.groups.group_conversion import (
 )
 from duralog.broker.groups.heartbeat_request import HeartbeatRequest
 from duralog.broker.groups.member_change import MemberChange
+from duralog.broker.groups.member_lookup import dynamic_member, known_static, static_member
 from duralog.broker.groups.member_timers import Deadline, MemberTimers
 from duralog.broker.groups.metadata_hash import group_hash, topic_hash
 from duralog.broker.groups.mixed_groups import MixedGroups
@@ -172,9 +169,9 @@ class ConsumerGroups:
         self.check_room(group, asked.member_id)
         member_id = asked.member_id or uuid_text(uuid.uuid4().bytes)
         if asked.instance_id is None:
-            before, replaced = _dynamic_member(group, asked, member_id), None
+            before, replaced = dynamic_member(group, asked, member_id), None
         else:
-            before, replaced = _static_member(group, asked, member_id)
+            before, replaced = static_member(group, asked, asked.instance_id, member_id)
         said: dict[str, Any] = {
             "instance_id": asked.instance_id,
             "rack_id": asked.rack_id,
@@ -239,7 +236,7 @@ class ConsumerGroups:
         if asked.instance_id is None:
             member = group.member(asked.member_id)
         else:
-            member = _known_static(group.static_member(asked.instance_id), asked)
+            member = known_static(group, asked.instance_id, asked.member_id)
         if asked.epoch == STATIC_LEAVING_EPOCH and asked.instance_id is not None:
             # Its partitions wait for the next member with its instance id, and count as given before all epochs.
             assigned = with_epochs(without_epochs(member.assigned), 0)
@@ -282,71 +279,6 @@ class ConsumerGroups:
         self._broker.log.info("group %s is a classic group now, and was a consumer group", group.group_id)
         if rebalance_reason is not None:
             rebalance.begin(classic, rebalance_reason)
-
-
-def _dynamic_member(group: ConsumerGroup, asked: HeartbeatRequest, member_id: str) -> ConsumerMember:
-    if asked.epoch == JOINING_EPOCH:
-        return group.members.get(member_id) or ConsumerMember(member_id=member_id)
-    member = group.member(member_id)
-    _check_epoch(member, asked)
-    return member
-
-
-def _static_member(
-    group: ConsumerGroup, asked: HeartbeatRequest, member_id: str
-) -> tuple[ConsumerMember, ConsumerMember | None]:
-    """The member, and the one before it under the same instance id that it replaces, if there is one."""
-    assert asked.instance_id is not None
-    known = group.static_member(asked.instance_id)
-    if asked.epoch != JOINING_EPOCH:
-        known = _known_static(known, asked)
-        _check_epoch(known, asked)
-        return known, None
-    if known is None:
-        return group.members.get(member_id) or ConsumerMember(member_id=member_id), None
-    if known.classic is None and known.epoch != STATIC_LEAVING_EPOCH:
-        raise GroupRefusal(
-            UNRELEASED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {asked.instance_id} cannot join the group because the"
-            f" instance id is owned by {known.member_id} member.",
-        )
-    return replace(known, member_id=member_id, epoch=0, previous_epoch=0), known
-
-
-def _check_epoch(member: ConsumerMember, asked: HeartbeatRequest) -> None:
-    if asked.epoch == member.epoch:
-        return
-    if asked.epoch > member.epoch:
-        difference = "greater"
-    elif asked.epoch == member.previous_epoch and _is_part_of(asked.owned, member):
-        return  # The answer that told it the new epoch got lost.
-    else:
-        difference = "smaller"
-    raise GroupRefusal(
-        FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {difference} member epoch ({asked.epoch}) than the one known by the group"
-        f" coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
-    )
-
-
-def _is_part_of(owned: Assignment | None, member: ConsumerMember) -> bool:
-    if owned is None:
-        return False
-    return all(
-        topic in member.assigned and numbers <= member.assigned[topic].keys() for topic, numbers in owned.items()
-    )
-
-
-def _known_static(member: ConsumerMember | None, asked: HeartbeatRequest) -> ConsumerMember:
-    if member is None:
-        raise GroupRefusal(UNKNOWN_MEMBER_ID, f"Instance id {asked.instance_id} is unknown.")
-    if member.member_id != asked.member_id:
-        raise GroupRefusal(
-            FENCED_INSTANCE_ID,
-            f"Static member {asked.member_id} with instance id {asked.instance_id} was fenced by member"
-            f" {member.member_id}.",
-        )
-    return member
 
 
 def _is_no_consumer_group(group_id: str) -> str:

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duralog.broker.error_codes import (
-    FENCED_INSTANCE_ID,
     ILLEGAL_GENERATION,
     INCONSISTENT_GROUP_PROTOCOL,
     MEMBER_ID_REQUIRED,
@@ -28,6 +27,7 @@ from duralog.broker.groups.consumer_member import ClassicMetadata, ConsumerMembe
 from duralog.broker.groups.consumer_protocol import PROTOCOL_TYPE
 from duralog.broker.groups.group_conversion import DISABLED, by_topic_id, embedded_assignment, may_downgrade, policy
 from duralog.broker.groups.member_change import MemberChange
+from duralog.broker.groups.member_lookup import known_static, successor
 from duralog.broker.groups.member_timers import Deadline
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.request import Fields
@@ -104,12 +104,10 @@ class MixedGroups:
         """The member, and the static one that it replaces, if it does."""
         if request.instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id=member_id), None
-        known = group.static_member(request.instance_id)
         if request.member_id:
-            return _check_instance(known, request.member_id), None
-        if known is None:
-            return ConsumerMember(member_id=member_id), None
-        return replace(known, member_id=member_id, epoch=0, previous_epoch=0), known
+            return known_static(group, request.instance_id, member_id), None
+        known = group.static_member(request.instance_id)
+        return (ConsumerMember(member_id=member_id), None) if known is None else (successor(known, member_id), known)
 
     def sync(self, request: SyncRequest) -> Fields:
         group = self._groups.consumer_group(request.group_id)
@@ -148,12 +146,7 @@ class MixedGroups:
         for each in leaving:
             error_code = NONE
             try:
-                if each.instance_id is None:
-                    member = group.member(each.member_id)
-                else:
-                    known = group.static_member(each.instance_id)
-                    # An administrator sends static members away by their instance ids alone.
-                    member = _check_instance(known, each.member_id or (known.member_id if known else ""))
+                member = _leaving_member(group, each)
                 gone[member.member_id] = member
             except GroupRefusal as refusal:
                 error_code = refusal.error_code
@@ -170,7 +163,7 @@ class MixedGroups:
         if instance_id is None:
             member = group.member(member_id)
         else:
-            member = _check_instance(group.static_member(instance_id), member_id)
+            member = known_static(group, instance_id, member_id)
         if member.classic is None:
             raise GroupRefusal(UNKNOWN_MEMBER_ID)
         if member.epoch != generation:
@@ -205,9 +198,9 @@ def _has_news(group: ConsumerGroup, member: ConsumerMember) -> bool:
     )
 
 
-def _check_instance(member: ConsumerMember | None, member_id: str) -> ConsumerMember:
-    if member is None:
-        raise GroupRefusal(UNKNOWN_MEMBER_ID)
-    if member.member_id != member_id:
-        raise GroupRefusal(FENCED_INSTANCE_ID)
-    return member
+def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerMember:
+    if leaving.instance_id is None:
+        return group.member(leaving.member_id)
+    # An administrator sends static members away by their instance ids alone.
+    member_id = leaving.member_id or group.static_members.get(leaving.instance_id, "")
+    return known_static(group, leaving.instance_id, member_id)
