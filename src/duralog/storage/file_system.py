@@ -171,8 +171,13 @@ class LocalFileSystem:
             try:
                 if os.fstat(descriptor).st_size != size:
                     os.ftruncate(descriptor, size)
-                # There is no mapping of no bytes.
-                return LocalMapping(path, mmap.mmap(descriptor, size) if size else None)
+                if not size:
+                    return LocalMapping(path, None)  # There is no mapping of no bytes.
+                mapped = mmap.mmap(descriptor, size)
+                # Or the first touch of a page would fetch as much of the file as the disk reads ahead, zeros and all:
+                # milliseconds, for some bytes.
+                mapped.madvise(mmap.MADV_RANDOM)
+                return LocalMapping(path, mapped)
             finally:
                 os.close(descriptor)
 
