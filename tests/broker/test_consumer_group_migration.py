@@ -242,6 +242,25 @@ def test_a_group_of_both_kinds_of_members_outlives_a_restart(desk: GroupDesk) ->
         assert [member.member_id for member in describe(restarted).members] == ["new"]
 
 
+def test_a_group_outlives_a_crash_at_any_step(desk: GroupDesk, tmp_path: Path) -> None:
+    """What the client was told is in the log: a broker that is killed right after it knows the same."""
+    old = Classic(desk)
+    old.lead(("t", range(4)))
+    steps = (
+        lambda: join(desk, "new", "t"),
+        lambda: old.join(owned=[("t", range(4))]),
+        lambda: old.join(owned=[("t", [0, 1])]),
+        lambda: heartbeat(desk, "new", 2),
+        lambda: join(desk, "static", "t", instance_id="i"),
+        lambda: heartbeat(desk, "static", -2, instance_id="i"),
+        lambda: old.leave(),
+    )
+    for number, step in enumerate(steps):
+        step()
+        with desk.crashed(tmp_path / f"crash-{number}") as restarted:
+            assert describe(restarted) == describe(desk)
+
+
 def test_what_a_restart_finds_after_a_group_became_classic_again(desk: GroupDesk) -> None:
     old = Classic(desk)
     old.lead(("t", range(4)))

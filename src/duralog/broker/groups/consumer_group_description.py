@@ -25,7 +25,7 @@ def describe(group: ConsumerGroup, topics: Topics, assignors: Sequence[str]) -> 
         "group_epoch": group.epoch,
         "assignment_epoch": group.target_epoch,
         "assignor_name": preferred_assignor(group.members.values(), assignors),
-        "members": [_describe_member(group, member, topics) for member in group.members.values()],
+        "members": [_describe_member(group, member, topics) for _, member in sorted(group.members.items())],
     }
 
 

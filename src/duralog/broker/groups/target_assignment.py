@@ -45,10 +45,13 @@ def assign(
     assignor: str,
     topics: Topics,
 ) -> dict[str, Assignment]:
-    """What each of these members is meant to own. `members` and `targets` are those of the group after a change."""
+    """What each of these members is meant to own. `members` and `targets` are those of the group after a change.
+
+    They are asked in the order of their ids, so that a group that was loaded gets what it would have got before.
+    """
     ids_of: dict[frozenset[str], frozenset[UUID]] = {}
     subscribers = []
-    for member in members.values():
+    for _, member in sorted(members.items()):
         names = names_of(member, group.resolved_regexes)
         if names not in ids_of:
             ids_of[names] = topic_ids(names, topics)
