@@ -430,6 +430,12 @@ class TestMorePartitions:
         assert told == [("a", 42, "Duplicate topic name."), ("b", 0, None), ("nope", 3, None)]
         assert (broker.store.partition_count("a"), broker.store.partition_count("b")) == (1, 2)
 
+    def test_a_request_makes_so_many_in_all(self, client: RawClient) -> None:
+        for name in ("a", "b", "c"):
+            make(client, name)
+        told = add_partitions(client, ("a", 6001, None), ("b", 6001, None), ("c", 4001, None), validate_only=True)
+        assert [code for _, code, _ in told] == [0, 44, 0]
+
     def test_only_validated_or_without_time(self, client: RawClient, broker: Broker) -> None:
         make(client, "t")
         assert add_partitions(client, ("t", 2, None), validate_only=True) == [("t", 0, None)]

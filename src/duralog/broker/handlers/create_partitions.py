@@ -1,4 +1,7 @@
-"""CreatePartitions, versions 0 to 3: let topics have more partitions, or only say whether that would do."""
+"""CreatePartitions, versions 0 to 3: let topics have more partitions, or only say whether that would do.
+
+Topics for which a request would make more than 10,000 partitions in all are refused.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,13 @@ def handle(broker: Broker, request: Request) -> Answer:
     repeated = [_result(name, DUPLICATE) for name, count in counts.items() if count > 1]
     wanted = [topic for topic in message.topics if counts[topic.name] == 1]
     later = Later()
-    grown: list[str] = []
+    growth = _Growth(broker, validate_only=message.validate_only)
 
     def work() -> list[Fields]:
-        return [_result(topic.name, _add(broker, topic, grown, message.validate_only)) for topic in wanted]
+        return [_result(topic.name, growth.of(topic)) for topic in wanted]
 
     def then(results: list[Fields], error: Exception | None) -> None:
-        for name in grown:
+        for name in growth.grown:
             broker.topics.refresh(name)
         if error is not None:
             raise error
@@ -42,22 +45,35 @@ def handle(broker: Broker, request: Request) -> Answer:
     return later
 
 
-def _add(broker: Broker, topic: Any, grown: list[str], validate_only: bool) -> Fault:
-    store = broker.store
-    if store.find_topic(topic.name) is None:
-        return _NO_TOPIC
-    present = store.partition_count(topic.name)
-    fault = more_partitions_fault(topic.name, present, topic.count, topic.assignments, broker.node.node_id)
-    if fault is None and topic.count - present > MOST_PARTITIONS:
-        fault = TOO_MANY
-    if fault is not None or validate_only:
-        return fault or _DONE
-    grown.append(topic.name)
-    try:
-        store.add_partitions(topic.name, topic.count)
-    except DuralogError as error:
-        return fault_of(error)
-    return _DONE
+class _Growth:
+    """The topics of one request, which grow one after the other beside the loop."""
+
+    def __init__(self, broker: Broker, *, validate_only: bool) -> None:
+        self._broker = broker
+        self._validate_only = validate_only
+        self._room = MOST_PARTITIONS
+        self.grown: list[str] = []
+
+    def of(self, topic: Any) -> Fault:
+        store = self._broker.store
+        if store.find_topic(topic.name) is None:
+            return _NO_TOPIC
+        present = store.partition_count(topic.name)
+        node_id = self._broker.node.node_id
+        fault = more_partitions_fault(topic.name, present, topic.count, topic.assignments, node_id)
+        if fault is None and topic.count - present > self._room:
+            fault = TOO_MANY
+        if fault is not None:
+            return fault
+        self._room -= topic.count - present
+        if self._validate_only:
+            return _DONE
+        self.grown.append(topic.name)
+        try:
+            store.add_partitions(topic.name, topic.count)
+        except DuralogError as error:
+            return fault_of(error)
+        return _DONE
 
 
 def _result(name: str, fault: Fault) -> Fields:
