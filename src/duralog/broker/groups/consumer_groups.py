@@ -148,7 +148,7 @@ class ConsumerGroups:
         change.make_target(now_ms)
         change.reconcile(asked.owned)
         group, member = change.write(), change.member
-        if isinstance(known, ClassicGroup) and not known.is_empty:
+        if isinstance(known, ClassicGroup):
             self._settle_upgraded(known, group)
         self.start_session(group, member)
         answer: Fields = {
@@ -214,7 +214,7 @@ class ConsumerGroups:
             )
 
     def _settle_upgraded(self, classic: ClassicGroup, group: ConsumerGroup) -> None:
-        """A classic group is a consumer group now: its members have to join again."""
+        """A classic group is a consumer group now: its members, if it had any, have to join again."""
         self._broker.log.info("group %s is a consumer group now, and was a classic one", group.group_id)
         classic.dismiss(REBALANCE_IN_PROGRESS)
         for member in group.members.values():
