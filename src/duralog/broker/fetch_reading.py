@@ -140,7 +140,11 @@ def read(partitions: Partitions, wanted: Iterable[Wanted], limits: Limits, *, on
         if partition is None or partition.is_gone:
             partition = one.find(partitions)
             if partition is None:
-                missing.append(_missing(partitions, one))
+                if one.topic is not None and partitions.is_offline(one.topic, one.number):
+                    results.append(_failed(one, error_codes.KAFKA_STORAGE_ERROR))
+                    has_error = True
+                else:
+                    missing.append(_missing(one))
                 continue
         is_hopeless = False
         log = partition.log
@@ -264,13 +268,8 @@ def _empty(one: Wanted, view: LogView, is_committed: bool) -> Result:
     )
 
 
-def _missing(partitions: Partitions, one: Wanted) -> Result:
-    if one.topic is None:
-        code = error_codes.UNKNOWN_TOPIC_ID
-    elif partitions.is_offline(one.topic, one.number):
-        code = error_codes.KAFKA_STORAGE_ERROR
-    else:
-        code = error_codes.UNKNOWN_TOPIC_OR_PARTITION
+def _missing(one: Wanted) -> Result:
+    code = error_codes.UNKNOWN_TOPIC_ID if one.topic is None else error_codes.UNKNOWN_TOPIC_OR_PARTITION
     return Result(one, code, NO_OFFSET, NO_OFFSET, NO_OFFSET, (), None, 0, 0, None, NO_EPOCH)
 
 

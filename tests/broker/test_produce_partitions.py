@@ -1,0 +1,102 @@
+"""The partitions as the broker leads them: how they are found, and what is known of those that are gone or offline."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import duralog
+from duralog.broker import error_codes as codes
+from duralog.broker.broker import Broker
+from duralog.broker.partitions import NO_TOPIC_ID
+from duralog.broker.request import RawAnswer
+from duralog.errors import StorageError, UnknownTopic
+from duralog.format.uuids import uuid_bytes
+from tests.broker.record_desk import RecordDesk, batch
+
+
+@pytest.fixture
+def desk(idle_broker: Broker) -> RecordDesk:
+    desk = RecordDesk(idle_broker)
+    desk.create_topic("t", 2)
+    return desk
+
+
+def test_by_name_and_by_id(desk: RecordDesk) -> None:
+    partitions = desk.broker.partitions
+    topic_id = uuid_bytes(desk.broker.store.topic_id("t") or "")
+    found = partitions.get("t", 1)
+    assert found is not None
+    assert (found.topic, found.number, found.topic_id) == ("t", 1, topic_id)
+    assert partitions.get("t", 1) is found
+    assert partitions.get_by_id(topic_id, 1) is found
+    assert partitions.topic_name(topic_id) == "t"
+    assert partitions.topic_name(NO_TOPIC_ID) is None
+    assert partitions.get_by_id(NO_TOPIC_ID, 0) is None
+    assert [partitions.get("t", 2), partitions.get("t", -1), partitions.get("u", 0)] == [None] * 3
+
+
+def test_a_topic_that_was_made_again_is_another_one(desk: RecordDesk) -> None:
+    partitions = desk.broker.partitions
+    old = partitions.get("t", 0)
+    assert old is not None
+    desk.broker.store.delete_topic("t")
+    assert partitions.get("t", 0) is None
+    assert old.is_gone
+    assert partitions.topic_name(old.topic_id) is None
+    desk.create_topic("t", 1)
+    new = partitions.get("t", 0)
+    assert new is not None
+    assert new is not old
+    assert not new.is_gone
+    assert new.topic_id != old.topic_id
+
+
+def test_other_changes_keep_what_is_known(desk: RecordDesk) -> None:
+    partitions = desk.broker.partitions
+    found = partitions.get("t", 0)
+    desk.create_topic("u")
+    desk.broker.store.add_partitions("t", 5)
+    assert partitions.get("t", 0) is found
+    assert partitions.get("t", 4) is not None
+    desk.broker.store.alter_topic_config("t", {"retention.ms": 5})
+    assert partitions.get("t", 0) is found
+
+
+def test_appends_to_what_is_not_there(desk: RecordDesk) -> None:
+    with pytest.raises(UnknownTopic, match="no partition 7 of t"):
+        desk.broker.partitions.append("t", 7, bytearray(batch()))
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Iterator[RecordDesk]:
+    """A broker one of whose partitions cannot be loaded."""
+    folder = tmp_path / "data"
+    with duralog.open(folder) as store:
+        store.create_topic("t", 2)
+    log = next((folder / "t-1").glob("*.log"))
+    log.unlink()
+    log.mkdir()
+    (log / "in the way").touch()
+    with Broker(str(folder)) as broker:
+        assert list(broker.store.offline)
+        yield RecordDesk(broker)
+    shutil.rmtree(log)
+
+
+def test_a_partition_that_is_offline(broken: RecordDesk) -> None:
+    assert broken.broker.partitions.is_offline("t", 1)
+    assert not broken.broker.partitions.is_offline("t", 0)
+    for version in (9, 13):
+        assert broken.produce_one(version, "t", batch(), partition=1).error_code == codes.KAFKA_STORAGE_ERROR
+        assert broken.produce_one(version, "t", batch(), partition=0).error_code == 0
+        assert broken.fetch_one(13, "t", 0, partition=1).error_code == codes.KAFKA_STORAGE_ERROR
+    assert broken.fetch_one(5, "t", 0, partition=1).error_code == codes.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(StorageError, match="offline"):
+        broken.broker.partitions.append("t", 1, bytearray(batch()))
+    # It is told at once, whatever else the client would wait for.
+    asked = [{"partition": 1, "fetch_offset": 0}, {"partition": 0, "fetch_offset": 2}]
+    assert isinstance(broken.fetch(13, {"t": asked}, max_wait=1000), RawAnswer)
