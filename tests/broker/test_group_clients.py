@@ -134,9 +134,11 @@ def test_consumers_of_both_libraries_in_one_group(
         wait_for([first], lambda: not second.poll(100) and len(second.assignment()) == 3 == len(first.assignment()))
         second.seek_to_beginning()
         read: set[int] = set()
-        while len(read) < 30:
-            for records in second.poll(1000).values():
+        for _ in range(_PATIENCE):
+            for records in second.poll(100).values():
                 read |= {int(record.value) for record in records}
+            if len(read) == 30:
+                break
         second.commit()
         numbers = {partition.partition for partition in second.assignment()}
         assert {value % PARTITIONS for value in read} == numbers
