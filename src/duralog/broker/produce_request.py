@@ -26,6 +26,7 @@ _ID_BYTES = 16
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _ACKS_TIMEOUT = struct.Struct(">hi")
+_INDEX_BYTES = struct.Struct(">iBBB")
 _INDEX_LENGTH = struct.Struct(">ii")
 
 Records = memoryview | None
@@ -84,8 +85,13 @@ def _parse_flexible(body: memoryview, version: int) -> ProduceRequest:
         if partitions is None:
             topics[topic] = partitions = {}
         for _ in range(partition_count - 1):
-            (index,) = _INT32.unpack_from(body, at)
-            length, at = _varint(body, at + 4)
+            index, length, second, third = _INDEX_BYTES.unpack_from(body, at)
+            if length > 0x7F and second > 0x7F and third < 0x80:
+                # Three bytes: so long are the lengths of nearly all batches.
+                length = length & 0x7F | (second & 0x7F) << 7 | third << 14
+                at += 7
+            else:
+                length, at = _varint(body, at + 4)
             records = None
             if length:
                 end = at + length - 1
