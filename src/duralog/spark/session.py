@@ -35,12 +35,6 @@ _DEFAULTS = {
     # by its statistics.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-_JAVA_OPTIONS = (
-    # Without checks of the bounds at every value that Spark takes from Arrow: what Arrow calls unsafe, Spark does
-    # everywhere with its own rows.
-    "-Darrow.enable_unsafe_memory_access=true",
-    "-Darrow.enable_null_check_for_get=false",
-)
 _LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")
 _LOCAL_CLUSTER_MASTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
 _LOOPBACK = "127.0.0.1"
@@ -58,8 +52,7 @@ def local_session(
     # The JVM inherits the environment, and starts Python for planning by these: they must be there before it is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
-    java_options = (f"-Dlog4j2.configurationFile={_QUIET_START.as_uri()}", *_JAVA_OPTIONS)
-    settings = {**_DEFAULTS, "spark.driver.extraJavaOptions": " ".join(java_options)}
+    settings = {**_DEFAULTS, "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_QUIET_START.as_uri()}"}
     cores = _cores_of_this_machine(master)
     if cores is not None:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
