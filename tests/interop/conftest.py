@@ -16,7 +16,6 @@ from oracle.kafka_process import KafkaProcess
 from oracle.truth import READERS
 from tests.interop.served_directory import ServedDirectory
 
-
 QUICK = {
     "group.initial.rebalance.delay.ms": 0,
     "group.consumer.min.heartbeat.interval.ms": 200,

@@ -64,7 +64,13 @@ def test_topics(topics: Tool) -> None:
 def test_configs(tool: Tool, topics: Tool) -> None:
     topics("--create", "--topic", "tools-configs")
     entity = ("--entity-type", "topics", "--entity-name", "tools-configs")
-    tool("kafka.admin.ConfigCommand", "--alter", *entity, "--add-config", "cleanup.policy=[compact,delete],segment.ms=9999")
+    tool(
+        "kafka.admin.ConfigCommand",
+        "--alter",
+        *entity,
+        "--add-config",
+        "cleanup.policy=[compact,delete],segment.ms=9999",
+    )
     described = tool("kafka.admin.ConfigCommand", "--describe", *entity)
     assert "cleanup.policy=compact,delete" in described
     assert "segment.ms=9999" in described
@@ -113,7 +119,9 @@ def _columns(table: str, *names: str) -> list[tuple[str, ...]]:
     rows = [line.split() for line in table.splitlines() if line.strip()]
     (heading,) = [row for row in rows if names[0] in row]
     places = [heading.index(name) for name in names]
-    return [tuple(row[place] for place in places) for row in rows[rows.index(heading) + 1 :] if len(row) >= len(heading)]
+    return [
+        tuple(row[place] for place in places) for row in rows[rows.index(heading) + 1 :] if len(row) >= len(heading)
+    ]
 
 
 def test_producer_and_consumer_perf(tool: Tool, topics: Tool) -> None:
