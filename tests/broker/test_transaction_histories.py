@@ -49,6 +49,8 @@ class Client:
     pending: list[tuple[int, bytes]] = field(default_factory=list)
     """What it has written since its last transaction ended."""
     is_current: bool = True
+    """Whether it may go on: nobody has replaced it, and its transaction did not take too long."""
+    is_replaced: bool = False
 
     @property
     def who(self) -> dict[str, Any]:
@@ -108,6 +110,7 @@ class Histories(RuleBasedStateMachine):
         for client in self.clients:
             if client.transactional_id == transactional_id:
                 client.is_current = False
+                client.is_replaced = True
                 client.pending.clear()
         self.clients.append(Client(transactional_id, version, *given))
 
@@ -159,13 +162,16 @@ class Histories(RuleBasedStateMachine):
     def ends(self, data: st.DataObject, commit: bool, repeated: bool) -> None:
         client = data.draw(st.sampled_from(self.clients))
         version = 5 if client.version == 2 else 4
-        if not client.is_current:
+        # One of version 2 that aborts what took too long gets what it wants, and goes on.
+        may_abort = client.version == 2 and not client.is_replaced and not commit
+        if not client.is_current and not may_abort:
             assert self.broker.ask(26, version, **client.who, committed=commit).error_code != NONE
             return
-        if not client.pending:
+        if client.is_current and not client.pending:
             return
         answer = self.broker.ask(26, version, **client.who, committed=commit)
         assert answer.error_code == NONE
+        client.is_current = True
         if repeated:
             again = self.broker.ask(26, version, **client.who, committed=commit)
             assert (again.error_code, again.producer_epoch) == (NONE, answer.producer_epoch)
