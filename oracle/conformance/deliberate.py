@@ -60,7 +60,7 @@ MEANT: tuple[Meant, ...] = (
     Meant(
         "create-topics-with-bad-names",
         r"\.topics\[1\]\..*",
-        "two names that collide, in one request: Kafka takes both, though it refuses the second in a request of its own",
+        "two names that collide in one request: Kafka takes both, but refuses the second when it comes alone",
     ),
     Meant(
         "list-offsets-of-odd-logs",

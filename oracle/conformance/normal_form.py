@@ -9,8 +9,8 @@ Only this is replaced, everything else is compared as it came:
 - The epoch of the features: an offset in the metadata log.
 - Log directories, and the bytes that their disk has.
 - Times within an hour of now, in texts within two days: clocks. The records of the scenarios are dated 2023, and stay.
-- The order of members of groups, of features, and of what Produce and AddPartitionsToTxn answer: in Kafka, that of a hash
-  table. Scenarios sort a few other lists themselves, for the same reason.
+- The order of members of groups, of features, and of what Produce and AddPartitionsToTxn answer: in Kafka, that of a
+  hash table. Scenarios sort a few other lists themselves, for the same reason.
 - Records are shown as the fields of each batch and its records, so that a difference can be read.
 """
 

@@ -47,6 +47,7 @@ def begin(dialog: Dialog) -> None:
     dialog.ask("delete_records", 2, topics=[trimmed], timeout=30_000)
     dialog.ask("delete_topics", 6, topics=[{"name": "deleted"}], timeout=30_000)
     configs.alter(dialog, 1, (configs.TOPIC, "plain", {"max.message.bytes": (configs.SET, "123456")}))
+    configs.wait_until(dialog, "plain", "max.message.bytes", "123456", configs.TOPIC)
     configs.alter(dialog, 1, (configs.BROKER, "1", {"log.cleaner.backoff.ms": (configs.SET, "16000")}))
     configs.alter(dialog, 1, (configs.BROKER, "", {"log.cleaner.delete.retention.ms": (configs.SET, "99999999")}))
     configs.alter(dialog, 1, (configs.GROUP, "new", {"consumer.session.timeout.ms": (configs.SET, "50000")}))

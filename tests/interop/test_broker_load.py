@@ -38,7 +38,7 @@ def test_many_clients_at_once(tmp_path: Path) -> None:
         try:
             load.start()
             sizes = []
-            for part in range(3):
+            for _ in range(3):
                 load.run(until=time.monotonic() + SECONDS / 3)
                 sizes.append(resident_bytes(broker.pid))
             load.finish()

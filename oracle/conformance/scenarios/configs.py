@@ -132,6 +132,8 @@ def incremental_alter_configs(dialog: Dialog, version: int) -> None:
         (BROKER, "one", {"log.retention.ms": (SET, "1")}),
     )
     in_order(dialog, "incremental_alter_configs", version, resources=[])
+    alter(dialog, version, (TOPIC, name, {"max.message.bytes": (SET, "7777")}))
+    wait_until(dialog, name, "max.message.bytes", "7777", TOPIC)
     described = ("retention.ms", "segment.ms", "cleanup.policy", "max.message.bytes", "min.cleanable.dirty.ratio")
     describe(dialog, 4, resource(TOPIC, name, *described), include_synonyms=True)
 
@@ -154,10 +156,10 @@ def alter_configs_of_the_broker(dialog: Dialog) -> None:
     alter(dialog, 1, (BROKER, "1", {"log.retention.ms": (SET, "soon")}))
 
 
-def wait_until(dialog: Dialog, broker: str, config: str, value: str) -> None:
-    """Kafka applies changes of the broker a little after it answered."""
+def wait_until(dialog: Dialog, name: str, config: str, value: str, kind: int = BROKER) -> None:
+    """Kafka applies changes a little after it answered."""
     for _ in dialog.tries():
-        asked = {"resources": [resource(BROKER, broker, config)], "include_synonyms": True}
+        asked = {"resources": [resource(kind, name, config)], "include_synonyms": True}
         (found,) = dialog.connection("preparing").ask("describe_configs", 4, asked)["results"]
         if any(each["value"] == value and each["synonyms"][0]["value"] == value for each in found["configs"]):
             return
@@ -192,13 +194,15 @@ def alter_configs(dialog: Dialog, version: int) -> None:
         in_order(dialog, "alter_configs", version, resources=asked, **fields)
 
     replace((TOPIC, name, {"retention.ms": "5000"}))
+    wait_until(dialog, name, "retention.ms", "5000", TOPIC)
     describe(dialog, 4, resource(TOPIC, name, "retention.ms", "segment.ms"))
     replace((TOPIC, name, {"retention.ms": "6000"}), validate_only=True)
     replace((TOPIC, name, {"retention.ms": "never"}))
     replace((TOPIC, name, {"retention.ms": None}))
     replace((TOPIC, name, {"no.such.config": "1"}))
     replace((TOPIC, f"{name}-missing", {"retention.ms": "1"}), (TOPIC, name, {"segment.ms": "9"}))
-    replace((TOPIC, name, {}))
+    replace((TOPIC, name, {"segment.bytes": "2000000"}))
+    wait_until(dialog, name, "segment.bytes", "2000000", TOPIC)
     replace((99, name, {}), (BROKER, "2", {}))
     replace()
     describe(dialog, 4, resource(TOPIC, name, "retention.ms", "segment.ms"))

@@ -12,8 +12,9 @@ from oracle.conformance.wire import API_KEYS, Closed, Connection, encode_request
 VERSIONS = {
     "produce": (3, 13), "fetch": (4, 18), "list_offsets": (1, 11), "metadata": (0, 13), "offset_commit": (2, 10),
     "offset_fetch": (1, 10), "find_coordinator": (0, 6), "join_group": (0, 9), "heartbeat": (0, 4),
-    "leave_group": (0, 5), "sync_group": (0, 5), "describe_groups": (0, 6), "list_groups": (0, 5), "create_topics": (2, 7),
-    "delete_topics": (1, 6), "delete_records": (0, 2), "init_producer_id": (0, 5), "offset_for_leader_epoch": (2, 4),
+    "leave_group": (0, 5), "sync_group": (0, 5), "describe_groups": (0, 6), "list_groups": (0, 5),
+    "create_topics": (2, 7), "delete_topics": (1, 6), "delete_records": (0, 2), "init_producer_id": (0, 5), 
+    "offset_for_leader_epoch": (2, 4),
     "add_partitions_to_txn": (0, 5), "add_offsets_to_txn": (0, 4), "end_txn": (0, 5), "txn_offset_commit": (0, 5),
     "describe_configs": (1, 4), "alter_configs": (0, 2), "describe_log_dirs": (1, 5), "create_partitions": (0, 3),
     "delete_groups": (0, 2), "incremental_alter_configs": (0, 1), "offset_delete": (0, 0), "describe_cluster": (0, 2),
