@@ -59,7 +59,7 @@ class KafkaProcess:
         return answer["stdout"], answer["stderr"]
 
     def tool(self, name: str, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
-        """Run the main method of a class of Kafka's. Returns its exit code and what it printed, to stdout and stderr."""
+        """Run a command-line tool, by its class. Returns its exit code and what it printed to stdout and stderr."""
         answer = self.ask(command="tool", **{"class": name}, arguments=arguments, stdin=stdin)
         return answer["status"], answer["stdout"], answer["stderr"]
 

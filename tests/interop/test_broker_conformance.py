@@ -34,9 +34,12 @@ class SideBySide:
     kafka: Address
     duralog: Address
     _dialogs: dict[str, tuple[Dialog, Dialog]] = field(default_factory=dict)
+    _begun: set[str] = field(default_factory=set)
 
     def dialogs(self, name: str) -> tuple[Dialog, Dialog]:
         if name not in self._dialogs:
+            assert name not in self._begun, f"{name} broke off"
+            self._begun.add(name)
             scenario = SCENARIOS[name]
             self._dialogs[name] = scenario.run(self.kafka), scenario.run(self.duralog)
         return self._dialogs[name]

@@ -13,7 +13,7 @@ VERSIONS = {
     "produce": (3, 13), "fetch": (4, 18), "list_offsets": (1, 11), "metadata": (0, 13), "offset_commit": (2, 10),
     "offset_fetch": (1, 10), "find_coordinator": (0, 6), "join_group": (0, 9), "heartbeat": (0, 4),
     "leave_group": (0, 5), "sync_group": (0, 5), "describe_groups": (0, 6), "list_groups": (0, 5),
-    "create_topics": (2, 7), "delete_topics": (1, 6), "delete_records": (0, 2), "init_producer_id": (0, 5), 
+    "create_topics": (2, 7), "delete_topics": (1, 6), "delete_records": (0, 2), "init_producer_id": (0, 5),
     "offset_for_leader_epoch": (2, 4),
     "add_partitions_to_txn": (0, 5), "add_offsets_to_txn": (0, 4), "end_txn": (0, 5), "txn_offset_commit": (0, 5),
     "describe_configs": (1, 4), "alter_configs": (0, 2), "describe_log_dirs": (1, 5), "create_partitions": (0, 3),
@@ -131,6 +131,20 @@ def counts_that_lie(dialog: Dialog) -> None:
         frame = header(API_KEYS[api], version, 1, "conformance", False) + before
         for count in ((1 << 31) - 1, 1 << 20, -2, -(1 << 31)):
             reaction(dialog, f"{api} v{version} of {count}", frame + struct.pack(">i", count))
+
+
+@scenario
+def strings_that_are_too_long(dialog: Dialog) -> None:
+    """More than a length of 16 bits can say; the newer versions have room for more."""
+    talk = dialog.on()
+    for size in (32_767, 32_768, 40_000, 100_000):
+        text = "x" * size
+        named = {"name": text, "num_partitions": 1, "replication_factor": 1}
+        talk.ask_or_be_closed(f"key of {size}", "find_coordinator", 3, key=text)
+        talk.ask_or_be_closed(f"group of {size}", "heartbeat", 4, group_id=text, member_id="m", generation_id=1)
+        talk.ask_or_be_closed(f"topic of {size}", "metadata", 9, topics=[{"name": text}])
+        talk.ask_or_be_closed(f"new topic of {size}", "create_topics", 7, topics=[named], timeout=30_000)
+        talk.ask_or_be_closed(f"transaction of {size}", "init_producer_id", 4, transactional_id=text)
 
 
 @scenario
