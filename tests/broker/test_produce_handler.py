@@ -172,8 +172,9 @@ def test_single_records_are_named(desk: RecordDesk, version: int) -> None:
     assert (refused.error_code, refused.log_start_offset) == (codes.INVALID_RECORD, 0)
     if version >= 8:
         assert [one.batch_index for one in refused.record_errors] == [1, 2]
-        assert all("key" in one.batch_index_error_message for one in refused.record_errors)
-        assert "2 of 3 records" in refused.error_message
+        assert all("without key" in one.batch_index_error_message for one in refused.record_errors)
+        assert all("compacted-0" in one.batch_index_error_message for one in refused.record_errors)
+        assert "2 record errors" in refused.error_message
 
 
 def test_times(desk: RecordDesk) -> None:

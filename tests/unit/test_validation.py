@@ -271,7 +271,7 @@ def test_a_compacted_topic_needs_keys(codec: Codec) -> None:
     batch = record_batch.encode(keyless, codec=codec)
     appended(batch)
     for policy in ({"compact"}, {"compact", "delete"}):
-        with pytest.raises(InvalidRecord, match="2 of 6 records are refused: record 0: a compacted topic") as caught:
+        with pytest.raises(InvalidRecord, match="2 of 6 records are refused: record 0: Compacted topic") as caught:
             appended(batch, cleanup_policy=frozenset(policy))
         assert [index for index, _ in caught.value.record_errors] == [0, 2]
         assert not isinstance(caught.value, InvalidTimestamp)
@@ -305,7 +305,7 @@ def test_timestamps_stay_near_the_clock(time: int, is_good: bool, codec: Codec) 
     if is_good:
         assert header_of(written(appended(batch, **limits))).max_timestamp_ms == time
         return
-    with pytest.raises(InvalidTimestamp, match=f"the timestamp {time} is not within {NOW - 1000} to") as caught:
+    with pytest.raises(InvalidTimestamp, match=rf"Timestamp {time} of message .* within \[{NOW - 1000}, ") as caught:
         appended(batch, **limits)
     assert [index for index, _ in caught.value.record_errors] == [0, 1]
     appended(batch, message_timestamp_type="LogAppendTime", **limits)
@@ -340,7 +340,7 @@ def test_log_append_time_is_not_a_clients_to_set() -> None:
     # Kafka takes it where the time is good, and sets the type that the topic has.
     header = header_of(written(appended(batch(NOW + 3))))
     assert (header.timestamp_type, header.max_timestamp_ms) == (TimestampType.CREATE_TIME, NOW + 3)
-    with pytest.raises(InvalidTimestamp, match="not within"):
+    with pytest.raises(InvalidTimestamp, match="out of range"):
         appended(batch(NOW + 2 * HOUR))
 
 

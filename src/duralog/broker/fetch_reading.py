@@ -158,15 +158,17 @@ def read(partitions: Partitions, wanted: Iterable[Wanted], limits: Limits, *, on
             and not limits.is_replica
         ):
             # The usual case of many: the client has it all.
+            left = max(0, left)
             if only_changes and one.sent_high_watermark == view.end_offset and one.sent_start_offset == view[1]:
                 continue
             results.append(_empty(one, view, is_committed))
             continue
         result = _read_one(one, partition, view, min(one.max_bytes, left), limits, min_one=min_one)
+        # As for Kafka, a limit below zero is one for the first partition only.
+        left = max(0, left - result.size)
         if result.size:
             min_one = False
             total += result.size
-            left = max(0, left - result.size)
         elif result.error_code or result.diverging is not None:
             has_error = True
         elif (

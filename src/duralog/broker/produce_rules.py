@@ -8,25 +8,28 @@ then the transaction, then the log itself.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from duralog.broker import error_codes
 from duralog.broker.produce_response import NO_OFFSET, Outcome
-from duralog.errors import CorruptRecord, Fault, InvalidRecord, RecordTooLarge, StorageError
+from duralog.errors import CorruptRecord, Fault, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
 from duralog.format.compression import Codec
-from duralog.format.layout import BATCH_V2, CODEC_MASK, ENTRY_PREFIX, MESSAGE_V0, TRANSACTIONAL_BIT
+from duralog.format.layout import BATCH_V2, CODEC_MASK, ENTRY_PREFIX, MIN_BATCH_BYTES, TRANSACTIONAL_BIT
 from duralog.format.record_batch import MAGIC
+from duralog.storage.batch_admission import WITHOUT_NEEDED_KEY
 from duralog.storage.partition_log import PartitionLog
 
 _FIRST_WITH_ZSTD = 7
-_FRAME = struct.Struct(">8xi4xB4xh")
+_FRAME = struct.Struct(">qi4xb4xh")
 _unpack_frame = _FRAME.unpack_from
 _PRODUCER = struct.Struct(">qh")
 assert _FRAME.size == BATCH_V2.at.attributes + 2
 assert BATCH_V2.at.producer_epoch == BATCH_V2.at.producer_id + 8
-_LEAST_LENGTH = MESSAGE_V0.size - ENTRY_PREFIX.size
+_LEAST_LENGTH = MIN_BATCH_BYTES[0] - ENTRY_PREFIX.size
 """What a length field says at least, for the smallest message of any format."""
 _FRAME_FAULTS = (Fault.CRC_MISMATCH, Fault.BATCH_LENGTH, Fault.UNKNOWN_MAGIC, Fault.PARTIAL_BATCH)
+_MOST_TOLD = 3
 _CODEC_FAULTS = (Fault.DECOMPRESSION, Fault.UNKNOWN_CODEC, Fault.TOO_LARGE)
 
 ATTRIBUTES_END = BATCH_V2.at.attributes + 1
@@ -42,6 +45,7 @@ class Frame(NamedTuple):
     size_bytes: int
     magic: int
     codec_id: int
+    base_offset: int
     is_transactional: bool
     producer_id: int
     producer_epoch: int
@@ -55,7 +59,7 @@ def is_ordinary(records: memoryview, version: int) -> bool:
     size = len(records)
     if size < BATCH_V2.size:
         return False
-    length, magic, attributes = _unpack_frame(records)
+    _, length, magic, attributes = _unpack_frame(records)
     return (
         length + ENTRY_PREFIX.size == size
         and magic == MAGIC
@@ -68,24 +72,23 @@ def first_frame(records: memoryview) -> Frame | None:
     """The first batch; None if there is no whole one. `CorruptRecord` if these bytes are none and never will be."""
     if len(records) < _FRAME.size:
         return None
-    length, magic, attributes = _FRAME.unpack_from(records)
-    if length < _LEAST_LENGTH or magic > MAGIC:
-        raise CorruptRecord(
-            "not a record batch",
-            fault=Fault.UNKNOWN_MAGIC if length >= _LEAST_LENGTH else Fault.BATCH_LENGTH,
-            position=0,
-            expected=f"a length of {_LEAST_LENGTH} at least and a format of {MAGIC} at most",
-            found=f"length {length}, format {magic}",
-        )
+    base_offset, length, magic, attributes = _FRAME.unpack_from(records)
+    if length < _LEAST_LENGTH or not 0 <= magic <= MAGIC:
+        fault = Fault.BATCH_LENGTH if length < _LEAST_LENGTH else Fault.UNKNOWN_MAGIC
+        if fault is Fault.BATCH_LENGTH:
+            reason = f"Record size {length} is less than the minimum record overhead ({_LEAST_LENGTH})"
+        else:
+            reason = f"Invalid magic found in record: {magic}"
+        raise CorruptRecord(reason, fault=fault)
     if length > len(records) - ENTRY_PREFIX.size:
         return None
+    size_bytes = ENTRY_PREFIX.size + length
     if magic < MAGIC or len(records) < BATCH_V2.size:
-        return Frame(ENTRY_PREFIX.size + length, magic, 0, False, -1, -1)
+        return Frame(size_bytes, magic, 0, base_offset, False, -1, -1)
     producer_id, producer_epoch = _PRODUCER.unpack_from(records, BATCH_V2.at.producer_id)
     is_transactional = bool(attributes & TRANSACTIONAL_BIT)
-    return Frame(
-        ENTRY_PREFIX.size + length, magic, attributes & CODEC_MASK, is_transactional, producer_id, producer_epoch
-    )
+    codec_id = attributes & CODEC_MASK
+    return Frame(size_bytes, magic, codec_id, base_offset, is_transactional, producer_id, producer_epoch)
 
 
 def frame_refusal(records: memoryview, frame: Frame | None, version: int) -> Outcome | None:
@@ -106,8 +109,8 @@ def frame_refusal(records: memoryview, frame: Frame | None, version: int) -> Out
     return None
 
 
-def append_refusal(error: Exception, log: PartitionLog, size_bytes: int) -> Outcome:
-    """What a client is told of an error of the log.
+def append_refusal(error: Exception, log: PartitionLog, size_bytes: int, base_offset: int = 0) -> Outcome:
+    """What a client is told of an error of the log, about a batch that claims this base offset.
 
     As Kafka does, it is told where the log starts unless the frame, the size or the disk is to blame, and the reason
     in words only where single records are.
@@ -119,12 +122,28 @@ def append_refusal(error: Exception, log: PartitionLog, size_bytes: int) -> Outc
         return Outcome(error_codes.RECORD_LIST_TOO_LARGE if fits_batch else error_codes.MESSAGE_TOO_LARGE)
     code = error_codes.code_of(error)
     if isinstance(error, CorruptRecord):
-        if error.fault in _FRAME_FAULTS:
+        if error.fault in _FRAME_FAULTS and (base_offset == 0 or error.fault is not Fault.BATCH_LENGTH):
             return CORRUPT
         # Kafka does not expect a codec to fail, and says so.
         is_codecs = error.fault in _CODEC_FAULTS
         code = error_codes.UNKNOWN_SERVER_ERROR if is_codecs else error_codes.INVALID_RECORD
     start_offset = log.start_offset
     if isinstance(error, InvalidRecord) and error.record_errors:
-        return Outcome(code, log_start_offset=start_offset, record_errors=error.record_errors, message=str(error))
+        record_errors = [
+            (place, f"{text} in topic partition {log.topic}-{log.partition}" if text == WITHOUT_NEEDED_KEY else text)
+            for place, text in error.record_errors
+        ]
+        message = _summary(record_errors, is_about_times=isinstance(error, InvalidTimestamp))
+        return Outcome(code, log_start_offset=start_offset, record_errors=record_errors, message=message)
     return Outcome(code, NO_OFFSET, log_start_offset=start_offset)
+
+
+def _summary(record_errors: Sequence[tuple[int, str]], *, is_about_times: bool) -> str:
+    """In the words of Kafka: producers show them, and people look for them."""
+    if is_about_times:
+        return "One or more records have been rejected due to invalid timestamp"
+    told = ", ".join(f"RecordError(batchIndex={place}, message='{text}')" for place, text in record_errors[:_MOST_TOLD])
+    return (
+        f"One or more records have been rejected due to {len(record_errors)} record errors in total, and only showing "
+        f"the first three errors at most: [{told}]"
+    )

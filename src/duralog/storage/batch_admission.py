@@ -49,6 +49,8 @@ _INT64_MAX = 2**63 - 1
 _CODECS = tuple(Codec)
 _KNOWN_BITS = CODEC_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 
+WITHOUT_NEEDED_KEY = "Compacted topic cannot accept message without key"
+"""What is wrong with a record. These words, and those about timestamps, are shown by producers: they are Kafka's."""
 _TOLD_ERRORS = 3
 """How many records the text of an error names; all of them are in its `record_errors`."""
 
@@ -237,7 +239,7 @@ class Admission:
 
     def _record_error(self, record: Record, attributes: int) -> tuple[type[InvalidRecord], str] | None:
         if record.key is None and "compact" in self._config.cleanup_policy:
-            return InvalidRecord, "a compacted topic takes no record without a key"
+            return InvalidRecord, WITHOUT_NEEDED_KEY
         if self._type_bit or record.timestamp_ms == NO_TIMESTAMP:
             # Only here: where Kafka looks at the time of a record, it does not look at its type.
             if attributes & LOG_APPEND_TIME_BIT:
@@ -247,7 +249,10 @@ class Admission:
         latest = self._now_ms + self._config.message_timestamp_after_max_ms
         if earliest <= record.timestamp_ms <= latest:
             return None
-        return InvalidTimestamp, f"the timestamp {record.timestamp_ms} is not within {earliest} to {latest}"
+        return InvalidTimestamp, (
+            f"Timestamp {record.timestamp_ms} of message with offset {record.offset} is out of range. The timestamp "
+            f"should be within [{earliest}, {latest}]"
+        )
 
     def _refuse_records(self, batch: memoryview, position: int) -> NoReturn:
         header = record_batch.decode_header(batch, 0)

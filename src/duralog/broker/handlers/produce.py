@@ -47,8 +47,8 @@ _EPOCH_BUMPING_TRANSACTIONS = 2
 _UNPACKED_ON_THE_LOOP = 64 << 10
 """Larger batches that are compressed are unpacked beside the loop, which takes other requests meanwhile."""
 _UNVERIFIED = {
-    error_codes.INVALID_TXN_STATE: "the partition was not added to the transaction",
-    error_codes.NOT_ENOUGH_REPLICAS: "it could not be found out whether the partition is part of the transaction",
+    error_codes.INVALID_TXN_STATE: "Partition was not added to the transaction",
+    error_codes.NOT_ENOUGH_REPLICAS: "Unable to verify the partition has been added to the transaction",
 }
 _KEPT_AS_SENT = ("producer", "uncompressed")
 """Values of `compression.type` by which an uncompressed batch stays as it is."""
@@ -122,13 +122,13 @@ def _append_ordinary(broker: Broker, request: Request, asked: ProduceRequest, or
     return RawAnswer([produce_response.encode(outcomes, request.version)])
 
 
-def _refusal(broker: Broker, partition: Partition, size_bytes: int, error: Exception) -> Outcome:
+def _refusal(broker: Broker, partition: Partition, size_bytes: int, error: Exception, base_offset: int = 0) -> Outcome:
     if not isinstance(error, DuralogError):
         broker.log.error("%s", one_line(f"append to {partition.topic}-{partition.number}: {error_text(error)}"))
     if broker.partitions.get(partition.topic, partition.number) is not partition:
         # Its topic was deleted meanwhile: that its log is closed is not the disk's fault.
         return Outcome(error_codes.UNKNOWN_TOPIC_OR_PARTITION)
-    return append_refusal(error, partition.log, size_bytes)
+    return append_refusal(error, partition.log, size_bytes, base_offset)
 
 
 class _Wanted:
@@ -194,7 +194,7 @@ class _Work:
                 try:
                     frame = None if records is None else first_frame(records)
                 except CorruptRecord as error:
-                    return CORRUPT._replace(message=str(error))
+                    return CORRUPT._replace(message=error.reason)
                 if frame is not None and frame.is_transactional and self.asked.transactional_id is None:
                     return Outcome(error_codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
                 frames[topic, number] = frame
@@ -242,7 +242,7 @@ class _Work:
             self._refuse_all(
                 Outcome(
                     error_codes.INVALID_PRODUCER_ID_MAPPING,
-                    message="the transactional records of one request are of one producer",
+                    message="Transactional records contained more than one producer ID",
                 )
             )
             return []
@@ -281,7 +281,9 @@ class _Work:
         try:
             result = partition.append(one.records, transaction_version=transaction_version)
         except Exception as error:
-            self.outcomes[one.topic][one.number] = _refusal(self.broker, one.partition, one.frame.size_bytes, error)
+            self.outcomes[one.topic][one.number] = _refusal(
+                self.broker, one.partition, one.frame.size_bytes, error, one.frame.base_offset
+            )
         else:
             self.outcomes[one.topic][one.number] = _outcome(partition, result)
 
@@ -291,7 +293,7 @@ class _Work:
             outcome = _outcome(one.partition, result)
         else:
             assert error is not None
-            outcome = _refusal(self.broker, one.partition, one.frame.size_bytes, error)
+            outcome = _refusal(self.broker, one.partition, one.frame.size_bytes, error, one.frame.base_offset)
         self.outcomes[one.topic][one.number] = outcome
         self.running -= 1
         if not self.running and self.later is not None:
