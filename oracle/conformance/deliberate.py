@@ -63,6 +63,11 @@ MEANT: tuple[Meant, ...] = (
         "two names that collide in one request: Kafka takes both, but refuses the second when it comes alone",
     ),
     Meant(
+        "strings-that-are-too-long",
+        r"\.topics\[0\]\.error_(code|message)",
+        "a name so long that Kafka's own message about it is longer than a string may be: it answers an unknown error",
+    ),
+    Meant(
         "list-offsets-of-odd-logs",
         r"\.topics\[0\]\.partitions\[0\]\.(timestamp|offset|leader_epoch)",
         "the offset of the largest time after DeleteRecords: Kafka tells one that can no longer be read",
