@@ -65,7 +65,7 @@ class Connection:
         """Too many requests of all clients are under way: this one's next request waits."""
         self._server = server
         self._socket = connected
-        self._reader = FrameReader(server.limits.largest_request_bytes)
+        self._reader = FrameReader(server.limits.largest_request_bytes, server.spare_buffers)
         self._later: Later | None = None
         self._outgoing: deque[bytes | memoryview | FileSlice] = deque()
         self._events = READABLE | PEER_CLOSED

@@ -6,7 +6,8 @@ answer. What is left over moves to the connection:
 
 - a small part of a frame is put back in front of the next bytes,
 - a large frame gets a buffer of its own, which is received into directly. It grows with what arrives, not with what
-  the size says: a claim alone costs nothing.
+  the size says: a claim alone costs nothing. A few such buffers are kept for the next large frame of any connection:
+  memory that was never touched before costs more than all copying.
 
 What must always be true: no byte is taken twice or skipped, however the stream is cut; a frame is only valid until the
 next call. A size that is negative or above the limit raises `InvalidFrame`: after that nothing on the connection makes
@@ -22,6 +23,9 @@ from duralog.errors import DuralogError
 
 SHARED_BUFFER_BYTES = 512 << 10
 _OWN_BUFFER_FROM_BYTES = 64 << 10
+SPARE_BUFFER_BYTES = 1280 << 10
+"""Some more than the largest request of Kafka's producer, as it is configured by default."""
+_MOST_SPARES = 4
 _SIZE = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")
 _NEGATIVE_FROM = 1 << 31
@@ -35,10 +39,12 @@ class InvalidFrame(DuralogError):
 class FrameReader:
     """What one connection has sent and nobody has handled yet."""
 
-    __slots__ = ("_area", "_end", "_is_shared", "_largest", "_needed", "_start")
+    __slots__ = ("_area", "_end", "_is_shared", "_largest", "_needed", "_spares", "_start")
 
-    def __init__(self, largest_frame_bytes: int) -> None:
+    def __init__(self, largest_frame_bytes: int, spares: list[memoryview] | None = None) -> None:
+        """`spares` are buffers for large frames that nobody uses now. All connections share them and give them back."""
         self._largest = largest_frame_bytes
+        self._spares = [] if spares is None else spares
         self._area = _EMPTY
         """What was received lies here, from `_start` to `_end`."""
         self._start = 0
@@ -91,6 +97,8 @@ class FrameReader:
         """Take what is left out of the shared buffer, which another connection uses next."""
         held = self._end - self._start
         if held == 0:
+            if len(self._area) == SPARE_BUFFER_BYTES and len(self._spares) < _MOST_SPARES:
+                self._spares.append(self._area)
             self._area = _EMPTY
             self._start = self._end = 0
             self._is_shared = False
@@ -105,7 +113,12 @@ class FrameReader:
         if not self._is_shared and self._start == 0 and self._end < len(self._area):
             return
         room = min(self._needed, max(2 * held, _OWN_BUFFER_FROM_BYTES))
-        area = memoryview(bytearray(room))
+        if self._needed <= SPARE_BUFFER_BYTES and self._spares:
+            area = self._spares.pop()
+        else:
+            if room == self._needed <= SPARE_BUFFER_BYTES < 2 * room:
+                room = SPARE_BUFFER_BYTES
+            area = memoryview(bytearray(room))
         area[:held] = self._area[self._start : self._end]
         self._area = area
         self._is_shared = False

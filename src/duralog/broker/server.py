@@ -44,6 +44,7 @@ class Server:
         self.dispatcher = dispatcher
         self.limits = limits
         self.receive_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.spare_buffers: list[memoryview] = []
         self.background_requests = 0
         self.refused = 0
         """Connections that a limit did not let in."""
