@@ -136,6 +136,14 @@ def test_what_is_read_is_limited(desk: RecordDesk) -> None:
     assert sizes() == [len(desk.broker.store.partition("t", n).read_slice(0).read()) for n in (0, 1)]
 
 
+def test_a_limit_below_zero_is_one_for_the_first_partition(desk: RecordDesk) -> None:
+    desk.produce_one(9, "t", batch(), partition=2)
+    asked = [{"partition": number, "fetch_offset": 0} for number in range(3)]
+    found = desk.fetched(11, {"t": asked}, max_bytes=-1).responses[0].partitions
+    assert [one.error_code for one in found] == [codes.UNKNOWN_SERVER_ERROR, 0, 0]
+    assert [len(one.records) for one in found] == [0, len(batch()), 0]
+
+
 def test_the_first_batch_is_always_whole(desk: RecordDesk) -> None:
     large = batch(b"x" * 100_000)
     desk.produce_one(9, "t", large, partition=2)

@@ -76,6 +76,13 @@ def _short_length() -> bytes:
     return bytes(whole)
 
 
+def _too_short(base_offset: int) -> bytes:
+    """What says that it is a batch and has less than a header."""
+    whole = bytearray(batch()[:40])
+    struct.pack_into(">qi", whole, 0, base_offset, 28)
+    return bytes(whole)
+
+
 def _wrong_magic() -> bytes:
     whole = bytearray(batch())
     whole[16] = 5
@@ -93,6 +100,9 @@ def _wrong_magic() -> bytes:
         pytest.param(batch() + b"\xff" * 40, codes.CORRUPT_MESSAGE, -1, id="garbage behind"),
         pytest.param(old_message(1, b"k", b"v"), codes.INVALID_RECORD, -1, id="format 1"),
         pytest.param(_wrong_magic(), codes.CORRUPT_MESSAGE, -1, id="format 5"),
+        pytest.param(_too_short(0), codes.CORRUPT_MESSAGE, -1, id="less than a header"),
+        pytest.param(_too_short(40), codes.INVALID_RECORD, 0, id="less than a header, base offset"),
+        pytest.param(old_message(0, None, b"")[:8] + b"\0\0\0\x0d", codes.INVALID_RECORD, -1, id="cut after length"),
         pytest.param(_short_length(), codes.CORRUPT_MESSAGE, -1, id="length too small"),
         pytest.param(batch()[:-1] + b"X", codes.CORRUPT_MESSAGE, -1, id="checksum"),
         pytest.param(batch(base_offset=5), codes.INVALID_RECORD, 0, id="base offset"),
