@@ -222,18 +222,3 @@ def produce_to_internal_topics(dialog: Dialog) -> None:
             "metadata", 12, topics=[{"name": topic}], allow_auto_topic_creation=True,
         )  # fmt: skip
         produce(dialog, 9, data(topic, (0, records())))
-
-
-@scenario
-def produce_transactionally_unasked(dialog: Dialog) -> None:
-    """Transactional batches without a transaction, and the other way round."""
-    topic = dialog.name
-    dialog.create_topic(topic)
-    owner: dict[str, Any] = {"producer_id": 123_456, "producer_epoch": 0, "base_sequence": 0}
-    for version in (9, 11, 12):
-        produce(
-            dialog, version, data(topic, (0, records(**owner, is_transactional=True))), transactional_id=dialog.name
-        )
-        produce(dialog, version, data(topic, (0, records(**owner, is_transactional=True))), transactional_id=None)
-        produce(dialog, version, data(topic, (0, records())), transactional_id=dialog.name)
-    fetched(dialog, topic)

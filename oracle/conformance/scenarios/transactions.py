@@ -10,7 +10,7 @@ from oracle.conformance.scenarios.fetching import fetch
 from oracle.conformance.scenarios.fetching import wanted as from_offset
 from oracle.conformance.scenarios.groups import JOIN_LAST, find_coordinator_of, joined, stable
 from oracle.conformance.scenarios.offsets import commits, committed, wanted
-from oracle.conformance.scenarios.producing import data, produce
+from oracle.conformance.scenarios.producing import data, fetched, produce
 from oracle.conformance.wire import Fields
 
 Owner = dict[str, Any]
@@ -135,6 +135,7 @@ def transaction_of_version_2(dialog: Dialog) -> None:
         ended = end(dialog, 5, owner, commit=commit)
         end(dialog, 5, owner, commit=commit)
         end(dialog, 5, owner, commit=not commit)
+        find_state(dialog, name, "CompleteCommit" if commit else "CompleteAbort")
         owner |= {"producer_id": ended["producer_id"], "producer_epoch": ended["producer_epoch"]}
     end(dialog, 5, owner, commit=False)
     ended = end(dialog, 5, owner, commit=True)
@@ -354,6 +355,22 @@ def transactional_writes_without_adding(dialog: Dialog) -> None:
     write(dialog, 11, owner, topic, 7, 1)
     end(dialog, 4, owner, commit=True)
     read(dialog, topic, 1)
+
+
+@scenario
+def produce_transactionally_unasked(dialog: Dialog) -> None:
+    """Transactional batches without a transaction, and the other way round."""
+    topic = dialog.name
+    dialog.create_topic(topic)
+    find_transactions(dialog, dialog.name)
+    owner: dict[str, Any] = {"producer_id": 123_456, "producer_epoch": 0, "base_sequence": 0}
+    for version in (9, 11, 12):
+        produce(
+            dialog, version, data(topic, (0, records(**owner, is_transactional=True))), transactional_id=dialog.name
+        )
+        produce(dialog, version, data(topic, (0, records(**owner, is_transactional=True))), transactional_id=None)
+        produce(dialog, version, data(topic, (0, records())), transactional_id=dialog.name)
+    fetched(dialog, topic)
 
 
 def listed(dialog: Dialog, version: int, **fields: Any) -> None:
