@@ -23,6 +23,7 @@ pytestmark = pytest.mark.interop
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.assignment.interval.ms": 0,
     "log.retention.ms": -1,  # The records are dated 2023.
 }
 
