@@ -5,9 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from duralog.broker.groups.offset_commits import Committer, TopicCommit
+from duralog.broker.groups.offset_table import PartitionCommit
 from duralog.broker.internal_topics import CONSUMER_OFFSETS
 from duralog.errors import StorageError
 from duralog.format import batches
@@ -132,6 +135,49 @@ def test_offsets_that_cannot_be_deleted_stay(desk: GroupDesk, monkeypatch: pytes
         break_log(desk, failing)
         assert desk.ask(DELETE_GROUPS, 2, groups_names=["g"]).results[0].error_code == NOT_COORDINATOR
     assert desk.committed("g") == {("t", 0): 1}
+
+
+def test_what_was_deleted_before_an_error_is_known_to_be_gone(
+    desk: GroupDesk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = [PartitionCommit(number, number, -1, None) for number in range(1_000)]
+    desk.groups.commits.commit(Committer("g", "", None, -1, 9), [TopicCommit("t" * 249, None, many)])
+    append = desk.broker.partitions.append_records
+    results = iter((append, append))
+
+    def full_after_two(*args: Any, **options: Any) -> Any:
+        real = next(results, None)
+        if real is None:
+            raise StorageError("no space left")
+        return real(*args, **options)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(desk.broker.partitions, "append_records", full_after_two)
+        assert desk.ask(DELETE_GROUPS, 2, groups_names=["g"]).results[0].error_code == NOT_COORDINATOR
+    left = desk.committed("g")
+    assert 0 < len(left) < 1_000
+    with desk.crashed(tmp_path / "copy") as again:
+        assert again.committed("g") == left
+
+
+def test_a_partition_that_cannot_be_written_keeps_the_offsets_of_its_own_groups_alone(
+    desk: GroupDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [f"g{number}" for number in range(6)]
+    for group in groups:
+        desk.commit(group, {("t", 0): 1})
+    append, broken = desk.broker.partitions.append_records, desk.groups.partition_for("g0")
+
+    def fails_for_one(topic: str, number: int, *args: Any, **options: Any) -> Any:
+        if number == broken:
+            raise StorageError("bad disk")
+        return append(topic, number, *args, **options)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(desk.broker.partitions, "append_records", fails_for_one)
+        desk.delete_topic("t")
+    stay = [group for group in groups if desk.groups.partition_for(group) == broken]
+    assert [group for group in groups if desk.committed(group)] == stay != groups
 
 
 @pytest.mark.parametrize("ending", ["stopped", "killed"])

@@ -163,11 +163,8 @@ class GroupCoordinator:
     def _topic_is_deleted(self, topic: TopicView) -> None:
         if topic.name == CONSUMER_OFFSETS:
             self._unload()
-            return
-        try:
+        else:
             self.commits.remove_topic(topic.name, topic.topic_id)
-        except GroupRefusal as refusal:
-            self.broker.log.warning("offsets of the deleted topic %s stay: %s", topic.name, refusal)
 
     def _unload(self) -> None:
         """There is no log any more: nothing is known, and everybody has to ask anew."""

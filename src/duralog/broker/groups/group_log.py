@@ -7,8 +7,7 @@ transactions between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from duralog.broker.error_codes import (
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 
 KeyAndValue = tuple[bytes, bytes | None]
 
-_TOMBSTONES_AT_ONCE = 5000
 _TOLD_AS = {
     UNKNOWN_TOPIC_OR_PARTITION: COORDINATOR_NOT_AVAILABLE,
     NOT_ENOUGH_REPLICAS: COORDINATOR_NOT_AVAILABLE,
@@ -118,12 +116,6 @@ class GroupLog:
             code = code_of(error)
             raise GroupRefusal(_TOLD_AS.get(code, code), str(error)) from error
         return result.base_offset
-
-    def append_tombstones(self, group_id: str, keys: Iterable[bytes]) -> None:
-        """In as many batches as it takes: each of them is good without the others, should there be a crash between."""
-        remaining = iter(keys)
-        while batch := [(key, None) for key in islice(remaining, _TOMBSTONES_AT_ONCE)]:
-            self.append(group_id, batch)
 
     def partitions(self) -> Iterator[tuple[int, PartitionLog]]:
         """The partitions that have records and can be used."""

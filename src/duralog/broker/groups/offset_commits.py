@@ -32,6 +32,7 @@ from duralog.broker.groups.offset_records import (
 from duralog.broker.groups.offset_table import PartitionCommit
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.request import Fields
+from duralog.broker.tombstone_batches import tombstone_batches
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
@@ -252,11 +253,11 @@ class OffsetCommits:
         self.remove_group(group)
 
     def remove(self, group_id: str, keys: Iterable[OffsetKey]) -> None:
-        """Write tombstones, then forget the offsets."""
-        removed = list(keys)
-        self._log.append_tombstones(group_id, (encode_offset_key(key) for key in removed))
-        for key in removed:
-            self._table.remove(key)
+        """Write tombstones, then forget the offsets. Raises GroupRefusal: then those of the batches before are gone."""
+        for some in tombstone_batches(list(keys), lambda key: len(key.group_id) + len(key.topic)):
+            self._log.append(group_id, [(encode_offset_key(key), None) for key in some])
+            for key in some:
+                self._table.remove(key)
 
     def remove_group(self, group: Group) -> None:
         self._coordinator.append(group.group_id, group.tombstones(), replay=False)
@@ -268,7 +269,13 @@ class OffsetCommits:
             keys = [
                 key for key in self._table.keys_of_group(group_id) if key.topic == topic and self._is_of(key, topic_id)
             ]
-            self.remove(group_id, keys)
+            try:
+                self.remove(group_id, keys)
+            except GroupRefusal as refusal:
+                # The partitions of the other groups may be well.
+                self._coordinator.broker.log.warning(
+                    "offsets of group %s for the deleted topic %s stay: %s", group_id, topic, refusal
+                )
 
     def _is_of(self, key: OffsetKey, topic_id: UUID) -> bool:
         """Whether an offset is of the topic with this id, not of another that had the name before or since."""

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from duralog.broker.error_codes import NONE
+from duralog.broker.tombstone_batches import tombstone_batches
 from duralog.broker.transactions.state import AT_REST, Transaction
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from duralog.broker.transactions.coordinator import TransactionCoordinator
 
 IDS_PER_TURN = 5_000
-_TOMBSTONE_BYTES = 64
-_BATCH_BYTES = 256 << 10
 
 
 class Timeouts:
@@ -96,7 +95,7 @@ class Timeouts:
                 if number is not None:
                     by_partition.setdefault(number, []).append(transactional_id)
         for number, unused in by_partition.items():
-            for some in _in_batches(unused):
+            for some in tombstone_batches(unused, len):
                 if self._coordinator.log.forget(number, some) == NONE:
                     for transactional_id in some:
                         del self._coordinator.states[transactional_id]
@@ -104,18 +103,3 @@ class Timeouts:
 
 def _is_unused(transaction: Transaction, before_ms: int) -> bool:
     return transaction.status in AT_REST and transaction.updated_ms <= before_ms
-
-
-def _in_batches(transactional_ids: list[str]) -> Iterator[list[str]]:
-    """As many as fit a batch of any topic, however long they are."""
-    some: list[str] = []
-    size = 0
-    for transactional_id in transactional_ids:
-        bytes_more = _TOMBSTONE_BYTES + 3 * len(transactional_id)
-        if some and size + bytes_more > _BATCH_BYTES:
-            yield some
-            some, size = [], 0
-        some.append(transactional_id)
-        size += bytes_more
-    if some:
-        yield some
