@@ -78,14 +78,18 @@ def end(broker: DeskBroker, producer_id: int, epoch: int, *, commit: bool, versi
     )
 
 
-def produce(broker: DeskBroker, partition: int, producer_id: int, epoch: int, sequence: int = 0) -> None:
-    batch = record_batch.encode(
+def transactional_batch(broker: DeskBroker, producer_id: int, epoch: int, sequence: int = 0) -> bytes:
+    return record_batch.encode(
         [Record(key=b"k", value=b"v", timestamp_ms=broker.now_ms)],
         producer_id=producer_id,
         producer_epoch=epoch,
         base_sequence=sequence,
         is_transactional=True,
     )
+
+
+def produce(broker: DeskBroker, partition: int, producer_id: int, epoch: int, sequence: int = 0) -> None:
+    batch = transactional_batch(broker, producer_id, epoch, sequence)
     broker.partitions.append("orders", partition, bytearray(batch), transaction_version=2)
 
 
@@ -418,6 +422,37 @@ def test_a_partition_that_was_deleted_needs_no_marker(broker: DeskBroker) -> Non
     assert broker.transactions.states[ID].status is TransactionStatus.COMPLETE_COMMIT
 
 
+def test_a_marker_comes_after_the_records_that_wait_in_line(broker: DeskBroker) -> None:
+    """Of a client before version 2, whose epoch would let them in after it: they would be open for ever."""
+    producer_id = init(broker).producer_id
+    assert add(broker, producer_id, 0, 0, 1) == {("orders", 0): NONE, ("orders", 1): NONE}
+    partition = broker.partitions.get("orders", 0)
+    assert partition is not None
+    told: list[int] = []
+
+    def append_beside(batch: bytes) -> None:
+        partition.append_in_line(
+            broker,  # type: ignore[arg-type]
+            bytearray(batch),
+            0,
+            lambda result, _: told.append(-1 if result is None else result.base_offset),
+        )
+
+    plain = record_batch.encode([Record(key=b"k", value=b"v", timestamp_ms=broker.now_ms)])
+    broker.runs_in_background_at_once = False
+    append_beside(plain)
+    append_beside(transactional_batch(broker, producer_id, 0))
+    assert end(broker, producer_id, 0, commit=False, version=4).error_code == NONE
+    append_beside(plain)
+    assert broker.transactions.states[ID].status is TransactionStatus.PREPARE_ABORT
+    assert broker.transactions.states[ID].partitions == {("orders", 0)}
+    broker.run_background()
+    assert told == [0, 1, 3]
+    assert broker.transactions.states[ID].status is TransactionStatus.COMPLETE_ABORT
+    assert partition.log.view.last_stable_offset == partition.log.end_offset == 4
+    assert not partition.in_line
+
+
 def test_a_partition_that_cannot_be_written_to_is_tried_again(broker: DeskBroker, monkeypatch: Any) -> None:
     producer_id = init(broker).producer_id
     assert broker.transactions.check_produce(ID, producer_id, 0, [("orders", 0), ("orders", 1)], 12) == {}
@@ -563,5 +598,7 @@ def test_transactions_are_listed(broker: DeskBroker, filters: dict[str, Any], ex
     assert answer.unknown_state_filters == (("nonsense",) if "nonsense" in filters.get("state_filters", ()) else ())
 
 
-def test_a_pattern_that_is_none_is_told(broker: DeskBroker) -> None:
-    assert broker.ask(LIST, 2, transactional_id_pattern="(").error_code == INVALID_REGULAR_EXPRESSION
+@pytest.mark.parametrize("pattern", ["(", r"\pL" * 10_000])
+def test_a_pattern_that_is_none_or_would_take_long_is_told(broker: DeskBroker, pattern: str) -> None:
+    """The last one would keep the loop busy for seconds."""
+    assert broker.ask(LIST, 2, transactional_id_pattern=pattern).error_code == INVALID_REGULAR_EXPRESSION

@@ -55,7 +55,8 @@ class Partition:
         """Whether the store has another log of this name by now, or none."""
         self.waiting: dict[Waiting, None] = {}
         self.in_line: deque[Callable[[], None]] = deque()
-        """The starts of appends that run beside the loop, one after the other. The first one is running."""
+        """The starts of appends that run beside the loop, and of what must come after them, one after the other. The
+        first one is running."""
 
     def append(
         self, batches: Bytes, *, origin: AppendOrigin = AppendOrigin.CLIENT, transaction_version: int = 0
@@ -88,6 +89,21 @@ class Partition:
 
         def start() -> None:
             broker.in_background(work, finish)
+
+        self.in_line.append(start)
+        if len(self.in_line) == 1:
+            start()
+
+    def after_line(self, work: Callable[[], None]) -> None:
+        """Run it on the loop after the appends that wait here now, and before those that come after it."""
+
+        def start() -> None:
+            try:
+                work()
+            finally:
+                self.in_line.popleft()
+                if self.in_line:
+                    self.in_line[0]()
 
         self.in_line.append(start)
         if len(self.in_line) == 1:

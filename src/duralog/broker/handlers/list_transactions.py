@@ -1,16 +1,16 @@
 """ListTransactions, versions 0 to 2: the transactional producers, by state and by id.
 
-Version 1 adds how long a transaction has been open at least, version 2 a pattern for transactional ids. Patterns are
-RE2's, which match in time in proportion to the id: Kafka's can keep it busy for ever.
+Version 1 adds how long a transaction has been open at least, version 2 a pattern for transactional ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from duralog.broker.error_codes import INVALID_REGULAR_EXPRESSION, NONE
 from duralog.broker.messages import optional
+from duralog.broker.patterns import compile_pattern
 from duralog.broker.request import Answer, Api, Fields, Request
 from duralog.broker.transactions.state import STATUS_NAMES, Transaction
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from duralog.broker.broker import Broker
 
 _ANY_DURATION = -1
-_PATTERN_BYTES = 1 << 20
 
 
 def handle(broker: Broker, request: Request) -> Answer:
@@ -59,14 +58,9 @@ def _any_id(_: str) -> bool:
 
 def _matcher(pattern: str) -> Callable[[str], bool] | None:
     """Whether an id as a whole matches the pattern; None if it is no pattern."""
-    import re2  # Not at the top: hardly anybody asks by pattern.
-
-    options = re2.Options()
-    options.max_mem = _PATTERN_BYTES
-    options.log_errors = False
     try:
-        compiled: Any = re2.compile(pattern, options)
-    except re2.error:
+        compiled = compile_pattern(pattern)
+    except ValueError:
         return None
     return lambda transactional_id: compiled.fullmatch(transactional_id) is not None
 

@@ -193,7 +193,8 @@ class TransactionCoordinator:
     ) -> dict[tuple[str, int], int]:
         """The partitions to which a Produce request's transactional batches must not be appended, and the error codes.
 
-        The append must follow in the same turn of the loop: nothing can end the transaction in between.
+        The append must follow in the same turn of the loop, or be in the partition's line by then: nothing can end the
+        transaction in between, and its markers wait behind the line.
         """
         known = self.ongoing.get(transactional_id or "")
         if (

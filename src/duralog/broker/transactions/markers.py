@@ -4,6 +4,9 @@ A transaction that is prepared will end as it was decided, whatever happens: its
 partitions, and a start after a crash begins where this one stopped. A partition that shows that its marker was written
 gets no second one then.
 
+Where appends wait in a partition's line, there may be some of the transaction among them: the marker waits behind them,
+or what follows it would be open for ever.
+
 A turn of the loop writes so many markers and no more, so that the end of a transaction with thousands of partitions
 keeps nobody waiting. A partition that cannot be written to is tried again until it can, and its transaction stays
 prepared so long; one that was deleted needs no marker.
@@ -38,13 +41,15 @@ _NOT_OPEN = -1
 class _Ending:
     """One transaction on its way from prepared to complete."""
 
-    __slots__ = ("failed", "is_recovered", "left", "transaction", "transactional_id")
+    __slots__ = ("failed", "in_line", "is_recovered", "left", "transaction", "transactional_id")
 
     def __init__(self, transactional_id: str, transaction: Transaction, *, is_recovered: bool) -> None:
         self.transactional_id = transactional_id
         self.transaction = transaction
         self.left = sorted(transaction.partitions, reverse=True)
         """The partitions whose marker is to be written; the next one is the last."""
+        self.in_line: set[TopicPartition] = set()
+        """Those whose marker waits for appends before it."""
         self.failed: list[TopicPartition] = []
         self.is_recovered = is_recovered
 
@@ -54,6 +59,16 @@ class _Ending:
     @property
     def is_commit(self) -> bool:
         return self.transaction.status is TransactionStatus.PREPARE_COMMIT
+
+    @property
+    def is_through(self) -> bool:
+        """Whether every partition has its marker, or has failed."""
+        return not self.left and not self.in_line
+
+    @property
+    def state(self) -> Transaction:
+        """The transaction with those partitions alone that have no marker yet."""
+        return replace(self.transaction, partitions=frozenset((*self.left, *self.in_line, *self.failed)))
 
 
 class Markers:
@@ -89,17 +104,32 @@ class Markers:
         while self._endings and room > 0:
             ending = self._endings[0]
             while ending.left and room > 0:
-                self._end_in(ending, ending.left.pop())
+                self._end_in_turn(ending, ending.left.pop())
                 room -= 1
             if not ending.left:
                 self._endings.popleft()
+            if ending.is_through:
                 self._finish(ending)
                 room -= 1
             else:
-                remaining = frozenset((*ending.left, *ending.failed))
-                self._put(ending.transactional_id, replace(ending.transaction, partitions=remaining))
+                self._put(ending.transactional_id, ending.state)
         if self._endings:
             self._broker.timers.after(0, self._run)
+
+    def _end_in_turn(self, ending: _Ending, partition: TopicPartition) -> None:
+        found = self._broker.partitions.get(*partition)
+        if found is None or not found.in_line:
+            self._end_in(ending, partition)
+            return
+
+        def is_its_turn() -> None:
+            self._end_in(ending, partition)
+            ending.in_line.discard(partition)
+            if ending.is_through:
+                self._finish(ending)
+
+        ending.in_line.add(partition)
+        found.after_line(is_its_turn)
 
     def _end_in(self, ending: _Ending, partition: TopicPartition) -> None:
         try:
@@ -155,7 +185,7 @@ class Markers:
             if self._write(ending.transactional_id, completed) == NONE:
                 self._put(ending.transactional_id, completed)
                 return
-        waiting = replace(ending.transaction, partitions=frozenset(ending.failed))
+        waiting = ending.state
         self._put(ending.transactional_id, waiting)
         self._broker.timers.after(
             RETRY_MS, lambda: self.end(ending.transactional_id, waiting, is_recovered=ending.is_recovered)
