@@ -11,6 +11,7 @@ from oracle.conformance.scenarios import (
     positions,
     producing,
     topics,
+    transaction_corners,
     transactions,
 )
 
@@ -25,5 +26,6 @@ __all__ = [
     "positions",
     "producing",
     "topics",
+    "transaction_corners",
     "transactions",
 ]

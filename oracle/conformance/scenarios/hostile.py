@@ -16,6 +16,7 @@ VERSIONS = {
     "create_topics": (2, 7), "delete_topics": (1, 6), "delete_records": (0, 2), "init_producer_id": (0, 5),
     "offset_for_leader_epoch": (2, 4),
     "add_partitions_to_txn": (0, 5), "add_offsets_to_txn": (0, 4), "end_txn": (0, 5), "txn_offset_commit": (0, 5),
+    "write_txn_markers": (1, 2),
     "describe_configs": (1, 4), "alter_configs": (0, 2), "describe_log_dirs": (1, 5), "create_partitions": (0, 3),
     "delete_groups": (0, 2), "incremental_alter_configs": (0, 1), "offset_delete": (0, 0), "describe_cluster": (0, 2),
     "describe_producers": (0, 0), "describe_transactions": (0, 0), "list_transactions": (0, 2),

@@ -1,0 +1,91 @@
+"""Rare turns of transactions: markers by hand, every way to end one twice, recovery, writes by the wrong producer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oracle.conformance.dialog import Dialog, records
+from oracle.conformance.scenario import scenario
+from oracle.conformance.scenarios.producing import data, produce
+from oracle.conformance.scenarios.transactions import Owner, add, end, find_state, read, started, write
+from oracle.conformance.wire import Fields
+
+
+def ended(dialog: Dialog, owner: Owner, *, commit: bool) -> Owner:
+    """The owner as it is after the end of a transaction of version 2, once every marker is written."""
+    answer = end(dialog, 5, owner, commit=commit)
+    find_state(dialog, owner["transactional_id"], "CompleteCommit" if commit else "CompleteAbort")
+    return owner | {"producer_id": answer["producer_id"], "producer_epoch": answer["producer_epoch"]}
+
+
+@scenario
+def markers_by_hand(dialog: Dialog) -> None:
+    """As `kafka-transactions abort` writes them for transactions that hang."""
+    topic = dialog.name
+    dialog.create_topic(topic, 2)
+    owner = started(dialog, 4, dialog.name)
+    add(dialog, 3, owner, (topic, [0]))
+    write(dialog, 11, owner, topic, 0)
+
+    def marker(*partitions: int, epoch: int = owner["producer_epoch"], **fields: Any) -> dict[str, Any]:
+        topics = [{"name": topic, "partition_indexes": list(partitions)}]
+        return {"producer_id": owner["producer_id"], "producer_epoch": epoch, "topics": topics} | fields
+
+    def write_markers(version: int, *markers: dict[str, Any]) -> Fields:
+        return dialog.ask("write_txn_markers", version, markers=list(markers))
+
+    write_markers(1, marker(9))
+    write_markers(1, marker(0, coordinator_epoch=5))
+    read(dialog, topic)
+    write_markers(1, marker(0, coordinator_epoch=3))
+    write_markers(2, marker(0, coordinator_epoch=5, transaction_version=2))
+    write_markers(1)
+    end(dialog, 4, owner, commit=True)
+
+
+@scenario
+def every_way_to_end_twice(dialog: Dialog) -> None:
+    topic = dialog.name
+    dialog.create_topic(topic)
+    owner = started(dialog, 5, dialog.name)
+    for commit in (True, False):
+        write(dialog, 12, owner, topic, 0)
+        owner = ended(dialog, owner, commit=commit)
+        for later in (-2, -1, 1):
+            for again in (True, False):
+                end(dialog, 5, owner | {"producer_epoch": owner["producer_epoch"] + later}, commit=again)
+        end(dialog, 5, owner, commit=True)
+        end(dialog, 5, owner | {"producer_id": owner["producer_id"] + 7000}, commit=True)
+
+
+@scenario
+def producers_that_recover(dialog: Dialog) -> None:
+    """One that knows who it was gets the same answer however often it asks, until another took its place."""
+    topic = name = dialog.name
+    dialog.create_topic(topic)
+    owner = started(dialog, 5, name)
+    write(dialog, 12, owner, topic, 0)
+    owner = ended(dialog, owner, commit=True)
+    known = {"producer_id": owner["producer_id"], "producer_epoch": owner["producer_epoch"]}
+    for version, request in ((5, known), (5, known), (5, {}), (5, known), (3, known)):
+        started(dialog, version, name, **request)
+
+
+@scenario
+def writes_by_the_wrong_producer(dialog: Dialog) -> None:
+    topic = name = dialog.name
+    dialog.create_topic(topic, 2)
+    first = started(dialog, 5, name)
+    write(dialog, 12, first, topic, 0)
+    owner = ended(dialog, first, commit=True)
+    for version in (12, 11, 10):
+        write(dialog, version, first, topic, 2)
+    for version in (10, 11):
+        write(dialog, version, owner, topic, 0)
+    write(dialog, 12, owner | {"producer_id": owner["producer_id"] + 5000}, topic, 0)
+    batches = [
+        records(producer_id=owner["producer_id"] + more, producer_epoch=0, base_sequence=0, is_transactional=True)
+        for more in (0, 1)
+    ]
+    produce(dialog, 12, data(topic, (0, batches[0]), (1, batches[1])), transactional_id=name)
+    produce(dialog, 12, data(topic, (0, batches[0])))
