@@ -11,7 +11,7 @@ import pytest
 
 from duralog.broker.broker import Broker
 from duralog.broker.topics import TopicView
-from duralog.errors import StorageError
+from duralog.errors import InvalidTopic, StorageError
 from tests.broker.admin_desk import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -422,6 +422,21 @@ class TestMorePartitions:
             told = add_partitions(client, ("t", count, brokers), validate_only=validate_only)
             assert told == [("t", code, message)]
         assert broker.store.partition_count("t") == 2
+
+    def test_topics_of_coordinators_keep_their_number(self, client: RawClient, broker: Broker) -> None:
+        """Or the offsets and the states that are there would be looked for in another partition."""
+        for name in ("__consumer_offsets", "__transaction_state"):
+            make(client, name, 2)
+            for validate_only in (True, False):
+                [(_, code, message)] = add_partitions(client, (name, 4, None), validate_only=validate_only)
+                assert (code, message) == (
+                    37,
+                    f"{name} cannot get more partitions: which of them keeps a group or a transactional id follows"
+                    " from their number.",
+                )
+            with pytest.raises(InvalidTopic, match="cannot get more partitions"):
+                broker.store.add_partitions(name, 4)
+            assert broker.store.partition_count(name) == 2
 
     def test_each_topic_stands_for_itself(self, client: RawClient, broker: Broker) -> None:
         make(client, "a")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from duralog.broker import error_codes as codes
 from duralog.format.filenames import LONGEST_TOPIC_NAME, collision_key, topic_name_fault
+from duralog.format.internal_topics import COORDINATOR_TOPICS, PLACED_BY_COUNT
 from duralog.storage.metadata_log import METADATA_TOPIC
 
 NOT_GIVEN = -1
@@ -132,6 +133,9 @@ def more_partitions_fault(
             codes.INVALID_PARTITIONS,
             f"The topic {name} currently has {present} partition(s); {total} would not be an increase.",
         )
+    if name in COORDINATOR_TOPICS:
+        # Kafka adds them, and loses sight of what it has committed.
+        return Fault(codes.INVALID_PARTITIONS, f"{name} cannot get more partitions: {PLACED_BY_COUNT}.")
     if assignments is None:
         return None
     if len(assignments) != total - present:

@@ -33,6 +33,9 @@ COORDINATOR_TOPICS: dict[str, Mapping[int, RecordType]] = {
     SHARE_GROUP_STATE: SHARE_GROUP_STATE_TYPES,
 }
 
+PLACED_BY_COUNT = "which of them keeps a group or a transactional id follows from their number"
+"""Why the topics of coordinators keep theirs: what is there already would not be found."""
+
 
 def describe_record(topic: str, key: Bytes | None, value: Bytes | None) -> dict[str, Any] | None:
     """What the record says; None for a topic that is not one of Kafka's own. Raises CorruptRecord for damage.

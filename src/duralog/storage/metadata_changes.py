@@ -16,6 +16,7 @@ from typing import Any
 
 from duralog.errors import InvalidRecord, InvalidTopic, TopicExists
 from duralog.format.filenames import collision_key, topic_name_fault
+from duralog.format.internal_topics import COORDINATOR_TOPICS, PLACED_BY_COUNT
 from duralog.format.metadata_records import METADATA_TYPES, MetadataRecord
 from duralog.format.uuids import uuid_text
 from duralog.storage.cluster_metadata import (
@@ -121,6 +122,8 @@ def add_partitions(
     present = len(topic.partitions)
     if partitions <= present:
         raise InvalidTopic(f"{name} has {present} partitions; it can only get more, not {partitions}")
+    if name in COORDINATOR_TOPICS:
+        raise InvalidTopic(f"{name} cannot get more partitions: {PLACED_BY_COUNT}")
     records = _partition_records(metadata, topic.topic_id, present, partitions, node_id, directory_id)
     return _after_open_transaction(metadata, records)
 
