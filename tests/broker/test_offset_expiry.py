@@ -71,6 +71,12 @@ def test_a_retention_time_of_its_own(desk: GroupDesk) -> None:
         assert not again.groups.by_id
 
 
+def test_a_retention_time_without_end(desk: GroupDesk) -> None:
+    assert desk.commit("g", {("t", 0): 5}, version=2, retention_time=2**63 - 1) == {("t", 0): 0}
+    expire(desk, 2 * RETENTION_MS)
+    assert desk.committed("g") == {("t", 0): 5}
+
+
 def test_pending_offsets_keep_their_group(desk: GroupDesk) -> None:
     desk.commit("g", {("t", 0): 5})
     desk.commit_in_transaction("g", {("t", 0): 6}, 50)

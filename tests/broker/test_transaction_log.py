@@ -153,6 +153,9 @@ def test_a_partition_that_cannot_be_read_is_left_alone(tmp_path: Path, caplog: p
     assert again.ask(22, 5, transactional_id="t", transaction_timeout_ms=1).error_code == NOT_COORDINATOR
     assert again.store.partition(TRANSACTION_STATE, 0).end_offset == end_offset
     assert "cannot be read" in caplog.text
+    again.topics.delete(TRANSACTION_STATE, lambda _: None)
+    again.topics.ensure_internal(TRANSACTION_STATE, lambda _: None)
+    assert again.ask(22, 5, transactional_id="t", transaction_timeout_ms=1).error_code == NONE
     again.close()
 
 

@@ -42,6 +42,8 @@ _BY_ID_VERSION = 9
 """From this version of OffsetCommit on, clients know that a group may not be found."""
 _NO_ID = UUID(int=0)
 _NO_RETENTION = -1
+_LAST_MS = 2**63 - 1
+"""What a client gets that wants its offsets to be kept for ever and longer."""
 
 
 class TopicCommit(NamedTuple):
@@ -87,7 +89,7 @@ class OffsetCommits:
         self._log.check_ready(committer.group_id)
         check = self._check_commit(committer)
         now_ms = self._coordinator.broker.clock()
-        expire_ms = None if retention_ms == _NO_RETENTION else now_ms + retention_ms
+        expire_ms = None if retention_ms == _NO_RETENTION else min(now_ms + retention_ms, _LAST_MS)
         errors, commits = self._chosen(committer.group_id, topics, check, now_ms, expire_ms)
         if commits:
             first_offset = self._append(committer.group_id, commits)

@@ -51,7 +51,8 @@ _COORDINATOR_CODES = {
 class TransactionLog:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._unreadable: set[int] = set()
+        self.unreadable: set[int] = set()
+        """Partitions that could not be read at start."""
 
     def partition_for(self, transactional_id: str) -> int | None:
         """Where the records of an id are; None if that is nowhere, or cannot be read."""
@@ -59,7 +60,7 @@ class TransactionLog:
         if topic is None:
             return None
         number = coordinator_partition(transactional_id, len(topic.partitions))
-        if number in self._unreadable or self._broker.partitions.get(TRANSACTION_STATE, number) is None:
+        if number in self.unreadable or self._broker.partitions.get(TRANSACTION_STATE, number) is None:
             return None
         return number
 
@@ -97,7 +98,7 @@ class TransactionLog:
                 loaded = self._load_partition(number)
             except DuralogError as error:
                 self._broker.log.error("%s-%d cannot be read: %s", TRANSACTION_STATE, number, error)
-                self._unreadable.add(number)
+                self.unreadable.add(number)
                 continue
             yield from loaded
 
