@@ -10,7 +10,7 @@ import pytest
 from duralog.broker.groups.refusal import GroupRefusal
 from tests.broker.group_desk import OFFSET_DELETE, GroupDesk
 
-ILLEGAL_GENERATION, UNKNOWN_MEMBER, UNSTABLE = 22, 25, 88
+UNKNOWN_ERROR, ILLEGAL_GENERATION, UNKNOWN_MEMBER, UNSTABLE = -1, 22, 25, 88
 
 
 @pytest.fixture
@@ -88,3 +88,11 @@ def test_who_may_commit_in_a_transaction(desk: GroupDesk) -> None:
     with pytest.raises(GroupRefusal) as refused:
         desk.commit_in_transaction("none", {("t", 0): 1}, 50, generation=1)
     assert refused.value.error_code == ILLEGAL_GENERATION
+
+
+def test_nobody_has_no_transaction(desk: GroupDesk) -> None:
+    """In the log the offsets would be committed at once, though nobody has ended a transaction."""
+    with pytest.raises(GroupRefusal) as refused:
+        desk.commit_in_transaction("g", {("t", 0): 1}, -1)
+    assert refused.value.error_code == UNKNOWN_ERROR
+    assert (desk.records("g"), desk.committed("g", stable=True)) == ([], {})

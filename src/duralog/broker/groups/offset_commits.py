@@ -19,6 +19,7 @@ from duralog.broker.error_codes import (
     NONE,
     OFFSET_METADATA_TOO_LARGE,
     STALE_MEMBER_EPOCH,
+    UNKNOWN_SERVER_ERROR,
     UNSTABLE_OFFSET_COMMIT,
 )
 from duralog.broker.groups.classic_group import ClassicGroup, ClassicState
@@ -110,6 +111,9 @@ class OffsetCommits:
             )
         except GroupRefusal as refusal:
             raise _as_generation(refusal) from None
+        if producer_id < 0 or producer_epoch < 0:
+            # In the log it would be no transaction's, and count at once. Only without verification it comes so far.
+            raise GroupRefusal(UNKNOWN_SERVER_ERROR)
         if commits:
             first_offset = self._append(committer.group_id, commits, producer_id, producer_epoch)
             partition = self._log.partition_for(committer.group_id)
