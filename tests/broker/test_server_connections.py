@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import pytest
 
-from duralog.broker import messages
+from duralog.broker import connection, messages
 from duralog.broker.broker import Broker
 from duralog.broker.messages import InvalidMessage
 from duralog.broker.request import CLOSE, NO_ANSWER, Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
@@ -397,6 +397,30 @@ class TestMisuse:
             is_over.set()
             greedy.socket.shutdown(socket.SHUT_RDWR)
             thread.join()
+
+    def test_others_have_their_turn_among_requests_that_came_together(
+        self, broker: Broker, behaviour: Behaviour, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "_TURN_SECONDS", 0)
+        greedy, modest = connect(), connect()
+        for client in (greedy, modest):
+            client.ask(API_VERSIONS, 0)
+        may_go_on = threading.Event()
+        broker.call_soon(lambda: may_go_on.wait(SECONDS) and None)
+        greedy.send_bytes(heartbeat("greedy") * 500)
+        modest.send_bytes(heartbeat("modest"))
+        may_go_on.set()
+        assert error_code(modest) == 1
+        assert behaviour.seen.index("modest") < 5
+        assert [error_code(greedy) for _ in range(500)] == [1] * 500
+
+    def test_requests_without_answers_are_handled_though_the_client_has_left(
+        self, behaviour: Behaviour, client: RawClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "_TURN_SECONDS", 0)
+        client.send_bytes(heartbeat("silent") * 500)
+        client.close()
+        eventually(lambda: len(behaviour.seen) == 500)
 
 
 class TestStopping:

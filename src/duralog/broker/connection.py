@@ -9,7 +9,8 @@ down by the network, and costs no more memory than what it has sent already.
 | sends something that is no request | closed, one log line |
 | sends half a request, or nothing, or does not read | closed when it has been idle for `connections.max.idle.ms` |
 | leaves while its request waits | `Later.leave`: the handler may drop what it holds |
-| sends much at once | one buffer full is handled, then it is the others' turn |
+| sends much at once | what a few milliseconds allow is handled, one buffer full at most, then it is the others' turn |
+| leaves while it is the others' turn | what it has sent is handled: it may have asked for no answers |
 
 Files go out by `sendfile`, right after the bytes before them (`MSG_MORE`), so that they share packets. If a file
 has become shorter than promised, the answer can not be completed: the connection is closed.
@@ -22,10 +23,11 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from duralog.broker.dispatch import Parts
-from duralog.broker.event_loop import HANGUP, PEER_CLOSED, READABLE, WRITABLE
+from duralog.broker.event_loop import BROKEN, HANGUP, PEER_CLOSED, READABLE, WRITABLE
 from duralog.broker.frames import FrameReader
 from duralog.broker.log_lines import error_text
 from duralog.broker.request import FileSlice, Later, Silence
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 _SENT_AT_ONCE_BYTES = 64 << 10
 """Answers up to this are gathered for one send."""
 _SENT_PER_TURN_BYTES = 4 << 20
+_TURN_SECONDS = 0.005
+"""For so long, requests of one client are begun. However cheap they are to send, the others wait no longer."""
 
 
 class Connection:
@@ -54,6 +58,7 @@ class Connection:
         "last_active_ms",
         "number",
         "waits_for_room",
+        "waits_for_turn",
     )
 
     def __init__(self, server: Server, connected: socket.socket, client_host: str, number: int) -> None:
@@ -63,6 +68,8 @@ class Connection:
         self.last_active_ms = server.loop.now_ms
         self.waits_for_room = False
         """Too many requests of all clients are under way: this one's next request waits."""
+        self.waits_for_turn = False
+        """This one has had much of the loop's time: its next request waits until the others were served."""
         self._server = server
         self._socket = connected
         self._reader = FrameReader(server.limits.largest_request_bytes, server.spare_buffers)
@@ -111,7 +118,9 @@ class Connection:
             self._go_on()
         elif self._is_busy():
             # Who is still owed something and has only ended its own side gets it: that end is not listened for then.
-            if events & HANGUP:
+            if self.waits_for_turn and not events & BROKEN:
+                self._listen_for(0)
+            elif events & HANGUP:
                 self.close()
             else:
                 self._listen_for(PEER_CLOSED)
@@ -121,7 +130,7 @@ class Connection:
             self.close()
 
     def _is_busy(self) -> bool:
-        return self._later is not None or bool(self._outgoing) or self.waits_for_room
+        return self._later is not None or bool(self._outgoing) or self.waits_for_room or self.waits_for_turn
 
     def _receive(self) -> None:
         reader = self._reader
@@ -141,7 +150,7 @@ class Connection:
         """With what the client has sent meanwhile, else with what it will send."""
         if self.is_closed or self._later is not None or self._outgoing:
             return
-        self.waits_for_room = False
+        self.waits_for_room = self.waits_for_turn = False
         if self._reader.held_bytes:
             self._handle_frames()
         if not self.is_closed and not self._is_busy():
@@ -153,6 +162,7 @@ class Connection:
         dispatch = server.dispatcher.dispatch
         answers: Parts = []
         size = 0
+        until = perf_counter() + _TURN_SECONDS
         try:
             while not self.is_closed:
                 if not server.has_room():
@@ -180,6 +190,10 @@ class Connection:
                         self._send_parts(answers)
                     self.close("refused", "a request that has no answer failed")
                     return
+                if perf_counter() > until:
+                    self.waits_for_turn = True
+                    server.loop.call_soon(self.go_on)
+                    break
         except DuralogError:
             # What came before is answered all the same.
             if answers and not self.is_closed:

@@ -23,8 +23,11 @@ from duralog.broker.timers import Timers
 Work = Callable[[], None]
 READABLE = select.EPOLLIN
 WRITABLE = select.EPOLLOUT
-HANGUP = select.EPOLLHUP | select.EPOLLERR | select.EPOLLRDHUP
 PEER_CLOSED = select.EPOLLRDHUP
+"""The peer sends no more. It may still read."""
+BROKEN = select.EPOLLHUP | select.EPOLLERR
+"""Nothing gets through any more. It is always listened for."""
+HANGUP = BROKEN | PEER_CLOSED
 
 _LONGEST_WAIT_SECONDS = 60.0
 _EVENTS_PER_TURN = 256
