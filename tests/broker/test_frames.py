@@ -164,6 +164,10 @@ class TestHeader:
     def test_tagged_fields_are_skipped(self, tags: bytes, size: int) -> None:
         assert skip_tagged_fields(memoryview(b"xx" + tags + b"body"), 2) == 2 + size
 
+    def test_more_tagged_fields_than_make_sense(self) -> None:
+        with pytest.raises(InvalidFrame, match="a header with 1001 tagged fields"):
+            skip_tagged_fields(memoryview(b"\xe9\7" + b"\1\0" * 1001), 0)
+
     @pytest.mark.parametrize("tags", [b"", b"\x01", b"\x01\0", b"\x01\0\x05abc", b"\x80", b"\xff\xff\xff\xff\xff\xff"])
     def test_tagged_fields_that_end_too_early(self, tags: bytes) -> None:
         with pytest.raises(InvalidFrame):

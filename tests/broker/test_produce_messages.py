@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+import struct
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from duralog.broker import messages
+from duralog.broker.message_reading import MOST_ELEMENTS
 from duralog.broker.messages import InvalidMessage
 from duralog.broker.produce_request import FIRST_WITH_TOPIC_IDS, parse
 from duralog.broker.produce_response import Outcome, encode
+from duralog.format.varint import encode_unsigned_varint
 
 VERSIONS = range(3, 14)
 _PRODUCE = 0
@@ -174,3 +177,20 @@ def test_answers_of_many_partitions_and_of_none(version: int) -> None:
     (only,) = _read(encode({topic: many}, version), version).responses
     assert [one.base_offset for one in only.partition_responses] == list(range(300))
     assert _read(encode({}, version), version).responses == ()
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_more_partitions_than_make_sense(version: int) -> None:
+    flexible = version >= 9
+    head = b"\0" if flexible else b"\xff\xff"
+    head += struct.pack(">hi", 1, 1000) + (b"\2\2t" if flexible else struct.pack(">ih1s", 1, 1, b"t"))
+    count = MOST_ELEMENTS
+    head += encode_unsigned_varint(count + 1) if flexible else struct.pack(">i", count)
+    with pytest.raises(InvalidMessage, match=f"{MOST_ELEMENTS} topics and partitions at most"):
+        parse(memoryview(head + bytes(8 * count)), version)
+
+
+def test_more_tagged_fields_than_make_sense() -> None:
+    body = b"\0" + struct.pack(">hi", 1, 1000) + b"\1" + encode_unsigned_varint(1000) + b"\1\0" * 1000
+    with pytest.raises(InvalidMessage, match="1000 tagged fields"):
+        parse(memoryview(body), 9)

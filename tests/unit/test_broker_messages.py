@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 import tracemalloc
 import uuid
 from contextlib import suppress
@@ -16,10 +17,11 @@ from duralog.broker.handlers import load_apis
 from duralog.broker.message_reading import MOST_ELEMENTS
 from duralog.broker.message_twins import Field, Twin, request_twin, response_twin
 from duralog.broker.messages import InvalidMessage
+from duralog.format.varint import encode_unsigned_varint
 
 APIS = load_apis()
 VERSIONS = [(key, version) for key, api in APIS.items() for version in range(api.min_version, api.max_version + 1)]
-HEARTBEAT, METADATA, API_VERSIONS, JOIN_GROUP, FETCH = 12, 3, 18, 11, 1
+HEARTBEAT, METADATA, API_VERSIONS, JOIN_GROUP, FETCH, OFFSET_FETCH = 12, 3, 18, 11, 1, 9
 
 _NUMBERS = {
     "int8": (-(2**7), 2**7 - 1),
@@ -174,6 +176,18 @@ class TestHostileBytes:
         body = count.to_bytes(4, "big") + b"\0\0" * count
         with pytest.raises(InvalidMessage, match=f"array of {count} elements"):
             messages.decode_request(METADATA, 1, body)
+
+    def test_more_elements_than_make_sense_in_many_arrays(self) -> None:
+        most_partitions = (struct.pack(">h1si", 1, b"t", 1000) + bytes(4 * 1000)) * (MOST_ELEMENTS // 1000)
+        body = struct.pack(">h1si", 1, b"g", MOST_ELEMENTS // 1000) + most_partitions
+        with pytest.raises(InvalidMessage, match=f"array of 1000 elements .* {MOST_ELEMENTS} at most"):
+            messages.decode_request(OFFSET_FETCH, 1, body)
+
+    def test_more_tagged_fields_than_make_sense(self) -> None:
+        count = MOST_ELEMENTS + 1
+        body = b"\1\0\0\0" + encode_unsigned_varint(count) + b"\1\0" * count
+        with pytest.raises(InvalidMessage, match=f"{count} tagged fields"):
+            messages.decode_request(METADATA, 9, body)
 
     def test_a_body_larger_than_makes_sense(self) -> None:
         with pytest.raises(InvalidMessage, match="more than a request of API 3"):

@@ -29,6 +29,7 @@ _MOST_SPARES = 4
 _SIZE = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")
 _NEGATIVE_FROM = 1 << 31
+_MOST_TAGGED_FIELDS = 1000
 _EMPTY = memoryview(b"")
 
 
@@ -156,6 +157,8 @@ def skip_tagged_fields(frame: memoryview, position: int) -> int:
     if count >= _NEGATIVE_FROM:
         # To Kafka, this is a number below zero, and there are none.
         return position
+    if count > _MOST_TAGGED_FIELDS:
+        raise InvalidFrame(f"a header with {count} tagged fields; up to {_MOST_TAGGED_FIELDS} are allowed")
     for _ in range(count):
         _, position = _unsigned_varint(frame, position)
         size, position = _unsigned_varint(frame, position)

@@ -2,8 +2,9 @@
 
 kio's own reader is native and quick, but it takes a client's word for the size of an array: a request of twenty bytes
 makes it ask for more memory than there is, which ends the process. It also refuses what Kafka takes. Here no count is
-believed that the bytes at hand could not hold, tagged fields that this version does not know are skipped, and texts
-that are not UTF-8 get U+FFFD for what cannot be read, as in Kafka. So is every negative length null, not only -1.
+believed that the bytes at hand could not hold, a message has a bounded number of elements however they are nested,
+tagged fields that this version does not know are skipped, and texts that are not UTF-8 get U+FFFD for what cannot be
+read, as in Kafka. So is every negative length null, not only -1.
 
 A reader is made once for each class: fields of fixed size that follow each other are read by one `struct`. For bytes
 that are not what the schema says, readers raise one of `MALFORMED`.
@@ -12,6 +13,7 @@ that are not what the schema says, readers raise one of `MALFORMED`.
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,8 +25,8 @@ Read = Callable[[Bytes, int], tuple[Any, int]]
 
 MALFORMED = (struct.error, IndexError, ValueError)
 
-MOST_ELEMENTS = 200_000
-"""Of an array. More partitions than that are more than Kafka recommends for a whole cluster."""
+MOST_ELEMENTS = 100_000
+"""Of all arrays and tagged sections of a message together: for each, something is done while others wait."""
 
 _FORMATS = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "float64": "d"}
 _INT16 = struct.Struct(">h")
@@ -32,6 +34,26 @@ _INT32 = struct.Struct(">i")
 _UUID_BYTES = 16
 _LONGEST_TEXT_BYTES = 0x7FFF
 """Also where a compact length could say more."""
+
+
+class _Room(threading.local):
+    elements = 0
+    """How many the message that is being read may still have."""
+
+
+_room = _Room()
+
+
+def read_message(read: Read, data: Bytes) -> Any:
+    """A whole message by the reader of its class."""
+    _room.elements = MOST_ELEMENTS
+    return read(data, 0)[0]
+
+
+def _take_room(count: int, what: str, position: int, size: int) -> None:
+    _room.elements -= count
+    if _room.elements < 0:
+        raise ValueError(f"{what} at position {position} of {size}: a message has {MOST_ELEMENTS} at most")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +110,7 @@ def reader_of(make: Callable[..., Any], shapes: Sequence[Shape], defaults: Seque
 
 def _read_tagged(data: Bytes, position: int, tagged: dict[int, tuple[int, Read]], values: list[Any]) -> int:
     count, position = _unsigned_varint(data, position)
+    _take_room(max(count, 0), f"{count} tagged fields", position, len(data))
     for _ in range(count):
         tag, position = _unsigned_varint(data, position)
         size, position = _unsigned_varint(data, position)
@@ -118,8 +141,9 @@ def _value(shape: Shape, flexible: bool) -> Read:
             if not shape.is_nullable:
                 raise ValueError(f"an array of {count} elements at position {position}")
             return None, position
-        if count > MOST_ELEMENTS or count > len(data) - position:
+        if count > len(data) - position:
             raise ValueError(f"an array of {count} elements at position {position} of {len(data)}")
+        _take_room(count, f"an array of {count} elements", position, len(data))
         elements = []
         for _ in range(count):
             element, position = read_element(data, position)

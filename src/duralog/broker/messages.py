@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from duralog.broker.message_reading import MALFORMED
+from duralog.broker.message_reading import MALFORMED, read_message
 from duralog.broker.message_twins import Field, Twin, check_name, is_flexible, request_twin, response_twin
 from duralog.broker.request import Fields
 from duralog.errors import DuralogError
@@ -63,7 +63,7 @@ def encode_request(api_key: int, version: int, fields: Fields) -> bytes:
 
 def _decode(twin: Twin, body: bytes | memoryview) -> Any:
     try:
-        return twin.read(body, 0)[0]
+        return read_message(twin.read, body)
     except MALFORMED as error:
         raise InvalidMessage(f"not a {twin.make.__name__}: {error}") from error
 

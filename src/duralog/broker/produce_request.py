@@ -4,8 +4,8 @@ All versions that are served (3 to 13) are here: up to 8 with lengths of fixed s
 tagged sections, from 13 on with topic ids in the place of names. The records are views into the body, which nobody has
 copied: their batches are stamped and written from there.
 
-Nothing is trusted: a length that leads out of the body, a name that is not UTF-8 or a null where none may be raises
-`InvalidMessage`. What follows the end of the message is ignored, as Kafka does.
+Nothing is trusted: a length that leads out of the body, a name that is not UTF-8, a null where none may be or more
+partitions than make sense raise `InvalidMessage`. What follows the end of the message is ignored, as Kafka does.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from duralog.broker.message_reading import MOST_ELEMENTS
 from duralog.broker.messages import InvalidMessage
 from duralog.errors import CorruptRecord
 from duralog.format.varint import decode_unsigned_varint
@@ -22,6 +23,8 @@ from duralog.format.varint import decode_unsigned_varint
 FIRST_FLEXIBLE = 9
 FIRST_WITH_TOPIC_IDS = 13
 _ID_BYTES = 16
+_MOST_TAGGED_FIELDS = 16
+"""Of one section. No version has any."""
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -68,6 +71,7 @@ def _parse_flexible(body: memoryview, version: int) -> ProduceRequest:
     if not topic_count:
         raise InvalidMessage("the topics of a Produce request are null")
     topics: dict[bytes, dict[int, Records]] = {}
+    room = MOST_ELEMENTS - topic_count
     for _ in range(topic_count - 1):
         if version >= FIRST_WITH_TOPIC_IDS:
             length = _ID_BYTES
@@ -81,6 +85,9 @@ def _parse_flexible(body: memoryview, version: int) -> ProduceRequest:
         partition_count, at = _varint(body, at)
         if not partition_count:
             raise InvalidMessage("the partitions of a topic in a Produce request are null")
+        room -= partition_count
+        if room < 0:
+            raise _too_many()
         partitions = topics.get(topic)
         if partitions is None:
             topics[topic] = partitions = {}
@@ -119,6 +126,7 @@ def _parse_plain(body: memoryview) -> ProduceRequest:
     if topic_count < 0:
         raise InvalidMessage("the topics of a Produce request are null")
     topics: dict[bytes, dict[int, Records]] = {}
+    room = MOST_ELEMENTS - topic_count
     for _ in range(topic_count):
         (length,) = _INT16.unpack_from(body, at)
         if length < 0:
@@ -129,6 +137,9 @@ def _parse_plain(body: memoryview) -> ProduceRequest:
         at += 4
         if partition_count < 0:
             raise InvalidMessage("the partitions of a topic in a Produce request are null")
+        room -= partition_count
+        if room < 0:
+            raise _too_many()
         partitions = topics.setdefault(topic, {})
         for _ in range(partition_count):
             index, length = _INDEX_LENGTH.unpack_from(body, at)
@@ -139,6 +150,10 @@ def _parse_plain(body: memoryview) -> ProduceRequest:
                 at += length
             partitions[index] = records
     return ProduceRequest(transactional_id, acks, topics)
+
+
+def _too_many() -> InvalidMessage:
+    return InvalidMessage(f"a Produce request has {MOST_ELEMENTS} topics and partitions at most")
 
 
 def _taken(body: memoryview, at: int, length: int) -> memoryview:
@@ -157,6 +172,8 @@ def _varint(body: memoryview, at: int) -> tuple[int, int]:
 
 def _skip_tags(body: memoryview, at: int) -> int:
     count, at = _varint(body, at)
+    if count > _MOST_TAGGED_FIELDS:
+        raise InvalidMessage(f"{count} tagged fields at byte {at} of a Produce request")
     for _ in range(count):
         _, at = _varint(body, at)
         size, at = _varint(body, at)
