@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from duralog.broker import error_codes as codes
+from duralog.broker import messages
 from duralog.broker.broker import Broker
 from duralog.broker.request import Later, RawAnswer
 from duralog.config import BrokerConfig
-from tests.broker.record_desk import FETCH, Answered, RecordDesk, batch, decode
+from tests.broker.raw_client import RawClient
+from tests.broker.record_desk import FETCH, PRODUCE, Answered, RecordDesk, batch, decode
+
+Connect = Callable[[], RawClient]
+CREATE_TOPICS = 19
 
 
 class Time:
@@ -249,3 +255,21 @@ def test_many_waiting_clients(desk: RecordDesk) -> None:
     for one in waiting:
         assert isinstance(one.later, Later)
         one.later.leave()
+
+
+def test_what_goes_wrong_is_the_answer_and_others_do_not_notice(client: RawClient, connect: Connect) -> None:
+    client.ask(CREATE_TOPICS, 7, {"topics": [{"name": "t", "num_partitions": 1, "replication_factor": 1}]})
+    other = connect()
+    asked = {"replica_id": -1, "max_wait": 20_000, "min_bytes": 1, "max_bytes": 1000}
+    good = {"topic": "t", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]}
+    # Read with U+FFFD for every byte, this name is too long to be written.
+    bad = struct.pack(">h", 32_000) + b"\xff" * 32_000 + struct.pack(">iiqi", 1, 0, 0, 1000)
+    body = bytearray(messages.encode_request(FETCH, 4, {**asked, "topics": [good]}))
+    body[17:21] = struct.pack(">i", 2)
+    client.send(FETCH, 4, body=bytes(body) + bad)
+    other.send(FETCH, 4, {**asked, "topics": [good]})
+    produced = {"name": "t", "partition_data": [{"index": 0, "records": bytes(batch())}]}
+    connect().ask(PRODUCE, 8, {"acks": 1, "timeout": 1000, "topic_data": [produced]})
+    (partition,) = other.receive(FETCH, 4).responses[0].partitions
+    assert partition.records
+    assert client.is_closed_by_peer()

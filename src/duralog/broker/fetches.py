@@ -3,7 +3,7 @@
 A fetch that cannot be answered at once is put down with each of its partitions. An append tells those of its own
 partition and no others; what it changed is looked at after the request that appended is done, so that one Produce to
 many partitions is seen as one. When the fetch is answered, when its time is up, or when its client goes, nothing of it
-stays anywhere.
+stays anywhere. Whatever goes wrong then is that fetch's answer: nobody waits in vain.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from duralog.broker.error_codes import INVALID_FETCH_SESSION_EPOCH
+from duralog.broker.error_codes import INVALID_FETCH_SESSION_EPOCH, code_of
 from duralog.broker.fetch_reading import Limits, Reading, Wanted, read, readable_bytes
 from duralog.broker.fetch_response import FIRST_WITH_TOPIC_IDS, encode
 from duralog.broker.fetch_sessions import NO_SESSION, FetchSession, FetchSessions, remember
+from duralog.broker.log_lines import error_text
 from duralog.broker.partitions import Partition
 from duralog.broker.request import Answer, Later, RawAnswer
 from duralog.broker.timers import Timer
@@ -90,6 +91,9 @@ class Fetches:
         node_id = self._broker.node.node_id
         return encode(results, fetch.version, session_id=session_id, node_id=node_id, error_code=error_code)
 
+    def tell(self, error: Exception) -> None:
+        self._broker.log_lines.warn("failed waiting fetch", f"a fetch that waited failed: {error_text(error)}")
+
     def woken(self, waiting: _WaitingFetch) -> None:
         """Look at a fetch after the request that is being handled."""
         if not self._woken:
@@ -133,26 +137,38 @@ class _WaitingFetch:
 
     def look(self) -> None:
         """Answer if there is enough now, or a partition is gone."""
-        if self._is_over:
-            return
+        if not self._is_over and self._has_enough():
+            self._answer()
+
+    def _has_enough(self) -> bool:
         isolation, enough = self._fetch.limits.isolation, self._fetch.min_bytes
         changed, self._changed = self._changed, {}
         for partition in changed:
-            found = readable_bytes(self._wanted[partition], isolation, enough)
+            try:
+                found = readable_bytes(self._wanted[partition], isolation, enough)
+            except Exception:
+                return True  # The answer tells.
             if found < 0:
-                self._answer()
-                return
+                return True
             self._found_bytes[partition] = found
-        if sum(self._found_bytes.values()) >= enough:
-            self._answer()
+        return sum(self._found_bytes.values()) >= enough
 
     def _answer(self) -> None:
-        if not self._is_over:
-            self._stop()
-            self.later.answer(self._fetches.answer(self._fetch, self._fetches.read(self._fetch)))
+        if self._is_over:
+            return
+        self._stop()
+        try:
+            answer = self._fetches.answer(self._fetch, self._fetches.read(self._fetch))
+        except Exception as error:
+            self._fetches.tell(error)
+            self.later.refuse(code_of(error))
+        else:
+            self.later.answer(answer)
 
     def _stop(self) -> None:
         """Leave nothing behind."""
+        if self._is_over:
+            return
         self._is_over = True
         self._fetches.waiting -= 1
         self._timer.cancel()
