@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from duralog.broker import error_codes as codes
+from duralog.broker import fetch_sessions
 from duralog.broker.broker import Broker
 from duralog.broker.fetch_reading import Wanted
 from duralog.broker.fetch_sessions import FetchSessions, next_epoch
@@ -216,3 +217,27 @@ class TestRoom:
 
     def test_no_room_at_all(self) -> None:
         assert self._open(self._sessions(0)) == 0
+
+    def test_partitions_are_limited_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(fetch_sessions, "MOST_PARTITIONS", 5)
+        sessions = self._sessions(slots=9)
+        first, second = self._open(sessions, 2), self._open(sessions, 3)
+        assert (first > 0, second > 0, sessions.partition_count) == (True, True, 5)
+        assert self._open(sessions, 1) == 0
+        sessions.close(first)
+        assert self._open(sessions, 2) > 0
+        self.now_ms += 3 * _MINUTE_MS
+        # Both must make way.
+        assert self._open(sessions, 4) > 0
+        assert (len(sessions), sessions.partition_count, sessions.evicted) == (1, 4, 2)
+
+
+def test_a_session_that_grows_too_large_is_closed(desk: RecordDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "MOST_PARTITIONS", 3)
+    client = Client(desk)
+    client.ask({0: 0, 1: 0})
+    assert client.answer({2: 0, 3: 0}).error_code == codes.FETCH_SESSION_ID_NOT_FOUND
+    assert desk.broker.fetches.sessions.partition_count == 0
+    client.session_id = client.epoch = 0
+    assert len(client.ask({0: 0, 1: 0, 2: 0})) == 3
+    assert client.session_id > 0

@@ -5,9 +5,10 @@ is told only what has changed. Each request of a session has the next epoch: one
 the client starts again with a full fetch. Partitions that were answered with records go to the end of the order, so
 that none is starved by those before it.
 
-The number of sessions is limited (`max.incremental.fetch.session.cache.slots`). When there is no room, one that was
-not used for two minutes makes way, or one that is older than that and has fewer partitions than the new one; otherwise
-the client gets no session, which is always allowed. Nothing here survives a restart: clients then start again.
+The number of sessions is limited (`max.incremental.fetch.session.cache.slots`), and so is that of all their partitions,
+for a client may name any. When there is no room, one that was not used for two minutes makes way, or one that is older
+than that and has fewer partitions than the new one; otherwise the client gets no session, which is always allowed.
+Nothing here survives a restart: clients then start again.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ FINAL_EPOCH = -1
 _LAST_EPOCH = 2**31 - 1
 _SPARED_MS = 120_000
 """So long no session has to make way."""
+MOST_PARTITIONS = 500_000
+"""Of all sessions together, whether they exist or not: some hundred megabytes."""
 
 Key = tuple[str | bytes | None, int]
 
@@ -43,7 +46,7 @@ def next_epoch(epoch: int) -> int:
 class FetchSession:
     """One client's partitions, in the order in which they are read."""
 
-    __slots__ = ("created_ms", "epoch", "session_id", "used_ms", "uses_topic_ids", "wanted")
+    __slots__ = ("counted", "created_ms", "epoch", "session_id", "used_ms", "uses_topic_ids", "wanted")
 
     def __init__(self, session_id: int, wanted: dict[Key, Wanted], *, uses_topic_ids: bool, now_ms: int) -> None:
         self.session_id = session_id
@@ -53,6 +56,8 @@ class FetchSession:
         """That of the next request."""
         self.created_ms = now_ms
         self.used_ms = now_ms
+        self.counted = len(wanted)
+        """How many partitions it had when they were last counted."""
 
     def update(self, changed: Iterable[Wanted], forgotten: Iterable[Key]) -> None:
         """What a request says. A partition that is known keeps its place."""
@@ -90,13 +95,10 @@ class FetchSessions:
         self._sessions: dict[int, FetchSession] = {}
         self.evicted = 0
         """How many had to make way."""
+        self.partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    @property
-    def partition_count(self) -> int:
-        return sum(len(session.wanted) for session in self._sessions.values())
 
     def take_turn(self, session_id: int, epoch: int, *, uses_topic_ids: bool) -> FetchSession | int:
         """The session for its next request, or why not, as an error code."""
@@ -109,26 +111,38 @@ class FetchSessions:
             return FETCH_SESSION_TOPIC_ID_ERROR
         return session
 
-    def use(self, session: FetchSession) -> None:
-        """The session had its turn: it expects the next epoch now."""
+    def use(self, session: FetchSession) -> bool:
+        """The session had its turn: it expects the next epoch now. If it has grown too large, it is closed: False."""
+        self.partition_count += len(session.wanted) - session.counted
+        session.counted = len(session.wanted)
+        if self.partition_count > MOST_PARTITIONS:
+            self.close(session.session_id)
+            return False
         session.epoch = next_epoch(session.epoch)
         session.used_ms = self._clock()
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
+        return True
 
     def close(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partition_count -= session.counted
 
     def open(self, wanted: dict[Key, Wanted], *, uses_topic_ids: bool) -> int:
         """The id of a new session, or `NO_SESSION` if there is no room."""
         now_ms = self._clock()
-        slots = self._slots()
-        if len(self._sessions) >= slots and not (slots and self._make_room(len(wanted), now_ms)):
-            return NO_SESSION
+        while not self._has_room(len(wanted)):
+            if not self._sessions or not self._make_room(len(wanted), now_ms):
+                return NO_SESSION
         session_id = random.randrange(1, 2**31)
         while session_id in self._sessions:
             session_id = random.randrange(1, 2**31)
         self._sessions[session_id] = FetchSession(session_id, wanted, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        self.partition_count += len(wanted)
         return session_id
+
+    def _has_room(self, partitions: int) -> bool:
+        return len(self._sessions) < self._slots() and self.partition_count + partitions <= MOST_PARTITIONS
 
     def _make_room(self, partitions: int, now_ms: int) -> bool:
         session = next(iter(self._sessions.values()))

@@ -50,7 +50,9 @@ def handle(broker: Broker, request: Request) -> Answer:
                 return encode((), version, session_id=NO_SESSION, node_id=broker.node.node_id, error_code=found)
             found.update(asked.values(), _forgotten(message, version))
             if found.wanted:
-                fetches.sessions.use(found)
+                if not fetches.sessions.use(found):
+                    code = error_codes.FETCH_SESSION_ID_NOT_FOUND
+                    return encode((), version, session_id=NO_SESSION, node_id=broker.node.node_id, error_code=code)
                 session = found
             else:
                 fetches.sessions.close(session_id)
