@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import threading
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from duralog.cli import record_input
 from duralog.cli.consume_request import ConsumeRequest
 from duralog.cli.consumed_store import from_store
 from duralog.cli.main import app
@@ -108,6 +113,8 @@ def test_documents_as_values(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
+        ("[" * 100_000, "nested too deeply"),
+        ('{"headers": [{"key": "\\ud800"}]}', "has half a character"),
         ("{", "line 2: not JSON"),
         ("[]", "line 2: not a JSON object"),
         ('{"vlaue": "x"}', "line 2: unknown field 'vlaue'"),
@@ -143,6 +150,49 @@ def test_what_came_before_a_bad_line_is_written(directory: Path) -> None:
 )
 def test_options_that_do_not_go_together(directory: Path, options: tuple[str, ...]) -> None:
     run("produce", directory, "-t", "one", *options, given="", code=2)
+
+
+def test_documents_with_half_characters_stay_what_they_were(directory: Path) -> None:
+    run("produce", directory, "-t", "one", "--from-json", given='{"value": {"a": "\\ud800"}}\n')
+    (record,) = objects("consume", directory, "-t", "one")
+    assert record["value"] == '{"a":"\\ud800"}'
+
+
+def test_records_cannot_move_the_cursor_of_a_terminal(directory: Path) -> None:
+    run("produce", directory, "-t", "one", given="a\x1b[1m\x7f\x9b31m\u202e\U000e0001b\n")
+    assert r'"a\u001b[1m\u007f\u009b31m\u202e\udb40\udc01b"' in run("consume", directory, "-t", "one").stdout
+
+
+def test_a_command_that_fails_does_not_wait_for_its_input(directory: Path) -> None:
+    command = [sys.executable, "-c", "from duralog.cli.main import main; main()"]
+    arguments = ["produce", str(directory), "--topic", "one", "--partition", "99"]
+    with subprocess.Popen([*command, *arguments], stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"a line\n")
+        process.stdin.flush()
+        assert process.wait(60) == 1
+        assert process.stderr.read().startswith(b"duralog: error: there is no partition 99")
+
+
+def test_what_is_read_ahead_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_input, "_READ_AHEAD_BYTES", 100)
+    lines = record_input._ReadAhead()
+    for _ in range(2):
+        lines.put(bytes(60))
+    is_there = threading.Event()
+
+    def put() -> None:
+        lines.put(b"third")
+        is_there.set()
+
+    thread = threading.Thread(target=put)
+    thread.start()
+    assert not is_there.wait(0.05)
+    assert lines.get() == bytes(60)
+    assert is_there.wait(20)
+    thread.join()
+    assert [lines.get(), lines.get(), lines.is_empty] == [bytes(60), b"third", True]
 
 
 def test_a_topic_that_is_not_there(directory: Path, tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 from duralog.cli.produced_store import Place
 from duralog.cli.record_input import Placed
 from duralog.cli.target import admin_client, client_settings, in_words, kafka_client, told_by_broker
-from duralog.errors import DuralogError
+from duralog.errors import DuralogError, UnknownTopic
 
 _DELIVERY_SECONDS = 120
+_LAST_PARTITION = 2**31 - 1
 
 
 def to_broker(
@@ -36,6 +37,8 @@ def to_broker(
         for group in groups:
             for named, record in group:
                 number = partition if partition is not None else named
+                if number is not None and number > _LAST_PARTITION:
+                    raise UnknownTopic(f"there is no partition {number} of {topic}")
                 options: dict[str, Any] = {} if number is None else {"partition": number}
                 if record.timestamp_ms >= 0:
                     options["timestamp"] = record.timestamp_ms

@@ -1,12 +1,14 @@
 """Records from lines of text. A thread reads ahead, so that what is there is written without waiting for more.
 
-A line that is no record ends the input with its number; what came before it is written.
+A line that is no record ends the input with its number; what came before it is written. What is read ahead is bounded,
+in lines and in bytes. The thread may still wait for a line when the command ends.
 """
 
 from __future__ import annotations
 
-import queue
+import os
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -17,7 +19,8 @@ from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.record import Header, Record
 
 LARGEST_LINE_BYTES = 64 << 20
-_READ_AHEAD = 10_000
+_READ_AHEAD_LINES = 10_000
+_READ_AHEAD_BYTES = 16 << 20
 _LARGEST_GROUP_BYTES = 1 << 20
 
 Placed = tuple[int | None, Record]
@@ -61,9 +64,9 @@ class RecordLines:
     """Groups of records: all that are there, up to a size."""
 
     def __init__(self, path: str, standard_input: BinaryIO, line_format: LineFormat) -> None:
-        self._stream = standard_input if path == "-" else open(path, "rb")  # noqa: SIM115
+        self._stream = _own_stream(standard_input) if path == "-" else open(path, "rb")  # noqa: SIM115
         self._format = line_format
-        self._lines: queue.Queue[bytes | OSError | None] = queue.Queue(_READ_AHEAD)
+        self._lines = _ReadAhead()
 
     def __iter__(self) -> Iterator[list[Placed]]:
         threading.Thread(target=self._read, name="duralog-input", daemon=True).start()
@@ -86,7 +89,7 @@ class RecordLines:
                         yield group
                     raise InvalidRecord(f"line {number:,}: {error}") from None
                 size += len(line)
-                if size > _LARGEST_GROUP_BYTES or self._lines.empty():
+                if size > _LARGEST_GROUP_BYTES or self._lines.is_empty:
                     break
                 line = self._lines.get()
             is_open = line is not None
@@ -102,3 +105,43 @@ class RecordLines:
             end = error
         finally:
             self._lines.put(end)
+
+
+class _ReadAhead:
+    """Lines on their way from one thread to another, then the error that ended them, or None."""
+
+    def __init__(self) -> None:
+        self._lines: deque[bytes | OSError | None] = deque()
+        self._bytes = 0
+        self._changed = threading.Condition()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._lines
+
+    def put(self, line: bytes | OSError | None) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._lines) < _READ_AHEAD_LINES and self._bytes < _READ_AHEAD_BYTES)
+            self._lines.append(line)
+            self._bytes += _size(line)
+            self._changed.notify()
+
+    def get(self) -> bytes | OSError | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._lines)
+            line = self._lines.popleft()
+            self._bytes -= _size(line)
+            self._changed.notify()
+            return line
+
+
+def _size(line: bytes | OSError | None) -> int:
+    return len(line) if isinstance(line, bytes) else 0
+
+
+def _own_stream(standard_input: BinaryIO) -> BinaryIO:
+    """The same input by a reader of its own: the interpreter, when it ends, wants to close the one that it made."""
+    try:
+        return open(os.dup(standard_input.fileno()), "rb")
+    except OSError:
+        return standard_input  # It is no file: a test has replaced it.

@@ -71,9 +71,16 @@ def _bytes_field(name: str, data: bytes | None) -> dict[str, str | None]:
 def from_json(line: str) -> tuple[int | None, Record]:
     """The partition that a record names, and the record. `InvalidRecord` with what is wrong."""
     try:
-        fields = json.loads(line)
+        return _record_of(json.loads(line))
+    except InvalidRecord:
+        raise
     except ValueError as error:
         raise InvalidRecord(f"not JSON: {error}") from None
+    except RecursionError:
+        raise InvalidRecord("not JSON that can be read: it is nested too deeply") from None
+
+
+def _record_of(fields: object) -> tuple[int | None, Record]:
     if not isinstance(fields, dict):
         raise InvalidRecord("not a JSON object with key, value, headers, timestamp or partition")
     if strange := sorted(set(fields) - _NAMES):
@@ -94,7 +101,10 @@ def from_json(line: str) -> tuple[int | None, Record]:
 def _header_of(header: object) -> Header:
     if not isinstance(header, dict) or not isinstance(header.get("key"), str):
         raise InvalidRecord('headers: expected a list of {"key": ..., "value": ...}')
-    return header["key"], _bytes_of(header, "value")
+    name = header["key"]
+    if any("\ud800" <= char <= "\udfff" for char in name):
+        raise InvalidRecord(f"headers: {json.dumps(name)} has half a character")
+    return name, _bytes_of(header, "value")
 
 
 def _bytes_of(fields: Mapping[str, Any], name: str) -> bytes | None:
@@ -107,8 +117,11 @@ def _bytes_of(fields: Mapping[str, Any], name: str) -> bytes | None:
     value = fields.get(name)
     if value is None or isinstance(value, str):
         return None if value is None else value.encode("utf-8", "surrogatepass")
-    # A document as the value is what people write: it is kept as JSON.
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    # A document as the value is what people write: it is kept as JSON, half characters as the escapes that they were.
+    try:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _number(fields: Mapping[str, Any], name: str, default: int) -> int:
@@ -133,6 +146,13 @@ def _text(data: bytes | None) -> str:
     if data is None:
         return "null"
     try:
-        return json.dumps(data.decode(), ensure_ascii=False).replace("\x7f", "\\u007f")
+        text = json.dumps(data.decode(), ensure_ascii=False)
     except UnicodeDecodeError:
         return f"0x{data.hex()}"
+    # Also what JSON lets pass must not move a terminal's cursor or turn its text round.
+    return text if text.isprintable() else "".join(char if char.isprintable() else _escaped(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
