@@ -16,7 +16,6 @@ from duralog.format import record_batch
 from duralog.format.batches import scan
 from duralog.format.compression import Codec
 from duralog.format.record import TimestampType
-from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.partition_log import PartitionLog
 from oracle.hostile_batches import batch as odd_batch
 from oracle.hostile_batches import message as old_message
@@ -251,11 +250,9 @@ def test_the_coordinator_is_asked_about_transactional_batches(
     appended: list[int] = []
     append = PartitionLog.append_batches
 
-    def noting(
-        log: PartitionLog, data: Any, *, origin: AppendOrigin = AppendOrigin.CLIENT, transaction_version: int = 0
-    ) -> Any:
+    def noting(log: PartitionLog, data: Any, *, transaction_version: int = 0, **options: Any) -> Any:
         appended.append(transaction_version)
-        return append(log, data, origin=origin, transaction_version=transaction_version)
+        return append(log, data, transaction_version=transaction_version, **options)
 
     monkeypatch.setattr(PartitionLog, "append_batches", noting)
     content = {0: _from(0, is_transactional=True), 1: _from(0, is_transactional=True), 2: batch()}
@@ -321,6 +318,26 @@ def test_large_compressed_batches_are_unpacked_beside_the_loop(desk: RecordDesk)
     answered = Answered(desk.produce(9, {"t": {0: large}}))
     _settle(desk.broker, answered)
     assert desk.end_offset("t") == 3000
+
+
+def test_small_batches_that_unpack_to_much_are_given_up_and_written_beside_the_loop(desk: RecordDesk) -> None:
+    bomb = record_batch.encode(records(bytes(2 << 20)), codec=Codec.ZSTD)
+    assert len(bomb) < 1000
+    late = desk.produce(9, {"t": {0: batch(), 1: bomb, 2: batch()}})
+    assert isinstance(late, Later)
+    assert [desk.end_offset("t", number) for number in range(3)] == [1, 0, 1]
+    # What comes after it waits in line.
+    behind = Answered(desk.produce(9, {"t": {1: batch(b"behind")}}))
+    answered = Answered(late)
+    _settle(desk.broker, behind)
+    told = decode(answered.only, PRODUCE, 9).responses[0].partition_responses
+    assert [(one.index, one.error_code, one.base_offset) for one in told] == [(0, 0, 0), (1, 0, 0), (2, 0, 0)]
+    sizes = [len(record.value or b"") for record in desk.broker.store.partition("t", 1).read(0)]
+    assert sizes == [2 << 20, len(b"behind")]
+    # Also where the request asked for a closer look.
+    both = Answered(desk.produce(9, {"t": {1: bomb}, "missing": {0: batch()}}))
+    _settle(desk.broker, both)
+    assert desk.end_offset("t", 1) == 3
 
 
 def test_errors_beside_the_loop_are_told(desk: RecordDesk) -> None:

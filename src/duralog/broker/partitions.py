@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from duralog.errors import StorageError, UnknownTopic
 from duralog.format import record_batch
-from duralog.format.compression import Codec
+from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from duralog.format.record import Record
 from duralog.format.uuids import uuid_bytes
@@ -59,10 +59,20 @@ class Partition:
         first one is running."""
 
     def append(
-        self, batches: Bytes, *, origin: AppendOrigin = AppendOrigin.CLIENT, transaction_version: int = 0
+        self,
+        batches: Bytes,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
+        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     ) -> AppendResult:
         """Append whole batches, stamped in place if the bytes can be written to."""
-        result = self.log.append_batches(batches, origin=origin, transaction_version=transaction_version)
+        result = self.log.append_batches(
+            batches,
+            origin=origin,
+            transaction_version=transaction_version,
+            max_decompressed_bytes=max_decompressed_bytes,
+        )
         if self.waiting:
             self.wake()
         return result

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from duralog.config import TopicConfig
 from duralog.errors import OffsetOutOfRange, StorageError
-from duralog.format.compression import Codec
+from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from duralog.format.producer_snapshot import ProducerEntry
 from duralog.format.record import Record
@@ -194,12 +194,18 @@ class PartitionLog(ReadableLog):
             return writer.append(batches)
 
     def append_batches(
-        self, data: Bytes, *, origin: AppendOrigin = _CLIENT, transaction_version: int = 0
+        self,
+        data: Bytes,
+        *,
+        origin: AppendOrigin = _CLIENT,
+        transaction_version: int = 0,
+        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     ) -> AppendResult:
         """Append whole batches as a client sends them, checked, and stamped in place if `data` can be written to.
 
         With `AppendOrigin.AS_IS` they keep their bytes, offsets included: for copies of other logs. So they do with
-        `AppendOrigin.RESTORED`, but for a leader epoch of -1.
+        `AppendOrigin.RESTORED`, but for a leader epoch of -1. A batch that unpacks to more than is allowed is
+        `Fault.TOO_LARGE`, and neither written nor changed.
         """
         writer = self._writer
         with writer.lock:
@@ -217,6 +223,7 @@ class PartitionLog(ReadableLog):
                     leader_epoch=leader_epoch,
                     now_ms=now_ms,
                     origin=origin,
+                    max_decompressed_bytes=max_decompressed_bytes,
                 )
             return writer.append(batches, origin=origin, transaction_version=transaction_version)
 

@@ -31,7 +31,7 @@ from duralog.broker.produce_rules import (
     is_ordinary,
 )
 from duralog.broker.request import CLOSE, NO_ANSWER, Answer, Api, Fields, Later, RawAnswer, Request
-from duralog.errors import CorruptRecord, DuralogError
+from duralog.errors import CorruptRecord, DuralogError, Fault
 from duralog.format.layout import CODEC_MASK
 from duralog.storage.partition_log import AppendResult
 from duralog.storage.rebuilding import target_codec
@@ -46,6 +46,8 @@ _FIRST_ADDING_TO_TRANSACTIONS = 12
 _EPOCH_BUMPING_TRANSACTIONS = 2
 _UNPACKED_ON_THE_LOOP = 64 << 10
 """Larger batches that are compressed are unpacked beside the loop, which takes other requests meanwhile."""
+_LARGEST_ON_THE_LOOP = 1 << 20
+"""What unpacks to more is given up and begun anew beside the loop: a few bytes can become any number of them."""
 _UNVERIFIED = {
     error_codes.INVALID_TXN_STATE: "Partition was not added to the transaction",
     error_codes.NOT_ENOUGH_REPLICAS: "Unable to verify the partition has been added to the transaction",
@@ -104,11 +106,15 @@ def _ordinary(broker: Broker, request: Request, asked: ProduceRequest) -> _Ordin
 def _append_ordinary(broker: Broker, request: Request, asked: ProduceRequest, ordinary: _Ordinary) -> Answer:
     outcomes: dict[bytes, dict[int, Outcome]] = {}
     is_refused = False
+    large: list[_Wanted] = []
     for topic, number, partition, records in ordinary:
         try:
-            base_offset, _, append_time_ms, _ = partition.append(records)
+            base_offset, _, append_time_ms, _ = partition.append(records, max_decompressed_bytes=_LARGEST_ON_THE_LOOP)
             outcome = _as_outcome((0, base_offset, append_time_ms, partition.log.view.start_offset, (), None))
         except Exception as error:
+            if _unpacks_to_much(error) and (frame := first_frame(records)) is not None:
+                large.append(_Wanted(topic, number, partition, records, frame))
+                continue
             # Whatever it is: the other partitions of the request are written.
             outcome = _refusal(broker, partition, len(records), error)
             is_refused = True
@@ -117,9 +123,20 @@ def _append_ordinary(broker: Broker, request: Request, asked: ProduceRequest, or
             outcomes[topic] = {number: outcome}
         else:
             of_topic[number] = outcome
+    if large:
+        work = _Work(broker, request, asked)
+        work.outcomes |= outcomes
+        for one in large:
+            work.append_beside(one)
+        work.later = Later()
+        return work.later
     if asked.acks == 0:
         return CLOSE if is_refused else NO_ANSWER
     return RawAnswer([produce_response.encode(outcomes, request.version)])
+
+
+def _unpacks_to_much(error: Exception) -> bool:
+    return isinstance(error, CorruptRecord) and error.fault is Fault.TOO_LARGE
 
 
 def _refusal(broker: Broker, partition: Partition, size_bytes: int, error: Exception, base_offset: int = 0) -> Outcome:
@@ -270,22 +287,35 @@ class _Work:
         if partition.topic in INTERNAL_TOPICS and self.request.client_id != _ADMIN_CLIENT:
             self.outcomes[one.topic][one.number] = Outcome(error_codes.INVALID_TOPIC_EXCEPTION)
             return
-        is_new_kind = self.request.version >= _FIRST_ADDING_TO_TRANSACTIONS and one.frame.is_transactional
-        transaction_version = _EPOCH_BUMPING_TRANSACTIONS if is_new_kind else 0
         if partition.in_line or _takes_long(partition, one.frame):
-            self.running += 1
-            partition.append_in_line(
-                self.broker, bytearray(one.records), transaction_version, partial(self._appended_beside, one)
-            )
+            self.append_beside(one)
             return
         try:
-            result = partition.append(one.records, transaction_version=transaction_version)
-        except Exception as error:
-            self.outcomes[one.topic][one.number] = _refusal(
-                self.broker, one.partition, one.frame.size_bytes, error, one.frame.base_offset
+            result = partition.append(
+                one.records,
+                transaction_version=self._transaction_version(one),
+                max_decompressed_bytes=_LARGEST_ON_THE_LOOP,
             )
+        except Exception as error:
+            if _unpacks_to_much(error):
+                self.append_beside(one)
+            else:
+                self.outcomes[one.topic][one.number] = _refusal(
+                    self.broker, partition, one.frame.size_bytes, error, one.frame.base_offset
+                )
         else:
             self.outcomes[one.topic][one.number] = _outcome(partition, result)
+
+    def append_beside(self, one: _Wanted) -> None:
+        """Append in the partition's own line, beside the loop."""
+        self.running += 1
+        one.partition.append_in_line(
+            self.broker, bytearray(one.records), self._transaction_version(one), partial(self._appended_beside, one)
+        )
+
+    def _transaction_version(self, one: _Wanted) -> int:
+        is_new_kind = self.request.version >= _FIRST_ADDING_TO_TRANSACTIONS and one.frame.is_transactional
+        return _EPOCH_BUMPING_TRANSACTIONS if is_new_kind else 0
 
     def _appended_beside(self, one: _Wanted, result: AppendResult | None, error: Exception | None) -> None:
         """What ran beside the loop has ended."""
