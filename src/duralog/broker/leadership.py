@@ -18,6 +18,7 @@ NOT_ASKED = -(2**31)
 """In the place of authorized operations where nobody asked for them."""
 ALL_TOPIC_OPERATIONS = 3576
 ALL_CLUSTER_OPERATIONS = 8096
+ALL_GROUP_OPERATIONS = 3400
 """Bits by Kafka's numbers of operations: without an authorizer, everything is allowed."""
 
 

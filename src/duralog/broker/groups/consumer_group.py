@@ -186,9 +186,6 @@ class ConsumerGroup(Group):
     def tombstones(self) -> list[CoordinatorRecord]:
         return group_tombstones(self.group_id, list(self.members), list(self.resolved_regexes))
 
-    def request_metadata_refresh(self) -> None:
-        self.is_metadata_stale = True
-
     # Changes, by records that are in the log
 
     def update_member(self, member: ConsumerMember) -> None:

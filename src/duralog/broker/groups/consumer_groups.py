@@ -135,7 +135,7 @@ class ConsumerGroups:
     def _topic_changed(self, topic: TopicView) -> None:
         for group in self.all():
             if group.is_subscribed_to(topic.name):
-                group.request_metadata_refresh()
+                group.is_metadata_stale = True
 
     # Heartbeats
 

@@ -19,6 +19,7 @@ from duralog.broker.groups.classic_group import ClassicGroup
 from duralog.broker.groups.classic_groups import ClassicGroups
 from duralog.broker.groups.classic_loading import load_group
 from duralog.broker.groups.classic_records import GROUP_METADATA
+from duralog.broker.groups.consumer_group_records import CONSUMER_GROUP_TYPES
 from duralog.broker.groups.consumer_groups import ConsumerGroups
 from duralog.broker.groups.group import Group
 from duralog.broker.groups.group_expiry import GroupExpiry
@@ -35,9 +36,6 @@ from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
-
-_OF_CONSUMER_GROUPS = frozenset((3, 4, 5, 6, 7, 8, 16))
-"""The types of the records of the newer protocol. Those of share and streams groups stay in the log unread."""
 
 
 class GroupCoordinator:
@@ -114,8 +112,11 @@ class GroupCoordinator:
                 self.replay(record)
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """Let a record that is in the log take effect. Offsets have a way of their own (`replay_offset`)."""
-        if record.type_id in _OF_CONSUMER_GROUPS:
+        """Let a record that is in the log take effect. Offsets have a way of their own (`replay_offset`).
+
+        The records of share and streams groups have none, and stay in the log.
+        """
+        if record.type_id in CONSUMER_GROUP_TYPES:
             self.consumer_groups.replay(record)
         elif record.type_id == GROUP_METADATA and not isinstance(record.key, bytes):
             group_id = record.key["group"]

@@ -78,6 +78,3 @@ class Group(ABC):
     @abstractmethod
     def loaded(self) -> None:
         """The whole log was read: let the clocks of the members run."""
-
-    def request_metadata_refresh(self) -> None:  # noqa: B027 - not every kind looks at topics
-        """Topics have changed."""

@@ -25,6 +25,7 @@ from duralog.broker.error_codes import (
 from duralog.broker.groups.classic_group import ClassicGroup, ClassicState
 from duralog.broker.groups.group import Group, PartitionCheck
 from duralog.broker.groups.offset_records import (
+    NO_LEADER_EPOCH,
     CommittedOffset,
     OffsetKey,
     encode_offset_key,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 _BY_ID_VERSION = 9
 """From this version of OffsetCommit on, clients know that a group may not be found."""
 _NO_ID = UUID(int=0)
+_NO_OFFSET = -1
 _NO_RETENTION = -1
 _LAST_MS = 2**63 - 1
 """What a client gets that wants its offsets to be kept for ever and longer."""
@@ -215,9 +217,9 @@ class OffsetCommits:
             for number in numbers:
                 found = known.get(number)
                 if require_stable and self._table.is_pending(OffsetKey(group_id, topic, number)):
-                    partitions.append(_no_offset(number, UNSTABLE_OFFSET_COMMIT))
+                    partitions.append(no_offset(number, UNSTABLE_OFFSET_COMMIT))
                 elif found is None or (found.topic_id and topic_id and found.topic_id != topic_id):
-                    partitions.append(_no_offset(number))
+                    partitions.append(no_offset(number))
                 else:
                     partitions.append(
                         {
@@ -292,11 +294,12 @@ class OffsetCommits:
         )
 
 
-def _no_offset(partition: int, error_code: int = NONE) -> Fields:
+def no_offset(partition: int, error_code: int = NONE) -> Fields:
+    """What is told of a partition that the group has committed nothing for, or that cannot be told now."""
     return {
         "partition_index": partition,
-        "committed_offset": -1,
-        "committed_leader_epoch": -1,
+        "committed_offset": _NO_OFFSET,
+        "committed_leader_epoch": NO_LEADER_EPOCH,
         "metadata": "",
         "error_code": error_code,
     }

@@ -5,18 +5,16 @@ Version 1 tells which protocol each member speaks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from duralog.broker.error_codes import INVALID_GROUP_ID, UNSUPPORTED_VERSION
 from duralog.broker.groups.consumer_group_description import describe
 from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.leadership import ALL_GROUP_OPERATIONS
 from duralog.broker.request import Api, Fields, Request
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
-
-ALL_GROUP_OPERATIONS: Final = sum(1 << bit for bit in (3, 6, 8, 10, 11))
-"""Read, delete, describe, and read and set configs: there is nobody who may not."""
 
 
 def handle(broker: Broker, request: Request) -> Fields:

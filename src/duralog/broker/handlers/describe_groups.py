@@ -6,11 +6,12 @@ not a classic one, is an error; before, it is described as dead.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from duralog.broker.error_codes import GROUP_ID_NOT_FOUND, NONE
 from duralog.broker.groups.classic_group import ClassicGroup, ClassicState
 from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.leadership import ALL_GROUP_OPERATIONS, NOT_ASKED
 from duralog.broker.messages import optional
 from duralog.broker.request import Api, Fields, Request
 
@@ -18,13 +19,12 @@ if TYPE_CHECKING:
     from duralog.broker.broker import Broker
 
 _KNOWS_NOT_FOUND = 6
-_NOT_ASKED: Final = -(2**31)
-_ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""Bits by Kafka's numbers of operations: read, delete, describe, and configs to see and to change."""
 
 
 def handle(broker: Broker, request: Request) -> Fields:
-    operations = _ALL_OPERATIONS if optional(request.message, "include_authorized_operations", False) else _NOT_ASKED
+    operations = (
+        ALL_GROUP_OPERATIONS if optional(request.message, "include_authorized_operations", False) else NOT_ASKED
+    )
     return {"groups": [_described(broker, request, group_id, operations) for group_id in request.message.groups]}
 
 
@@ -63,7 +63,7 @@ def _members(group: ClassicGroup) -> list[Fields]:
 
 
 def _group_fields(
-    group_id: str, state: str, error_code: int, *, message: str | None = None, operations: int = _NOT_ASKED
+    group_id: str, state: str, error_code: int, *, message: str | None = None, operations: int = NOT_ASKED
 ) -> Fields:
     return {
         "error_code": error_code,

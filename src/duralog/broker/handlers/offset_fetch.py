@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from duralog.broker.error_codes import NONE, UNKNOWN_TOPIC_ID
-from duralog.broker.groups.offset_commits import TopicPartitions
+from duralog.broker.groups.offset_commits import TopicPartitions, no_offset
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.messages import optional
 from duralog.broker.request import Api, Fields, Request
@@ -24,7 +24,6 @@ _GROUP_ERROR = 2
 _SEVERAL = 8
 _BY_ID = 10
 _NO_EPOCH = -1
-_NO_OFFSET = -1
 
 
 def handle(broker: Broker, request: Request) -> Fields:
@@ -65,7 +64,7 @@ def _asked(broker: Broker, request: Request, group: Any) -> tuple[list[TopicPart
     for topic in group.topics:
         view = None if topic.topic_id is None else broker.topics.by_id(topic.topic_id)
         if view is None:
-            partitions = [_no_offset(number, UNKNOWN_TOPIC_ID) for number in topic.partition_indexes]
+            partitions = [no_offset(number, UNKNOWN_TOPIC_ID) for number in topic.partition_indexes]
             unknown.append({"topic_id": topic.topic_id, "partitions": partitions})
         else:
             known.append(TopicPartitions(view.name, topic.topic_id, topic.partition_indexes))
@@ -82,7 +81,7 @@ def _refused(request: Request, group: Any, error_code: int) -> Fields:
     if request.version >= _GROUP_ERROR:
         return _fields(request, group, [], error_code)
     topics: list[Fields] = [
-        {"name": topic.name, "partitions": [_no_offset(number, error_code) for number in topic.partition_indexes]}
+        {"name": topic.name, "partitions": [no_offset(number, error_code) for number in topic.partition_indexes]}
         for topic in group.topics
     ]
     return _fields(request, group, topics, NONE)
@@ -92,16 +91,6 @@ def _fields(request: Request, group: Any, topics: list[Fields], error_code: int)
     if request.version >= _SEVERAL:
         return {"group_id": group.group_id, "topics": topics, "error_code": error_code}
     return {"topics": topics, "error_code": error_code}
-
-
-def _no_offset(partition: int, error_code: int) -> Fields:
-    return {
-        "partition_index": partition,
-        "committed_offset": _NO_OFFSET,
-        "committed_leader_epoch": _NO_EPOCH,
-        "metadata": "",
-        "error_code": error_code,
-    }
 
 
 def refuse(request: Request, error_code: int, message: str | None) -> Fields:

@@ -17,6 +17,7 @@ from duralog.broker.error_codes import (
     NONE,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from duralog.broker.groups.offset_records import NO_LEADER_EPOCH
 from duralog.broker.groups.offset_table import PartitionCommit
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.messages import optional
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _KNOWS_LOADING = 2
 _NO_GENERATION = -1
-_NO_LEADER_EPOCH = -1
 
 _Results = dict[tuple[str, int], int]
 
@@ -55,7 +55,7 @@ def _commit_of(partition: Any) -> PartitionCommit:
     return PartitionCommit(
         partition.partition_index,
         partition.committed_offset,
-        optional(partition, "committed_leader_epoch", _NO_LEADER_EPOCH),
+        optional(partition, "committed_leader_epoch", NO_LEADER_EPOCH),
         partition.committed_metadata,
     )
 
