@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from duralog import Record
-from duralog.broker import metrics
+from duralog.broker import metrics, metrics_server
 from duralog.broker.broker import Broker
 from duralog.broker.listening import Address
 from tests.broker.raw_client import RawClient
@@ -85,6 +86,40 @@ def test_a_client_that_says_nothing_does_not_stop_the_next_scrape(broker: Broker
     with socket.create_connection((broker.metrics.address.host, broker.metrics.address.port)):
         assert client.ask(API_VERSIONS, 0).error_code == 0
         assert scrape(broker)["duralog_connections", ()] == 1
+
+
+def test_a_client_that_never_comes_to_an_end_is_dropped(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert broker.metrics is not None
+    monkeypatch.setattr(metrics_server, "_SLOWEST_CLIENT_SECONDS", 0.3)
+    with socket.create_connection((broker.metrics.address.host, broker.metrics.address.port), timeout=0.05) as slow:
+        slow.sendall(b"GET /metrics HTTP/1.1\r\nX-Slow: ")
+        for _ in range(1000):
+            try:
+                slow.sendall(b"x")
+                assert slow.recv(1) == b""
+                break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+        else:
+            raise AssertionError("it is still listened to")
+    assert scrape(broker)["duralog_connections", ()] == 0
+
+
+def test_clients_that_leave_are_no_news(broker: Broker, capfd: pytest.CaptureFixture[str]) -> None:
+    assert broker.metrics is not None
+    for asked in (b"GET /metrics HTTP/1.1\r\n\r\n", b"GET /metrics HTTP/1.1\r\nX"):
+        with socket.create_connection((broker.metrics.address.host, broker.metrics.address.port)) as leaving:
+            leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            leaving.sendall(asked)
+    assert scrape(broker)["duralog_connections", ()] == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_an_address_of_ipv6() -> None:
+    with Broker(None, metrics=Address("::1", 0)) as broker:
+        assert scrape(broker.start())["duralog_connections", ()] == 0
 
 
 def test_an_address_that_is_taken_is_told(broker: Broker) -> None:

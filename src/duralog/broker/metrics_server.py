@@ -1,19 +1,24 @@
 """`/metrics` over HTTP, in a thread of its own: one scrape at a time, whatever clients do.
 
-A client that is slow is dropped; others wait in the kernel's queue meanwhile, so memory does not grow with them. The
-broker's loop is asked for its numbers and nothing else.
+A client that takes long to ask, however it goes about it, or to take the answer is dropped; others wait in the kernel's
+queue meanwhile, so memory does not grow with them. The broker's loop is asked for its numbers and nothing else.
 """
 
 from __future__ import annotations
 
+import socket
+import sys
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from duralog.broker.listening import Address
+from duralog.broker.log_lines import LogLines, error_text
 from duralog.broker.metrics import BrokerCollector
 
 if TYPE_CHECKING:
@@ -35,7 +40,7 @@ class MetricsServer:
             found_in = registry
 
         try:
-            self._server = HTTPServer((address.host, address.port), Handler)
+            self._server = _Server(address, Handler, broker.log_lines)
         except OSError as error:
             raise OSError(error.errno, f"cannot serve metrics on {address}: {error.strerror}") from error
         self.address = Address(address.host, self._server.server_address[1])
@@ -50,11 +55,47 @@ class MetricsServer:
         self._server.server_close()
 
 
+class _Server(HTTPServer):
+    def __init__(self, address: Address, handler: type[_MetricsHandler], log_lines: LogLines) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        self._log_lines = log_lines
+        super().__init__((address.host, address.port), handler)
+
+    def server_bind(self) -> None:
+        """Without asking the network for the name of this machine, which nobody is told."""
+        TCPServer.server_bind(self)
+
+    def handle_error(self, *_: object) -> None:
+        error = sys.exc_info()[1]
+        if isinstance(error, Exception) and not isinstance(error, ConnectionError):
+            self._log_lines.warn("failed scrape", f"a scrape failed: {error_text(error)}")
+
+
 class _MetricsHandler(BaseHTTPRequestHandler):
     timeout = _SLOWEST_CLIENT_SECONDS
+    """For each byte that is waited for, and for the whole answer."""
     found_in: CollectorRegistry
 
+    def setup(self) -> None:
+        super().setup()
+        self._is_late = False
+        self._until_asked = threading.Timer(_SLOWEST_CLIENT_SECONDS, self._give_up)
+        self._until_asked.daemon = True
+        self._until_asked.start()
+
+    def finish(self) -> None:
+        self._until_asked.cancel()
+        super().finish()
+
+    def _give_up(self) -> None:
+        self._is_late = True
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
     def do_GET(self) -> None:
+        self._until_asked.cancel()
+        if self._is_late:
+            return
         if self.path.split("?")[0] != "/metrics":
             self.send_error(404, "there is only /metrics here")
             return
