@@ -206,6 +206,13 @@ def test_assignments_wait_for_each_other() -> None:
     assert bench.group().target_epoch == 3
 
 
+def test_assignments_do_not_wait_for_a_clock_that_was_set_back() -> None:
+    bench = Bench({"t": 6}, group_consumer_assignment_interval_ms=1000)
+    bench.join("a", "t")
+    bench.now_ms -= 24 * 3600 * 1000
+    assert bench.join("b", "t").member_epoch == bench.group().target_epoch == 3
+
+
 def test_a_group_has_a_greatest_size() -> None:
     bench = Bench({"t": 2}, group_consumer_max_size=2)
     bench.join("a", "t")

@@ -75,6 +75,17 @@ def test_a_new_topic_is_found_at_a_heartbeat_but_not_sooner_than_ten_seconds_lat
     assert not bench.background
 
 
+def test_a_clock_that_is_set_back_keeps_nobody_from_new_topics(bench: Bench) -> None:
+    join(bench, "a", "logs-.*")
+    bench.run_background()
+    bench.heartbeat("a", 1)
+    new = bench.topics.put("logs-c", 1)
+    bench.now_ms -= 24 * 3600 * 1000
+    bench.heartbeat("a", 2)
+    bench.run_background()
+    assert new in (given(bench.heartbeat("a", 2)) or {})
+
+
 def test_patterns_are_looked_up_again_after_the_interval(bench: Bench) -> None:
     join(bench, "a", "logs-.*")
     bench.run_background()

@@ -106,8 +106,9 @@ class MemberChange:
         """A new assignment, if the group needs one and the last one is not too recent."""
         group = self.group
         interval_ms = self._groups.setting(group.group_id, "assignment.interval.ms")
-        is_due = group.target_made_at_ms == 0 or interval_ms == 0 or now_ms >= group.target_made_at_ms + interval_ms
-        if group.target_epoch >= self.epoch or not is_due:
+        # One from the future is not recent: the clock was set back, and nobody is to wait until it is there again.
+        is_recent = 0 <= now_ms - group.target_made_at_ms < interval_ms
+        if group.target_epoch >= self.epoch or is_recent:
             return
         members = self.members()
         assignor = preferred_assignor(members.values(), self._broker.config.group_consumer_assignors)

@@ -98,7 +98,8 @@ class RegexRefresh:
 
     def _is_too_soon(self, group: ConsumerGroup, now_ms: int) -> bool:
         last = next(iter(group.resolved_regexes.values()), None)
-        is_recent = last is not None and now_ms <= last.timestamp_ms + _LEAST_INTERVAL_MS
+        # One from the future is not recent: the clock was set back.
+        is_recent = last is not None and 0 <= now_ms - last.timestamp_ms <= _LEAST_INTERVAL_MS
         return group.group_id in self._under_way or is_recent
 
     def _is_due(self, group: ConsumerGroup, used: set[str], now_ms: int) -> bool:
