@@ -125,6 +125,16 @@ def test_many_offsets_are_deleted_in_batches_that_fit(desk: GroupDesk) -> None:
     assert len(desk.records(group)) == 5_003
 
 
+def test_batches_fit_where_little_does(tmp_path: Path) -> None:
+    with GroupDesk(tmp_path / "little", {"message.max.bytes": 1_000}) as desk:
+        desk.with_topics(t=1).commit("g", {("t", 0): 1})
+        known = desk.groups.offsets.of_group("g")["t"][0]
+        for number in range(100):
+            desk.groups.offsets.put(OffsetKey("g", "t", number), known)
+        desk.groups.commits.delete_group("g")
+        assert desk.groups.by_id == {}
+
+
 def test_java_orders_its_tables_so() -> None:
     """As a Java program printed them."""
     assert hash_map_order(["range", "roundrobin", "sticky", "cooperative-sticky"]) == [

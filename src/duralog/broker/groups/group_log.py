@@ -85,6 +85,12 @@ class GroupLog:
         topic = self._broker.topics.by_name(CONSUMER_OFFSETS)
         return self._broker.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
 
+    @property
+    def max_message_bytes(self) -> int:
+        """Of the topic; 0 as long as there is none."""
+        topic = self._broker.topics.by_name(CONSUMER_OFFSETS)
+        return 0 if topic is None else topic.topic.config.max_message_bytes
+
     def partition_for(self, group_id: str) -> int:
         return coordinator_partition(group_id, self.partition_count)
 

@@ -262,7 +262,8 @@ class OffsetCommits:
 
     def remove(self, group_id: str, keys: Iterable[OffsetKey]) -> None:
         """Write tombstones, then forget the offsets. Raises GroupRefusal: then those of the batches before are gone."""
-        for some in tombstone_batches(list(keys), lambda key: len(key.group_id) + len(key.topic)):
+        most = self._log.max_message_bytes
+        for some in tombstone_batches(list(keys), lambda key: len(key.group_id) + len(key.topic), most):
             self._log.append(group_id, [(encode_offset_key(key), None) for key in some])
             for key in some:
                 self._table.remove(key)

@@ -95,7 +95,7 @@ class Timeouts:
                 if number is not None:
                     by_partition.setdefault(number, []).append(transactional_id)
         for number, unused in by_partition.items():
-            for some in tombstone_batches(unused, len):
+            for some in tombstone_batches(unused, len, self._coordinator.log.max_message_bytes):
                 if self._coordinator.log.forget(number, some) == NONE:
                     for transactional_id in some:
                         del self._coordinator.states[transactional_id]

@@ -54,6 +54,12 @@ class TransactionLog:
         self.unreadable: set[int] = set()
         """Partitions that could not be read at start."""
 
+    @property
+    def max_message_bytes(self) -> int:
+        """Of the topic; 0 as long as there is none."""
+        topic = self._broker.topics.by_name(TRANSACTION_STATE)
+        return 0 if topic is None else topic.topic.config.max_message_bytes
+
     def partition_for(self, transactional_id: str) -> int | None:
         """Where the records of an id are; None if that is nowhere, or cannot be read."""
         topic = self._broker.topics.by_name(TRANSACTION_STATE)
