@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import select
 import struct
 import threading
@@ -116,6 +117,19 @@ class TestConnections:
         assert lines(caplog) == [
             "a connection from 127.0.0.1 is refused: max.connections.per.ip allows 1 from one address"
         ]
+
+    def test_some_descriptors_are_left_to_the_store(
+        self, start: Start, connect: Connect, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broker = start()
+        most = 8 * (connect(broker).socket.fileno() + 1)
+        monkeypatch.setattr("resource.getrlimit", lambda _: (most // 7, most))
+        assert connect(broker).is_closed_by_peer()
+        (line,) = lines(caplog)
+        assert line.endswith("the descriptors that are left are for files (ulimit -n)")
+        for enough in (most, resource.RLIM_INFINITY):
+            monkeypatch.setattr("resource.getrlimit", lambda _, enough=enough: (enough, enough))
+            assert is_served(broker, connect(broker))
 
     def test_other_numbers_for_single_addresses(self, start: Start, connect: Connect) -> None:
         broker = start(max_connections_per_ip=1, max_connections_per_ip_overrides="10.0.0.1:5, 127.0.0.1 : 2")

@@ -244,6 +244,15 @@ class TestConfig:
         assert code == 1
         assert f"cannot listen on {address}" in err
 
+    def test_a_ready_file_that_a_killed_broker_left(self, tmp_path: Path) -> None:
+        ready = tmp_path / "ready"
+        ready.write_text("127.0.0.1:1\n")
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            arguments = ("--data", str(tmp_path / "data"), "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
+            result = CliRunner().invoke(app, ["serve", *arguments, "--ready-file", str(ready)])
+        assert result.exit_code == 1
+        assert not ready.exists()
+
     def test_a_directory_that_is_in_use(self, tmp_path: Path) -> None:
         with duralog.open(tmp_path):
             code, err = called("--data", str(tmp_path), "--listen", "127.0.0.1:0")

@@ -7,6 +7,7 @@ on beside the loop, no further request is begun until there is room: clients wai
 from __future__ import annotations
 
 import errno
+import resource
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ _ACCEPTED_PER_TURN = 64
 _SHORTEST_IDLE_CHECK_MS = 50
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_MS = 100
+_KEPT_DESCRIPTORS = 256
+"""So many, or an eighth if there are few, are not for clients: the store needs them for its files."""
 _IPV4_IN_IPV6 = "::ffff:"
 """What an IPv4 address begins with on a socket for both."""
 
@@ -101,6 +104,8 @@ class Server:
         config = self._config()
         self.limits.follow(config)
         refusal = self.limits.refusal(host)
+        if refusal is None and not _is_for_clients(connected.fileno()):
+            refusal = "the descriptors that are left are for files (ulimit -n)"
         if refusal is not None:
             self.refused += 1
             self._log_lines.warn("refused", f"a connection from {host} is refused: {refusal}")
@@ -186,3 +191,9 @@ class Server:
         self.stop_accepting()
         for connection in self.connections:
             connection.close()
+
+
+def _is_for_clients(descriptor: int) -> bool:
+    """Whether enough are left above it: the lowest one that is free is always taken next."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most == resource.RLIM_INFINITY or descriptor < most - min(_KEPT_DESCRIPTORS, most // 8)

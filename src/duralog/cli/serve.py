@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -154,6 +155,11 @@ def _directory(data: str | None, settings: BrokerConfig) -> str:
 
 def _serve(broker: Broker, ready_file: str | None) -> None:
     signals = _StopSignals()
+    _allow_many_files()
+    if ready_file is not None:
+        # One that was killed could not take its file away.
+        with suppress(FileNotFoundError):
+            os.remove(ready_file)
     with suppress(_StoppedEarly), broker:
         signals.stop = broker.stop
         # What is there now stays: no collection has to look at it again. And requests leave no cycles behind, so that
@@ -163,6 +169,13 @@ def _serve(broker: Broker, ready_file: str | None) -> None:
         gc.enable()
         with _told_ready(broker, ready_file):
             broker.run()
+
+
+def _allow_many_files() -> None:
+    """As many as the system lets this process have, as Java does: every connection and every segment takes one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 @contextmanager
