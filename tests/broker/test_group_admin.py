@@ -94,6 +94,12 @@ def test_describing(desk: GroupDesk, version: int) -> None:
     assert (described.member_metadata, described.member_assignment) == (b"", b"share 0")
 
 
+def test_a_group_is_described_once_however_often_it_is_named(desk: GroupDesk) -> None:
+    desk.stable("g")
+    answer = desk.ask(DESCRIBE_GROUPS, 6, groups=["g", "none", "g", "g"], include_authorized_operations=False)
+    assert [each.group_id for each in answer.groups] == ["g", "none"]
+
+
 def test_deleting(desk: GroupDesk) -> None:
     (member,) = desk.stable("g")
     desk.commit("g", {("t", 0): 1}, member=member, generation=1)

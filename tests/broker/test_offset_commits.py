@@ -62,6 +62,18 @@ def test_a_fetch_in_every_version(desk: GroupDesk, version: int) -> None:
         assert [(topic.name, [each.committed_offset for each in topic.partitions]) for topic in topics] == [("t", [5])]
 
 
+def test_offsets_are_told_once_however_often_they_are_named(desk: GroupDesk) -> None:
+    desk.commit("g", {("t", 0): 5, ("t", 1): 6})
+    whole = {"group_id": "g", "member_id": None, "member_epoch": -1, "topics": None}
+    one = {**whole, "topics": [{"name": "t", "partition_indexes": [0] * 100}]}
+    answer = desk.ask(OFFSET_FETCH, 9, groups=[one, whole, whole, {**whole, "group_id": "h"}, whole])
+    told = [
+        (group.group_id, [each.partition_index for topic in group.topics for each in topic.partitions])
+        for group in answer.groups
+    ]
+    assert told == [("g", [0]), ("g", [0, 1]), ("h", [])]
+
+
 def test_topics_by_their_ids(desk: GroupDesk) -> None:
     stranger = UUID(int=77)
     known = desk.topic_id("t")

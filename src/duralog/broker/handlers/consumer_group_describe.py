@@ -21,7 +21,8 @@ def handle(broker: Broker, request: Request) -> Fields:
     if not broker.groups.consumer_groups.is_enabled:
         return refuse(request, UNSUPPORTED_VERSION, None)
     message = request.message
-    groups = [_describe(broker, group_id) for group_id in message.group_ids]
+    # Each once: a small request must not have any number of copies of a group for its answer.
+    groups = [_describe(broker, group_id) for group_id in dict.fromkeys(message.group_ids)]
     if message.include_authorized_operations:
         for group in groups:
             if group["error_code"] == 0:

@@ -1,7 +1,8 @@
 """DescribeGroups, versions 0 to 6: classic groups with their members, what these said and what was assigned to them.
 
 Version 3: what the client may do with the group. Version 4: static members. Version 6: a group that is not there, or
-not a classic one, is an error; before, it is described as dead.
+not a classic one, is an error; before, it is described as dead. A group is told once, however often it is named: a
+small request must not have any number of copies of what members said for its answer.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def handle(broker: Broker, request: Request) -> Fields:
     operations = (
         ALL_GROUP_OPERATIONS if optional(request.message, "include_authorized_operations", False) else NOT_ASKED
     )
-    return {"groups": [_described(broker, request, group_id, operations) for group_id in request.message.groups]}
+    asked = dict.fromkeys(request.message.groups)
+    return {"groups": [_described(broker, request, group_id, operations) for group_id in asked]}
 
 
 def _described(broker: Broker, request: Request, group_id: str, operations: int) -> Fields:

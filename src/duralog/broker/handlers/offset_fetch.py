@@ -3,11 +3,14 @@
 Version 2: all that a group has committed, and an error for the whole. Version 7: refuse partitions that a transaction
 is about to commit. Version 8: several groups. Version 9: members of the newer protocol say who they are. Version 10:
 topics by their ids; of all that a group has, topics that are gone have none and are left out.
+
+All of a group, and a partition of a topic, are told once, however often they are named: a small request must not have
+any number of copies of what was committed for its answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from duralog.broker.error_codes import NONE, UNKNOWN_TOPIC_ID
@@ -29,8 +32,18 @@ _NO_EPOCH = -1
 def handle(broker: Broker, request: Request) -> Fields:
     message = request.message
     if request.version >= _SEVERAL:
-        return {"groups": [_of_group(broker, request, group) for group in message.groups]}
+        return {"groups": [_of_group(broker, request, group) for group in _each_once(message.groups)]}
     return _of_group(broker, request, message)
+
+
+def _each_once(groups: Iterable[Any]) -> Iterator[Any]:
+    told_whole: set[str] = set()
+    for group in groups:
+        if group.topics is None:
+            if group.group_id in told_whole:
+                continue
+            told_whole.add(group.group_id)
+        yield group
 
 
 def _of_group(broker: Broker, request: Request, group: Any) -> Fields:
@@ -58,7 +71,7 @@ def _asked(broker: Broker, request: Request, group: Any) -> tuple[list[TopicPart
     if group.topics is None:
         return None, []
     if request.version < _BY_ID:
-        return [TopicPartitions(topic.name, None, topic.partition_indexes) for topic in group.topics], []
+        return [TopicPartitions(topic.name, None, _numbers(topic)) for topic in group.topics], []
     known: list[TopicPartitions] = []
     unknown: list[Fields] = []
     for topic in group.topics:
@@ -67,8 +80,12 @@ def _asked(broker: Broker, request: Request, group: Any) -> tuple[list[TopicPart
             partitions = [no_offset(number, UNKNOWN_TOPIC_ID) for number in topic.partition_indexes]
             unknown.append({"topic_id": topic.topic_id, "partitions": partitions})
         else:
-            known.append(TopicPartitions(view.name, topic.topic_id, topic.partition_indexes))
+            known.append(TopicPartitions(view.name, topic.topic_id, _numbers(topic)))
     return known, unknown
+
+
+def _numbers(topic: Any) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(topic.partition_indexes))
 
 
 def _with_ids(broker: Broker, found: Sequence[Fields]) -> list[Fields]:
