@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from duralog.broker.groups.group import Group
 from tests.broker.group_desk import START_MS, GroupDesk
 
 DAY_MS = 24 * 3600 * 1000
@@ -59,6 +60,27 @@ def test_of_a_group_with_members_expires_what_none_reads(desk: GroupDesk) -> Non
     desk.groups.expiry.expire(group)
     assert desk.committed("g") == {("t", 0): 5}
     assert desk.groups.by_id["g"] is group
+
+
+def test_a_group_with_which_something_is_wrong_keeps_no_other_from_expiring(
+    desk: GroupDesk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for group in ("a", "b"):
+        desk.commit(group, {("t", 0): 5})
+    expire_one = desk.groups.expiry.expire
+
+    def fails_for_a(group: Group) -> None:
+        if group.group_id == "a":
+            raise RuntimeError("unexpected")
+        expire_one(group)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(desk.groups.expiry, "expire", fails_for_a)
+        expire(desk, RETENTION_MS + 600_000)
+    assert [*desk.groups.by_id] == ["a"]
+    assert "expired offsets of group a stay" in caplog.text
+    expire(desk, 600_000)
+    assert not desk.groups.by_id
 
 
 def test_a_retention_time_of_its_own(desk: GroupDesk) -> None:

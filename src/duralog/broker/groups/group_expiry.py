@@ -1,7 +1,7 @@
 """Offsets that nobody has use for any more, and the groups that are left without any.
 
-Every `offsets.retention.check.interval.ms`, all groups are looked at, but not at once: the groups of one partition of
-`__consumer_offsets` after the other, each in a turn of the loop of its own, so that no client waits for all of them.
+Every `offsets.retention.check.interval.ms`, all groups are looked at, but not at once: some in each turn of the loop,
+so that no client waits for all of them.
 
 An offset expires `offsets.retention.minutes` after the group became empty, or after it was committed if the group never
 had members, or if the group has members but none that reads the topic. An empty group without offsets goes, too.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from duralog.broker.groups.group import Group
 from duralog.broker.groups.offset_records import CommittedOffset, OffsetKey
 from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.log_lines import error_text, one_line
 
 if TYPE_CHECKING:
     from duralog.broker.groups.coordinator import GroupCoordinator
@@ -50,6 +51,9 @@ class GroupExpiry:
                 self.expire(group)
             except GroupRefusal as refusal:
                 self._broker.log.warning("expired offsets of group %s stay: %s", group.group_id, refusal)
+            except Exception as error:  # Whatever it is, the others are to expire, and this one gets another chance.
+                reason = f"expired offsets of group {group.group_id} stay: {error_text(error)}"
+                self._broker.log.error("%s", one_line(reason))
         if group_ids:
             self._timer = self._broker.timers.after(0, lambda: self._look_at(group_ids))
         else:
