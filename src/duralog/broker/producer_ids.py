@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from duralog.broker.error_codes import UNKNOWN_SERVER_ERROR
+from duralog.broker.log_lines import error_text, one_line
 from duralog.broker.request import Later
 from duralog.storage.metadata_changes import PRODUCER_ID_BLOCK
 
@@ -63,7 +64,7 @@ class ProducerIds:
         for then, answers in waiting:
             try:
                 then()
-            except Exception:  # The others are to have their answers.
-                self._broker.log.exception("a producer could not be given an id")
+            except Exception as failure:  # The others are to have their answers.
+                self._broker.log.error("%s", one_line(f"a producer could not be given an id: {error_text(failure)}"))
                 if not answers.is_answered:
                     answers.refuse(UNKNOWN_SERVER_ERROR)

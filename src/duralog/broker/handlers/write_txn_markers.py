@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from duralog.broker.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, code_of
 from duralog.broker.internal_topics import CONSUMER_OFFSETS
+from duralog.broker.log_lines import error_text, one_line
 from duralog.broker.messages import optional
 from duralog.broker.request import Answer, Api, Fields, Later, Request
 from duralog.broker.transactions.markers import MARKERS_PER_TURN
@@ -63,7 +64,8 @@ def _write(broker: Broker, marker: Any, topic: str, number: int) -> int:
             broker.groups.complete_transaction(marker.producer_id, number, marker.transaction_result)
     except Exception as error:  # The others are to be written all the same.
         if not isinstance(error, DuralogError):
-            broker.log.exception("a marker of producer %d for %s-%d", marker.producer_id, topic, number)
+            reason = f"a marker of producer {marker.producer_id} for {topic}-{number}: {error_text(error)}"
+            broker.log.error("%s", one_line(reason))
         return code_of(error)
     return NONE
 
