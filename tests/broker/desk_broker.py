@@ -20,6 +20,7 @@ from duralog.broker.handlers.list_transactions import API as LIST_TRANSACTIONS
 from duralog.broker.handlers.txn_offset_commit import API as TXN_OFFSET_COMMIT
 from duralog.broker.handlers.write_txn_markers import API as WRITE_TXN_MARKERS
 from duralog.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from duralog.broker.log_lines import LogLines
 from duralog.broker.partitions import Partitions
 from duralog.broker.producer_ids import ProducerIds
 from duralog.broker.request import Later, Request
@@ -88,6 +89,7 @@ class DeskBroker:
         self._scheduler = Scheduler(threads=0)
         self.store = Store(str(path), config=self.config, clock=self.clock, scheduler=self._scheduler)
         self.log = logging.getLogger("duralog.broker")
+        self.log_lines = LogLines(self.log, self.clock)
         self.timers = Timers(lambda: self.now_ms)
         self.background: list[tuple[Callable[[], Any], Callable[[Any, Any], None]]] = []
         self.runs_in_background_at_once = True

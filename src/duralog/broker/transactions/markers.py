@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from duralog.broker.error_codes import NONE
 from duralog.broker.internal_topics import CONSUMER_OFFSETS
+from duralog.broker.log_lines import error_text
 from duralog.broker.transactions.state import Transaction
 from duralog.broker.transactions.transaction_log import TransactionLog
 from duralog.errors import CoordinatorFenced, ProducerFenced, UnknownTopic
@@ -141,7 +142,8 @@ class Markers:
             # Nothing of this transaction is open there: the partition is gone, or has seen a later epoch.
             self._broker.log.info("%s ends without %s: %s", ending, partition, error)
         except Exception as error:  # Whatever it is, what was decided stays decided.
-            self._broker.log.warning("%s cannot end in %s yet: %s", ending, partition, error)
+            reason = f"{ending} cannot end in {partition} yet: {error_text(error)}"
+            self._broker.log_lines.warn("marker not written", reason)
             ending.failed.append(partition)
 
     def _write_marker(self, ending: _Ending, partition: TopicPartition) -> None:

@@ -92,7 +92,8 @@ class TransactionLog:
         try:
             self._broker.partitions.append_records(TRANSACTION_STATE, number, records)
         except DuralogError as error:
-            self._broker.log.error("%s-%d: a state could not be written: %s", TRANSACTION_STATE, number, error)
+            reason = f"{TRANSACTION_STATE}-{number}: a state could not be written: {error}"
+            self._broker.log_lines.warn("transactional state not written", reason)
             return _COORDINATOR_CODES.get(code_of(error), code_of(error))
         return NONE
 
