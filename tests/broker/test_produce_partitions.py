@@ -55,6 +55,13 @@ def test_a_topic_that_was_made_again_is_another_one(desk: RecordDesk) -> None:
     assert new.topic_id != old.topic_id
 
 
+def test_a_topic_that_is_deleted_while_ids_are_gathered(desk: RecordDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic_id = uuid_bytes(desk.broker.store.topic_id("t") or "")
+    names = [*desk.broker.store.topics(), "just deleted"]
+    monkeypatch.setattr(desk.broker.store, "topics", lambda: names)
+    assert desk.broker.partitions.topic_name(topic_id) == "t"
+
+
 def test_other_changes_keep_what_is_known(desk: RecordDesk) -> None:
     partitions = desk.broker.partitions
     found = partitions.get("t", 0)

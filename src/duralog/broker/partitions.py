@@ -148,8 +148,13 @@ class Partitions:
         """The name of the topic with this id, which has 16 bytes; None if there is none."""
         self.refresh_if_changed()
         if self._names is None:
-            ids = ((name, self._store.topic_id(name)) for name in self._store.topics())
-            self._names = {uuid_bytes(topic_id): name for name, topic_id in ids if topic_id is not None}
+            # A topic may be deleted beside the loop between the two.
+            known = (self._store.find_topic(name) for name in self._store.topics())
+            self._names = {
+                uuid_bytes(topic.topic_id): topic.name
+                for topic in known
+                if topic is not None and topic.topic_id is not None
+            }
         return self._names.get(topic_id)
 
     def is_offline(self, topic: str, number: int) -> bool:
