@@ -320,3 +320,36 @@ def test_members_of_old_records(desk: GroupDesk) -> None:
         assert group.members["m"].rebalance_timeout_ms == 9000
         assert group.is_subscribed_to("t")
         assert again.heartbeat("g", "m", 4) == 0
+
+
+def test_compaction_changes_nothing_but_the_size(tmp_path: Path) -> None:
+    """Twice, so that tombstones and markers that have had their time are gone, too."""
+    with GroupDesk(tmp_path / "data", {"log.cleaner.delete.retention.ms": 0}) as desk:
+        desk.with_topics(t=2, u=1)
+        groups = [f"g{number}" for number in range(6)]
+        (member,) = desk.stable("g0")
+        for offset in range(5):
+            for group in groups[1:]:
+                desk.commit(group, {("t", 0): offset, ("t", 1): offset, ("u", 0): offset})
+        for group, commit in (("g1", True), ("g2", False)):
+            desk.commit_in_transaction(group, {("t", 0): 50}, 50)
+            desk.end_transaction(group, 50, commit=commit)
+        assert desk.ask(DELETE_GROUPS, 2, groups_names=["g3"]).results[0].error_code == 0
+        desk.delete_topic("u")
+        desk.commit_in_transaction("g4", {("t", 0): 60}, 60)
+        desk.commit("g4", {("t", 1): 7})
+        before = {group: (desk.committed(group), desk.committed(group, stable=True)) for group in groups}
+        count = len(desk.records())
+        for _ in range(2):
+            for number in desk.broker.store.partitions(CONSUMER_OFFSETS):
+                desk.broker.store.partition(CONSUMER_OFFSETS, number).roll()
+                desk.broker.store.compact(CONSUMER_OFFSETS, number, again=True)
+            desk.now_ms += 1
+        assert len(desk.records()) < count / 2
+        with desk.crashed(tmp_path / "copy") as again:
+            assert {group: (again.committed(group), again.committed(group, stable=True)) for group in groups} == before
+            assert before["g1"][0][("t", 0)] == 50
+            assert before["g4"][1][("t", 0)] == -88
+            assert again.heartbeat("g0", member, 1) == 0
+            again.end_transaction("g4", 60, commit=True)
+            assert again.committed("g4") == {("t", 0): 60, ("t", 1): 7}
