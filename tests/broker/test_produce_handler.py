@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from duralog.format import record_batch
 from duralog.format.batches import scan
 from duralog.format.compression import Codec
 from duralog.format.record import TimestampType
+from duralog.storage.log_writer import LogWriter
 from duralog.storage.partition_log import PartitionLog
 from oracle.hostile_batches import batch as odd_batch
 from oracle.hostile_batches import message as old_message
@@ -338,6 +340,28 @@ def test_small_batches_that_unpack_to_much_are_given_up_and_written_beside_the_l
     both = Answered(desk.produce(9, {"t": {1: bomb}, "missing": {0: batch()}}))
     _settle(desk.broker, both)
     assert desk.end_offset("t", 1) == 3
+
+
+def test_appends_that_wait_for_the_disk_do_so_beside_the_loop(
+    desk: RecordDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.create_topic("safe", flush_messages=3)
+    of_loop, flushed_by = threading.current_thread(), []
+    flush = LogWriter.flush
+
+    def noting(writer: LogWriter, end_offset: int | None = None) -> None:
+        flushed_by.append(threading.current_thread())
+        flush(writer, end_offset)
+
+    monkeypatch.setattr(LogWriter, "flush", noting)
+    assert not isinstance(desk.produce(9, {"safe": {0: batch(b"1", b"2")}}), Later)
+    answered = Answered(desk.produce(9, {"safe": {0: batch(b"3")}}))
+    assert answered.answers == []
+    _settle(desk.broker, answered)
+    assert desk.broker.store.partition("safe", 0).recovery_point == 3
+    assert len(flushed_by) == 1
+    assert of_loop not in flushed_by
+    assert not isinstance(desk.produce(9, {"safe": {0: batch(b"4", b"5")}}), Later)
 
 
 def test_errors_beside_the_loop_are_told(desk: RecordDesk) -> None:

@@ -1,8 +1,8 @@
 """Produce (0), versions 3 to 13: records of producers into logs.
 
 Versions 0 to 2 are advertised and refused, as Kafka does: older clients take their absence for a lack of compression.
-A batch is checked, stamped where it was received and written once. What would keep the loop busy (compressing anew,
-unpacking large batches) runs beside it, in the partition's own line; the answer waits for it.
+A batch is checked, stamped where it was received and written once. What would keep the loop busy (`long_appends`) runs
+beside it, in the partition's own line; the answer waits for it.
 
 With one replica, acks=all is acks=1. With acks=0 nobody is answered, and an error ends the connection.
 """
@@ -17,6 +17,7 @@ from uuid import UUID
 from duralog.broker import error_codes, produce_request, produce_response
 from duralog.broker.internal_topics import INTERNAL_TOPICS
 from duralog.broker.log_lines import error_text, one_line
+from duralog.broker.long_appends import KEPT_AS_SENT, LARGEST_ON_THE_LOOP, NEVER_FLUSHED, takes_long, unpacks_to_much
 from duralog.broker.partitions import Partition
 from duralog.broker.produce_request import FIRST_WITH_TOPIC_IDS, ProduceRequest
 from duralog.broker.produce_response import Outcome
@@ -31,10 +32,9 @@ from duralog.broker.produce_rules import (
     is_ordinary,
 )
 from duralog.broker.request import CLOSE, NO_ANSWER, Answer, Api, Fields, Later, RawAnswer, Request
-from duralog.errors import CorruptRecord, DuralogError, Fault
+from duralog.errors import CorruptRecord, DuralogError
 from duralog.format.layout import CODEC_MASK
 from duralog.storage.partition_log import AppendResult
-from duralog.storage.rebuilding import target_codec
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
@@ -44,16 +44,10 @@ _ADMIN_CLIENT = "__admin_client"
 _VALID_ACKS = (-1, 0, 1)
 _FIRST_ADDING_TO_TRANSACTIONS = 12
 _EPOCH_BUMPING_TRANSACTIONS = 2
-_UNPACKED_ON_THE_LOOP = 64 << 10
-"""Larger batches that are compressed are unpacked beside the loop, which takes other requests meanwhile."""
-_LARGEST_ON_THE_LOOP = 1 << 20
-"""What unpacks to more is given up and begun anew beside the loop: a few bytes can become any number of them."""
 _UNVERIFIED = {
     error_codes.INVALID_TXN_STATE: "Partition was not added to the transaction",
     error_codes.NOT_ENOUGH_REPLICAS: "Unable to verify the partition has been added to the transaction",
 }
-_KEPT_AS_SENT = ("producer", "uncompressed")
-"""Values of `compression.type` by which an uncompressed batch stays as it is."""
 _as_outcome: Callable[[tuple[object, ...]], Outcome] = partial(tuple.__new__, Outcome)
 """As `Outcome._make`, in half the time."""
 
@@ -95,9 +89,14 @@ def _ordinary(broker: Broker, request: Request, asked: ProduceRequest) -> _Ordin
             partition = partitions.get(name, number)
             if partition is None or records is None or partition.in_line or not is_ordinary(records, version):
                 return None
-            if records[ATTRIBUTES_END] & CODEC_MASK or partition.log.config.compression_type not in _KEPT_AS_SENT:
+            config = partition.log.config
+            if (
+                records[ATTRIBUTES_END] & CODEC_MASK
+                or config.flush_messages != NEVER_FLUSHED
+                or config.compression_type not in KEPT_AS_SENT
+            ):
                 frame = first_frame(records)
-                if frame is None or _takes_long(partition, frame):
+                if frame is None or takes_long(partition.log, records, frame):
                     return None
             found.append((topic, number, partition, records))
     return found
@@ -109,10 +108,10 @@ def _append_ordinary(broker: Broker, request: Request, asked: ProduceRequest, or
     large: list[_Wanted] = []
     for topic, number, partition, records in ordinary:
         try:
-            base_offset, _, append_time_ms, _ = partition.append(records, max_decompressed_bytes=_LARGEST_ON_THE_LOOP)
+            base_offset, _, append_time_ms, _ = partition.append(records, max_decompressed_bytes=LARGEST_ON_THE_LOOP)
             outcome = _as_outcome((0, base_offset, append_time_ms, partition.log.view.start_offset, (), None))
         except Exception as error:
-            if _unpacks_to_much(error) and (frame := first_frame(records)) is not None:
+            if unpacks_to_much(error) and (frame := first_frame(records)) is not None:
                 large.append(_Wanted(topic, number, partition, records, frame))
                 continue
             # Whatever it is: the other partitions of the request are written.
@@ -133,10 +132,6 @@ def _append_ordinary(broker: Broker, request: Request, asked: ProduceRequest, or
     if asked.acks == 0:
         return CLOSE if is_refused else NO_ANSWER
     return RawAnswer([produce_response.encode(outcomes, request.version)])
-
-
-def _unpacks_to_much(error: Exception) -> bool:
-    return isinstance(error, CorruptRecord) and error.fault is Fault.TOO_LARGE
 
 
 def _refusal(broker: Broker, partition: Partition, size_bytes: int, error: Exception, base_offset: int = 0) -> Outcome:
@@ -287,17 +282,17 @@ class _Work:
         if partition.topic in INTERNAL_TOPICS and self.request.client_id != _ADMIN_CLIENT:
             self.outcomes[one.topic][one.number] = Outcome(error_codes.INVALID_TOPIC_EXCEPTION)
             return
-        if partition.in_line or _takes_long(partition, one.frame):
+        if partition.in_line or takes_long(partition.log, one.records, one.frame):
             self.append_beside(one)
             return
         try:
             result = partition.append(
                 one.records,
                 transaction_version=self._transaction_version(one),
-                max_decompressed_bytes=_LARGEST_ON_THE_LOOP,
+                max_decompressed_bytes=LARGEST_ON_THE_LOOP,
             )
         except Exception as error:
-            if _unpacks_to_much(error):
+            if unpacks_to_much(error):
                 self.append_beside(one)
             else:
                 self.outcomes[one.topic][one.number] = _refusal(
@@ -338,13 +333,6 @@ class _Work:
 def _outcome(partition: Partition, result: AppendResult) -> Outcome:
     start_offset = partition.log.view.start_offset
     return Outcome(error_codes.NONE, result.base_offset, result.log_append_time_ms, start_offset)
-
-
-def _takes_long(partition: Partition, frame: Frame) -> bool:
-    config = partition.log.config
-    if config.compression_type != "producer" and frame.codec_id != target_codec(config):
-        return True
-    return frame.codec_id != 0 and frame.size_bytes > _UNPACKED_ON_THE_LOOP
 
 
 def refuse(request: Request, error_code: int, message: str | None) -> Fields:
