@@ -65,6 +65,7 @@ def state_of(*batches: ProducerBatch) -> ProducerState:
 def open_transaction(state: ProducerState, producer: int, epoch: int) -> int | None:
     """Where the producer's transaction starts, if it has one open in this epoch."""
     (entry,) = [entry for entry in state.entries() if entry.producer_id == producer] or [None]
+    assert state.entry(producer) == entry
     if entry is None or entry.producer_epoch != epoch or entry.transaction_first_offset < 0:
         return None
     return entry.transaction_first_offset

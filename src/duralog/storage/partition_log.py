@@ -341,6 +341,11 @@ class PartitionLog(ReadableLog):
         with self._writer.lock:
             return self._writer.producers.entries()
 
+    def producer(self, producer_id: int) -> ProducerEntry | None:
+        """What is known of one of them; None if nothing is."""
+        with self._writer.lock:
+            return self._writer.producers.entry(producer_id)
+
     def keep_producers_for(self, expiration_ms: int) -> None:
         """Let a producer be forgotten when it has been silent for this long."""
         with self._writer.lock:

@@ -235,19 +235,12 @@ class ProducerState:
 
     def entries(self) -> list[ProducerEntry]:
         """What a snapshot keeps: of each producer, the last batch only."""
-        return [
-            ProducerEntry(
-                producer_id=producer_id,
-                producer_epoch=known.epoch,
-                last_sequence=known.last_sequence,
-                last_offset=known.batches[-1].last_offset if known.batches else _NONE,
-                offset_delta=known.batches[-1].last_offset - known.batches[-1].base_offset if known.batches else 0,
-                timestamp_ms=known.timestamp_ms,
-                coordinator_epoch=known.coordinator_epoch,
-                transaction_first_offset=known.transaction_first_offset,
-            )
-            for producer_id, known in self._producers.items()
-        ]
+        return [_entry(producer_id, known) for producer_id, known in self._producers.items()]
+
+    def entry(self, producer_id: int) -> ProducerEntry | None:
+        """What a snapshot keeps of one producer; None if nothing is known of it."""
+        known = self._producers.get(producer_id)
+        return None if known is None else _entry(producer_id, known)
 
     def snapshot(self) -> bytes:
         """The `.snapshot` file of `end_offset`."""
@@ -280,6 +273,19 @@ class ProducerState:
             if producer.transaction_first_offset != _NONE:
                 state._open[producer.transaction_first_offset] = entry.producer_id
         return state
+
+
+def _entry(producer_id: int, known: _Producer) -> ProducerEntry:
+    return ProducerEntry(
+        producer_id=producer_id,
+        producer_epoch=known.epoch,
+        last_sequence=known.last_sequence,
+        last_offset=known.batches[-1].last_offset if known.batches else _NONE,
+        offset_delta=known.batches[-1].last_offset - known.batches[-1].base_offset if known.batches else 0,
+        timestamp_ms=known.timestamp_ms,
+        coordinator_epoch=known.coordinator_epoch,
+        transaction_first_offset=known.transaction_first_offset,
+    )
 
 
 def _find_repeated(producer: _Producer, batch: ProducerBatch) -> WrittenBatch | None:

@@ -178,8 +178,7 @@ class Markers:
 
     def _entry(self, producer_id: int, partition: TopicPartition) -> ProducerEntry | None:
         found = self._broker.partitions.get(*partition)
-        entries = () if found is None else found.log.producers()
-        return next((entry for entry in entries if entry.producer_id == producer_id), None)
+        return None if found is None else found.log.producer(producer_id)
 
     def _finish(self, ending: _Ending) -> None:
         if not ending.failed:
