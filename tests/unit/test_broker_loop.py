@@ -1,9 +1,11 @@
-"""The parts of the loop without sockets: timers, work from other threads, worker threads, log lines."""
+"""The parts of the loop without clients: timers, work from other threads, worker threads, log lines."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import random
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -156,6 +158,22 @@ class TestLoop:
         assert done == [1, 2]
         assert len(caplog.records) == 2
         assert all("test_broker_loop:" in record.getMessage() for record in caplog.records)
+
+    def test_a_socket_that_cannot_be_closed_keeps_no_other_open(
+        self, loop: EventLoop, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        class Stubborn(socket.socket):
+            def close(self) -> None:
+                super().close()
+                raise OSError(errno.EIO, "no")
+
+        stubborn, other = Stubborn(), socket.socket()
+        for each in (stubborn, other):
+            loop.watch(each.fileno(), 0, lambda _: None)
+            loop.forget(each)
+        loop.run_turn(0)
+        assert other.fileno() == -1
+        assert [record.getMessage()[:19] for record in caplog.records] == ["unexpected: OSError"]
 
     def test_other_threads_wake_it(self) -> None:
         loop = EventLoop(logging.getLogger("duralog.broker"))

@@ -107,9 +107,9 @@ class EventLoop:
             self._run(self._soon.popleft())
         self.timers.run_due(self._run)
         if self._to_close:
-            for connected in self._to_close:
-                connected.close()
-            self._to_close.clear()
+            closing, self._to_close = self._to_close, []
+            for connected in closing:
+                self._run(connected.close)
 
     def stop(self) -> None:
         """Let `run` return after this turn."""
