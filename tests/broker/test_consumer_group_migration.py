@@ -457,3 +457,19 @@ def test_empty_groups_change_whatever_the_policy_says(tmp_path: Path) -> None:
         assert back.join().error_code == NONE
         assert desk.groups.by_id["g"].kind == "classic"
         assert len(list(desk.groups.offsets.keys_of_group("g"))) == 2
+
+
+def test_a_group_that_cannot_be_a_classic_one_lets_its_members_go_all_the_same(desk: GroupDesk) -> None:
+    """Of a member's protocols, only the first was read when it joined; the group would use the second."""
+    assert join(desk, "new", "t").error_code == NONE
+    good = subscription(["t"])
+    odd, *others = Classic(desk), Classic(desk), Classic(desk)
+    protocols = [{"name": "range", "metadata": good}, {"name": "roundrobin", "metadata": b""}]
+    assert odd.join(protocols=protocols).error_code == NONE
+    for other in others:
+        protocols = [{"name": name, "metadata": good} for name in ("roundrobin", "range")]
+        assert other.join(protocols=protocols).error_code == NONE
+    assert heartbeat(desk, "new", -1).error_code == NONE
+    group = desk.groups.by_id["g"]
+    assert group.kind == "consumer"
+    assert heartbeat(desk, "new", 1).error_code == UNKNOWN_MEMBER_ID

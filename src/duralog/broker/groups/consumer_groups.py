@@ -59,6 +59,7 @@ from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.groups.regex_refresh import RegexRefresh
 from duralog.broker.groups.target_assignment import offered_assignors
 from duralog.broker.topics import TopicView
+from duralog.errors import CorruptRecord
 from duralog.format.coordinator_records import CoordinatorRecord
 from duralog.format.uuids import uuid_text
 from duralog.storage.cluster_metadata import GROUP_RESOURCE
@@ -250,8 +251,8 @@ class ConsumerGroups:
         """Take members out of their group. The next heartbeat of another one shares out what they had."""
         gone = {member.member_id for member in members}
         left = [member for member in group.members.values() if member.member_id not in gone]
-        if may_downgrade(left, self._broker.config):
-            self.downgrade(group, left, group.targets, "the last member of the newer protocol left")
+        reason = "the last member of the newer protocol left"
+        if may_downgrade(left, self._broker.config) and self.downgrade(group, left, group.targets, reason):
             return
         records = [record for member in members for record in member_tombstones(group.group_id, member.member_id)]
         unused = group.regexes - {member.topic_regex for member in left}
@@ -266,9 +267,16 @@ class ConsumerGroups:
         members: Iterable[ConsumerMember],
         targets: Mapping[str, Assignment],
         rebalance_reason: str | None,
-    ) -> None:
-        """Let the group be a classic one with these members, which rebalances if there is a reason to."""
-        classic = downgraded(group, members, targets, self._broker.topics, self._broker.clock)
+    ) -> bool:
+        """Let the group be a classic one with these members, which rebalances if there is a reason to.
+
+        Returns whether it is one: it cannot be if what a member says for the protocol of all is no subscription.
+        """
+        try:
+            classic = downgraded(group, members, targets, self._broker.topics, self._broker.clock)
+        except CorruptRecord as error:
+            self._broker.log.warning("group %s stays a consumer group: %s", group.group_id, error)
+            return False
         records = [*group.tombstones(), group_record(classic)]
         self.coordinator.append(group.group_id, records, replay=False)
         self.coordinator.remove(group.group_id)
@@ -279,6 +287,7 @@ class ConsumerGroups:
         self._broker.log.info("group %s is a classic group now, and was a consumer group", group.group_id)
         if rebalance_reason is not None:
             rebalance.begin(classic, rebalance_reason)
+        return True
 
 
 def _is_no_consumer_group(group_id: str) -> str:

@@ -119,7 +119,10 @@ def downgraded(
     topics: Topics,
     clock: Callable[[], int],
 ) -> ClassicGroup:
-    """These members as a stable classic group. REQUIRES: all speak the classic protocol, with a protocol in common."""
+    """These members as a stable classic group. REQUIRES: all speak the classic protocol, with a protocol in common.
+
+    Raises CorruptRecord if what a member has sent for that protocol is no subscription: only its first one was read.
+    """
     new = ClassicGroup(
         group.group_id,
         clock,

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duralog.broker.error_codes import (
+    GROUP_ID_NOT_FOUND,
     ILLEGAL_GENERATION,
     INCONSISTENT_GROUP_PROTOCOL,
     MEMBER_ID_REQUIRED,
@@ -82,7 +83,8 @@ class MixedGroups:
             if not is_stale:
                 change.reconcile(owned)
             targets = {**group.targets, member_id: group.target_of(member)}
-            self._groups.downgrade(group, members, targets, "its assignment is stale" if is_stale else None)
+            if not self._groups.downgrade(group, members, targets, "its assignment is stale" if is_stale else None):
+                raise GroupRefusal(GROUP_ID_NOT_FOUND)
         else:
             change.make_target(now_ms)
             change.reconcile(owned)
