@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from duralog.broker.broker import Broker
+from duralog.cli.consume_request import ConsumeRequest
+from duralog.cli.consumed_broker import from_broker
 from duralog.cli.main import app
 
 
@@ -91,6 +94,28 @@ def test_a_group_goes_on_where_it_stopped(address: str) -> None:
     seen += run("consume", address, "-t", "t", "--group", "g", "--values").stdout.splitlines()
     assert seen == [str(number) for number in range(10)]
     assert "lag 0" in run("group", "describe", address).stdout
+
+
+def test_a_group_commits_nothing_that_could_not_be_written(address: str) -> None:
+    run("topic", "create", address, "-t", "t")
+    run("produce", address, "-t", "t", given="a\nb\nc\n")
+    request = ConsumeRequest(
+        topic="t",
+        partition=None,
+        offset=None,
+        timestamp_ms=None,
+        tail=None,
+        group="g",
+        committed=False,
+        follow=False,
+    )
+
+    def gone() -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError), closing(from_broker(address, request, before_waiting=gone)) as found:
+        next(found)
+    assert [record["value"] for record in objects("consume", address, "-t", "t", "--group", "g")] == ["a", "b", "c"]
 
 
 def test_resetting_and_deleting_a_group(address: str) -> None:

@@ -5,6 +5,7 @@ This module is the command line; `consumed_store` and `consumed_broker` read, `s
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -102,10 +103,11 @@ def consume(
                 from duralog.cli.consumed_broker import from_broker as records
             else:
                 from duralog.cli.consumed_store import from_store as records
-            for item in records(target, request, before_waiting=output.flush):
-                shown.show(*item)
-                if shown.count == limit:
-                    break
+            with closing(records(target, request, before_waiting=output.flush)) as found:
+                for item in found:
+                    shown.show(*item)
+                    if shown.count == limit:
+                        break
         output.flush()
         if not quiet and not as_json and not values:
             say(plural(shown.count, "record"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from duralog.cli.consume_request import ConsumeRequest
@@ -18,7 +18,7 @@ _TYPES = {1: TimestampType.CREATE_TIME, 2: TimestampType.LOG_APPEND_TIME}
 
 def from_broker(
     target: str, request: ConsumeRequest, *, before_waiting: Callable[[], None]
-) -> Iterator[tuple[str, int, Record]]:
+) -> Generator[tuple[str, int, Record], None, None]:
     """As they come. Without `follow`, up to where the partitions ended when asked; a group's, until nothing is left."""
     client = kafka_client()
     admin = admin_client(target)
@@ -98,7 +98,7 @@ class _Reading:
             )
         return int(min(max(request.offset, low), high))
 
-    def records(self, before_waiting: Callable[[], None]) -> Iterator[tuple[str, int, Record]]:
+    def records(self, before_waiting: Callable[[], None]) -> Generator[tuple[str, int, Record], None, None]:
         while self._request.follow or self._left or not self._has_begun:
             messages = self._consumer.consume(_MESSAGES, timeout=_WAIT_SECONDS)
             shown: dict[int, Any] = {}
@@ -113,8 +113,9 @@ class _Reading:
                     else:
                         raise DuralogError(in_words(error))
             finally:
-                # Also where the caller has seen enough.
-                if self._request.group is not None:
+                # Also where the caller has seen enough. What nobody got to see is not committed.
+                if self._request.group is not None and shown:
+                    before_waiting()
                     for message in shown.values():
                         self._consumer.commit(message, asynchronous=False)
             if not messages:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 from duralog.cli.consume_request import ConsumeRequest
 from duralog.cli.opened_store import opened_store
@@ -18,7 +18,7 @@ _LOOK_SECONDS = 0.25
 
 def from_store(
     target: str, request: ConsumeRequest, *, before_waiting: Callable[[], None]
-) -> Iterator[tuple[str, int, Record]]:
+) -> Generator[tuple[str, int, Record], None, None]:
     """Partition after partition. With `follow`, it looks again and again for what came since."""
     positions: dict[int, int] = {}
     isolation = Isolation.READ_COMMITTED if request.committed else Isolation.READ_UNCOMMITTED
