@@ -473,3 +473,32 @@ def test_a_group_that_cannot_be_a_classic_one_lets_its_members_go_all_the_same(d
     group = desk.groups.by_id["g"]
     assert group.kind == "consumer"
     assert heartbeat(desk, "new", 1).error_code == UNKNOWN_MEMBER_ID
+
+
+def test_a_classic_group_that_has_no_protocol_yet_becomes_a_consumer_group(tmp_path: Path) -> None:
+    configs = {"group.consumer.assignment.interval.ms": 0, "group.initial.rebalance.delay.ms": 3_000}
+    with GroupDesk(tmp_path / "data", configs) as desk:
+        desk.with_topics(t=4)
+        classic = Classic(desk)
+        classic.take(classic.begin_join().answer)
+        waiting = classic.begin_join()
+        joined = join(desk, "new", "t")
+        assert (joined.error_code, waiting.answer.error_code) == (NONE, REBALANCE_IN_PROGRESS)
+        assert classic.join().error_code == NONE
+        assert classic.assigned() == {"t": {0, 1}}
+        assert [set(topic.partitions) for topic in joined.assignment.topic_partitions] == [{2, 3}]
+        assert desk.groups.by_id["g"].state == "Stable"
+
+
+def test_a_member_that_does_not_know_the_old_protocol_comes_along(desk: GroupDesk) -> None:
+    first, second = Classic(desk), Classic(desk)
+    both = [{"name": name, "metadata": subscription(["t"])} for name in ("range", "roundrobin")]
+    assert first.join(protocols=both).error_code == NONE
+    first.sync(assignments=[{"member_id": first.member_id, "assignment": assignment([("t", range(4))])}])
+    second.take(second.begin_join(protocols=both[1:]).answer)
+    waiting = second.begin_join(protocols=both[1:])
+    assert desk.state("g") == "PreparingRebalance"
+    assert join(desk, "new", "t").error_code == NONE
+    assert waiting.answer.error_code == REBALANCE_IN_PROGRESS
+    described = desk.ask(CONSUMER_DESCRIBE, 1, group_ids=["g"], include_authorized_operations=False).groups[0]
+    assert {member.member_id for member in described.members} == {first.member_id, second.member_id, "new"}

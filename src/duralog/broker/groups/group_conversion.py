@@ -77,7 +77,7 @@ def upgraded(group: ClassicGroup, topics: Topics, metadata_hash: Callable[[Itera
     for member in group.members.values():
         try:
             assigned = _assignment_of(group, member, topics)
-            subscription = decode_embedded(SUBSCRIPTION, member.metadata(group.protocol_name or ""))
+            subscription = decode_embedded(SUBSCRIPTION, _subscription_of(group, member))
         except CorruptRecord:
             raise _cannot_upgrade(group, "the embedded consumer protocol is malformed") from None
         new.targets[member.member_id] = assigned
@@ -174,6 +174,16 @@ def by_topic_id(topic_partitions: Iterable[Mapping[str, object]], topics: Topics
         if topic is not None and numbers:
             found[topic.topic_id] = frozenset(numbers)
     return found
+
+
+def _subscription_of(group: ClassicGroup, member: ClassicMember) -> bytes:
+    """What it says for the group's protocol.
+
+    While the group rebalances it may not have one yet, and a new member may not know the old one: then it is what the
+    member says for the protocol that it likes best.
+    """
+    names = member.protocol_names
+    return member.metadata(group.protocol_name if group.protocol_name in names else names[0])
 
 
 def _assignment_of(group: ClassicGroup, member: ClassicMember, topics: Topics) -> Assignment:
