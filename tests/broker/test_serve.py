@@ -66,8 +66,9 @@ def serve() -> Iterator[Serve]:
     yield serve
     for each in started:
         if each.process.poll() is None:
-            each.process.kill()
-        each.process.communicate()
+            # Not killed: an ephemeral one would leave its directory.
+            each.process.terminate()
+        each.process.communicate(timeout=SECONDS)
 
 
 @pytest.fixture
