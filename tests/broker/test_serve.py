@@ -254,6 +254,13 @@ class TestConfig:
         assert result.exit_code == 1
         assert not ready.exists()
 
+    def test_a_ready_file_that_cannot_be_written(self, tmp_path: Path) -> None:
+        ready = tmp_path / "missing" / "ready"
+        result = CliRunner().invoke(app, ["serve", "--ephemeral", "-l", "127.0.0.1:0", "--ready-file", str(ready)])
+        assert result.exit_code == 1
+        assert "is ready" not in result.stdout
+        assert f"{ready}." in result.stderr
+
     def test_a_directory_that_is_in_use(self, tmp_path: Path) -> None:
         with duralog.open(tmp_path):
             code, err = called("--data", str(tmp_path), "--listen", "127.0.0.1:0")

@@ -211,17 +211,16 @@ class _StopSignals:
 
 @contextmanager
 def _told_ready(broker: Broker, ready_file: str | None) -> Iterator[None]:
-    typer.echo(f"duralog is ready on {broker.address}")
-    sys.stdout.flush()
-    if ready_file is None:
-        yield
-        return
-    unfinished = f"{ready_file}.{os.getpid()}"
-    with open(unfinished, "w") as file:
-        file.write(f"{broker.address}\n")
-    os.replace(unfinished, ready_file)
+    if ready_file is not None:
+        unfinished = f"{ready_file}.{os.getpid()}"
+        with open(unfinished, "w") as file:
+            file.write(f"{broker.address}\n")
+        os.replace(unfinished, ready_file)
     try:
+        typer.echo(f"duralog is ready on {broker.address}")
+        sys.stdout.flush()
         yield
     finally:
-        with suppress(FileNotFoundError):
-            os.remove(ready_file)
+        if ready_file is not None:
+            with suppress(FileNotFoundError):
+                os.remove(ready_file)
