@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
+from typing import Any
 
 import pytest
 
@@ -43,12 +45,33 @@ class TestAddresses:
             with socket.create_connection(("127.0.0.1", listener.getsockname()[1]), timeout=20):
                 pass
 
-    def test_a_taken_port_is_named(self) -> None:
-        with bind(Address("127.0.0.1", 0)) as listener:
+    @pytest.mark.parametrize("host", ["127.0.0.1", ""])
+    def test_a_taken_port_is_named(self, host: str) -> None:
+        with bind(Address(host, 0)) as listener:
             listener.listen()
-            taken = Address("127.0.0.1", listener.getsockname()[1])
+            taken = Address(host, listener.getsockname()[1])
             with pytest.raises(OSError, match=f"cannot listen on {taken}"):
                 bind(taken)
+
+    def test_a_port_that_is_taken_for_ipv6_alone_is_taken(self) -> None:
+        with socket.socket(socket.AF_INET6) as other:
+            other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            other.bind(("::", 0))
+            other.listen()
+            with pytest.raises(OSError, match="cannot listen on :"):
+                bind(Address("", other.getsockname()[1]))
+
+    @pytest.mark.parametrize("number", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
+    def test_a_system_without_ipv6(self, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Socket(socket.socket):
+            def bind(self, address: Any) -> None:
+                if self.family == socket.AF_INET6:
+                    raise OSError(number, "no IPv6")
+                super().bind(address)
+
+        monkeypatch.setattr("duralog.broker.listening.socket.socket", Socket)
+        with bind(Address("", 0)) as listener:
+            assert listener.getsockname()[0] == "0.0.0.0"
 
 
 class TestListeners:

@@ -6,6 +6,7 @@ has none of: the listeners that `controller.listener.names` names are left out.
 
 from __future__ import annotations
 
+import errno
 import re
 import socket
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from duralog.errors import InvalidConfig
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
 _ANYWHERE = ("", "0.0.0.0", "::")
+_NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+"""What a system without IPv6 says to it."""
 _LISTENER = re.compile(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.%a-z]*\]|[^\[\]:]*):(-?[0-9]{1,6})")
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]*\]|[^\[\]:]*):([0-9]{1,5})")
 
@@ -72,11 +75,13 @@ def bind(address: Address) -> socket.socket:
     host = address.host or "::"
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return _bound(family, host, address.port)
-    except OSError as error:
-        if not address.host:
-            # No IPv6 here.
+        try:
+            return _bound(family, host, address.port)
+        except OSError as error:
+            if address.host or error.errno not in _NO_IPV6:
+                raise
             return _bound(socket.AF_INET, "0.0.0.0", address.port)
+    except OSError as error:
         raise OSError(error.errno, f"cannot listen on {address}: {error.strerror}") from error
 
 
