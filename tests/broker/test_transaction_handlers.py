@@ -29,6 +29,7 @@ from duralog.broker.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from duralog.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from duralog.broker.topics import TopicView
 from duralog.broker.transactions.markers import MARKERS_PER_TURN, RETRY_MS
 from duralog.broker.transactions.state import LAST_EPOCH
 from duralog.broker.transactions.transaction_log import decode
@@ -381,6 +382,38 @@ def test_fenced_offsets_are_told_by_the_producers_epoch(broker: DeskBroker) -> N
     producer_id = init(broker).producer_id
     assert commit_offsets(broker, producer_id, 4, 5) == [INVALID_PRODUCER_EPOCH]
     assert commit_offsets(broker, producer_id, 0, 5, group_id="") == [24]
+
+
+class NotSearched(tuple[int, ...]):
+    """To search a topic's partitions for each of a million numbers would hold everybody up."""
+
+    def __contains__(self, _: object) -> bool:
+        raise AssertionError("searched from the beginning")
+
+
+def test_partitions_are_looked_up_however_many_a_client_names(
+    broker: DeskBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer_id = init(broker).producer_id
+    monkeypatch.setattr(TopicView, "partitions", property(lambda view: NotSearched(view.topic.partitions)))
+    assert add(broker, producer_id, 0, 1, 9) == {
+        ("orders", 1): OPERATION_NOT_ATTEMPTED,
+        ("orders", 9): UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    partitions = [{"partition_index": number, "committed_offset": 5, "committed_metadata": None} for number in (1, 9)]
+    answer = broker.ask(
+        COMMIT_OFFSETS,
+        5,
+        transactional_id=ID,
+        group_id="g",
+        producer_id=producer_id,
+        producer_epoch=0,
+        topics=[{"name": "orders", "partitions": partitions}],
+    )
+    assert [(each.partition_index, each.error_code) for each in answer.topics[0].partitions] == [
+        (9, UNKNOWN_TOPIC_OR_PARTITION),
+        (1, NONE),
+    ]
 
 
 # Markers

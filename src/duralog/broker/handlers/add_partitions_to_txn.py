@@ -70,7 +70,7 @@ def _add(
     *,
     verify_only: bool = False,
 ) -> dict[TopicPartition, int]:
-    faults = {partition: _fault(broker, version, partition) for partition in partitions}
+    faults = _faults(broker, version, partitions)
     if any(faults.values()):
         return {partition: fault or OPERATION_NOT_ATTEMPTED for partition, fault in faults.items()}
     if verify_only:
@@ -83,11 +83,20 @@ def _add(
     return dict.fromkeys(partitions, error)
 
 
-def _fault(broker: Broker, version: int, partition: TopicPartition) -> int:
-    topic = broker.topics.by_name(partition.topic)
-    if topic is not None and topic.is_internal and version < _OF_BROKERS:
-        return TOPIC_AUTHORIZATION_FAILED
-    return NONE if topic is not None and partition.partition in topic.partitions else UNKNOWN_TOPIC_OR_PARTITION
+def _faults(broker: Broker, version: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Why each partition cannot be added; NONE where it can. Clients may name any number of partitions."""
+    faults: dict[TopicPartition, int] = {}
+    numbers: dict[str, frozenset[int]] = {}
+    for partition in partitions:
+        name, number = partition
+        topic = broker.topics.by_name(name)
+        if topic is not None and name not in numbers:
+            numbers[name] = frozenset(topic.partitions)
+        if topic is not None and topic.is_internal and version < _OF_BROKERS:
+            faults[partition] = TOPIC_AUTHORIZATION_FAILED
+        else:
+            faults[partition] = NONE if number in numbers.get(name, ()) else UNKNOWN_TOPIC_OR_PARTITION
+    return faults
 
 
 def _partitions(topics: Iterable[Any]) -> list[TopicPartition]:

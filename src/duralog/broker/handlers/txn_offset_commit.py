@@ -38,9 +38,10 @@ def handle(broker: Broker, request: Request) -> Answer:
     commits: list[tuple[str, Any, list[PartitionCommit]]] = []
     for topic in message.topics:
         view = broker.topics.by_name(topic.name)
+        there = frozenset(() if view is None else view.partitions)
         known = []
         for partition in topic.partitions:
-            if view is None or partition.partition_index not in view.partitions:
+            if partition.partition_index not in there:
                 unknown[topic.name, partition.partition_index] = UNKNOWN_TOPIC_OR_PARTITION
             else:
                 known.append(_commit_of(partition))
