@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from duralog.broker import error_codes as codes
+from duralog.broker import partitions
 from duralog.broker.broker import Broker
 from duralog.broker.handlers import produce as handler
 from duralog.broker.request import CLOSE, NO_ANSWER, Later
@@ -340,6 +341,19 @@ def test_small_batches_that_unpack_to_much_are_given_up_and_written_beside_the_l
     both = Answered(desk.produce(9, {"t": {1: bomb}, "missing": {0: batch()}}))
     _settle(desk.broker, both)
     assert desk.end_offset("t", 1) == 3
+
+
+def test_batches_that_unpack_to_more_than_there_is_memory_for(
+    desk: RecordDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "LARGEST_UNPACKED_BYTES", 3 << 20)
+    for size, code in ((2 << 20, 0), (4 << 20, codes.UNKNOWN_SERVER_ERROR)):
+        bomb = record_batch.encode(records(bytes(size)), codec=Codec.ZSTD)
+        answered = Answered(desk.produce(9, {"t": {0: bomb}}))
+        _settle(desk.broker, answered)
+        (told,) = decode(answered.only, PRODUCE, 9).responses[0].partition_responses
+        assert told.error_code == code
+    assert desk.end_offset("t") == 1
 
 
 def test_appends_that_wait_for_the_disk_do_so_beside_the_loop(

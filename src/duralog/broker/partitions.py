@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from duralog.broker.broker import Broker
 
 NO_TOPIC_ID = bytes(16)
+LARGEST_UNPACKED_BYTES = 256 << 20
+"""Of a client's batch that is unpacked beside the loop, where several may be at a time."""
 
 
 class Waiting(Protocol):
@@ -87,7 +89,9 @@ class Partition:
         """Append a client's batch beside the loop, after those that wait here already. `then` runs on the loop."""
 
         def work() -> AppendResult:
-            return self.log.append_batches(batch, transaction_version=transaction_version)
+            return self.log.append_batches(
+                batch, transaction_version=transaction_version, max_decompressed_bytes=LARGEST_UNPACKED_BYTES
+            )
 
         def finish(result: AppendResult | None, error: Exception | None) -> None:
             self.in_line.popleft()
