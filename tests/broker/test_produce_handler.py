@@ -343,6 +343,27 @@ def test_small_batches_that_unpack_to_much_are_given_up_and_written_beside_the_l
     assert desk.end_offset("t", 1) == 3
 
 
+def test_batches_that_are_walked_record_by_record_are_walked_beside_the_loop(desk: RecordDesk) -> None:
+    """Too late for their topic, or with offsets that are not in order: both are cheap to send and not to look at."""
+    count = 2000
+    late = record_batch.encode(records(*[b"v"] * count, timestamp_ms=now_ms() + 10**9))
+    disorder = odd_batch(
+        odd_record() * count,
+        count=count,
+        last_offset_delta=count - 1,
+        base_offset=0,
+        base_timestamp_ms=now_ms(),
+        max_timestamp_ms=now_ms(),
+    )
+    for content, code, errors in ((late, codes.INVALID_TIMESTAMP, count), (disorder, 0, 0)):
+        answered = Answered(desk.produce(9, {"t": {0: content}}))
+        assert answered.answers == []
+        _settle(desk.broker, answered)
+        (told,) = decode(answered.only, PRODUCE, 9).responses[0].partition_responses
+        assert (told.error_code, len(told.record_errors)) == (code, errors)
+    assert [record.offset for record in desk.broker.store.partition("t", 0).read(0)] == list(range(count))
+
+
 def test_batches_that_unpack_to_more_than_there_is_memory_for(
     desk: RecordDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

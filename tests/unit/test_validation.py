@@ -19,6 +19,7 @@ from duralog.format.control_records import ControlType, EndTransactionMarker
 from duralog.format.layout import BATCH_V2
 from duralog.format.record import Record, TimestampType
 from duralog.storage.append_origin import AppendOrigin
+from duralog.storage.batch_admission import TakesLong
 from duralog.storage.producer_batch import ProducerBatch
 from duralog.storage.validation import ValidBatches, validate
 
@@ -316,6 +317,20 @@ def packed(plain: bytes, codec: Codec) -> bytes:
     body = compress(codec, plain[BATCH_V2.size :])
     made = with_field(plain[: BATCH_V2.size] + body, "length", BATCH_V2.size - 12 + len(body), seal=False)
     return with_field(made, "attributes", int(codec))
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        record_batch.encode([Record(value=bytes(2 << 20), timestamp_ms=NOW)], codec=Codec.ZSTD),
+        record_batch.encode([Record(value=b"v", timestamp_ms=NOW + 2 * HOUR)] * 501),
+    ],
+)
+def test_who_cannot_wait_is_told_so_and_the_batch_is_as_it_was(batch: bytes) -> None:
+    data = bytearray(batch)
+    with pytest.raises(TakesLong):
+        validate(data, config=TopicConfig(), next_offset=7, leader_epoch=0, now_ms=NOW, is_quick=True)
+    assert data == batch
 
 
 def test_errors_of_records_are_told_together() -> None:

@@ -1,7 +1,8 @@
 """Which appends of clients would keep the loop busy: those run beside it, in their partition's own line.
 
 That is what has to be compressed anew, what has to be unpacked and is large, and what the disk is waited for
-(`flush.messages`). How much a batch unpacks to is not known before: on the loop, that is given up at a limit.
+(`flush.messages`). What takes long for what is in the batch shows only while it is checked: on the loop, that is given
+up then (`TakesLong`) and begun anew beside it.
 """
 
 from __future__ import annotations
@@ -10,13 +11,10 @@ import struct
 
 from duralog.broker.produce_rules import Frame
 from duralog.config.definitions import INT64_MAX
-from duralog.errors import CorruptRecord, Fault
 from duralog.format.layout import BATCH_V2
 from duralog.storage.partition_log import PartitionLog
 from duralog.storage.rebuilding import target_codec
 
-LARGEST_ON_THE_LOOP = 1 << 20
-"""What unpacks to more is given up and begun anew beside the loop: a few bytes can become any number of them."""
 KEPT_AS_SENT = ("producer", "uncompressed")
 """Values of `compression.type` by which an uncompressed batch stays as it is."""
 NEVER_FLUSHED = INT64_MAX
@@ -37,7 +35,3 @@ def takes_long(log: PartitionLog, records: memoryview, frame: Frame) -> bool:
         return False
     (last_offset_delta,) = _INT32.unpack_from(records, BATCH_V2.at.last_offset_delta)
     return bool(log.end_offset + last_offset_delta + 1 - log.recovery_point >= config.flush_messages)
-
-
-def unpacks_to_much(error: Exception) -> bool:
-    return isinstance(error, CorruptRecord) and error.fault is Fault.TOO_LARGE

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from duralog.errors import StorageError, UnknownTopic
 from duralog.format import record_batch
-from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec
+from duralog.format.compression import Codec
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from duralog.format.record import Record
 from duralog.format.uuids import uuid_bytes
@@ -66,14 +66,11 @@ class Partition:
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         transaction_version: int = 0,
-        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+        is_quick: bool = False,
     ) -> AppendResult:
         """Append whole batches, stamped in place if the bytes can be written to."""
         result = self.log.append_batches(
-            batches,
-            origin=origin,
-            transaction_version=transaction_version,
-            max_decompressed_bytes=max_decompressed_bytes,
+            batches, origin=origin, transaction_version=transaction_version, is_quick=is_quick
         )
         if self.waiting:
             self.wake()

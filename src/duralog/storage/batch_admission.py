@@ -2,6 +2,9 @@
 
 Checks run in Kafka's order: frame, base offset, size, checksum, counts, then the records. A rule about single records
 tells all of the records that break it. Nothing of the batch is changed before it has passed all of them.
+
+Most batches are checked and stamped in a moment. One that unpacks to much, that breaks rules or has to be built anew
+record by record, may take seconds: who cannot wait is told so (`TakesLong`), whatever a client has made the batch of.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import numpy as np
 
 from duralog.columnar.refusals import record_fault, scan_fault
 from duralog.config import TopicConfig
-from duralog.errors import CorruptRecord, Fault, InvalidRecord, InvalidTimestamp, RecordTooLarge
+from duralog.errors import CorruptRecord, DuralogError, Fault, InvalidRecord, InvalidTimestamp, RecordTooLarge
 from duralog.format import record_batch
 from duralog.format.checksum import crc32c
 from duralog.format.compression import Codec, decompress
@@ -51,6 +54,8 @@ _KNOWN_BITS = CODEC_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
 WITHOUT_NEEDED_KEY = "Compacted topic cannot accept message without key"
 """What is wrong with a record. These words, and those about timestamps, are shown by producers: they are Kafka's."""
+_QUICKLY_UNPACKED_BYTES = 1 << 20
+_QUICKLY_WALKED_RECORDS = 500
 _TOLD_ERRORS = 3
 """How many records the text of an error names; all of them are in its `record_errors`."""
 
@@ -63,6 +68,10 @@ _SEAL = struct.Struct(">Ih")
 _TIMESTAMP = struct.Struct(">q")
 assert (BATCH_V2.at.base_offset, BATCH_V2.at.length, BATCH_V2.at.leader_epoch) == (0, 8, 12)
 assert BATCH_V2.at.attributes == BATCH_V2.at.crc + 4
+
+
+class TakesLong(DuralogError):
+    """To admit a batch takes longer than who asked can wait. Nothing was written, and the batch is as it was."""
 
 
 class _Header(NamedTuple):
@@ -95,6 +104,7 @@ class Admission:
         "_config",
         "_is_checked",
         "_is_client",
+        "_is_quick",
         "_leader_epoch",
         "_max_decompressed_bytes",
         "_now_ms",
@@ -117,6 +127,7 @@ class Admission:
         now_ms: int,
         origin: AppendOrigin,
         max_decompressed_bytes: int,
+        is_quick: bool,
     ) -> None:
         """REQUIRES: the bytes of the view can be written to."""
         self._view = view
@@ -127,7 +138,8 @@ class Admission:
         self._now_ms = now_ms
         self._is_client = origin is _CLIENT
         self._is_checked = origin is _CHECKED
-        self._max_decompressed_bytes = max_decompressed_bytes
+        self._max_decompressed_bytes = _QUICKLY_UNPACKED_BYTES if is_quick else max_decompressed_bytes
+        self._is_quick = is_quick
         self.next_offset = next_offset
         self.buffers: list[memoryview] = []
         self.extents: list[Extent] = []
@@ -165,6 +177,7 @@ class Admission:
         if fault != _NONE:
             raise self._structure_fault(position, size, records, Fault(fault), where)
         if not self._is_checked and self._breaks_record_rules(header.attributes, smallest, largest, traits):
+            self._check_walk(header.record_count, position)
             self._refuse_records(batch, position)
 
         codec = _CODECS[codec_id]
@@ -173,6 +186,7 @@ class Admission:
         if wanted is codec and traits & CONSECUTIVE:
             self._stamp(batch, header, largest)
         else:
+            self._check_walk(header.record_count, position)
             content = records if codec_id else batch[BATCH_V2.size :]
             self._rebuild(Source(batch, content, largest, traits), wanted, position)
         return cast("int", size)
@@ -223,8 +237,16 @@ class Admission:
         try:
             return decompress(_CODECS[codec_id], records, max_bytes=self._max_decompressed_bytes)
         except CorruptRecord as error:
+            if self._is_quick and error.fault is Fault.TOO_LARGE:
+                raise TakesLong(
+                    f"the batch at {position} unpacks to more than {_QUICKLY_UNPACKED_BYTES} bytes"
+                ) from None
             error.position = position
             raise
+
+    def _check_walk(self, record_count: int, position: int) -> None:
+        if self._is_quick and record_count > _QUICKLY_WALKED_RECORDS:
+            raise TakesLong(f"each of the {record_count} records of the batch at {position} has to be looked at")
 
     def _breaks_record_rules(self, attributes: int, smallest: int, largest: int, traits: int) -> bool:
         """Whether at least one record is refused (`_record_error` tells which)."""

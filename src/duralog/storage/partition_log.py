@@ -200,12 +200,13 @@ class PartitionLog(ReadableLog):
         origin: AppendOrigin = _CLIENT,
         transaction_version: int = 0,
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+        is_quick: bool = False,
     ) -> AppendResult:
         """Append whole batches as a client sends them, checked, and stamped in place if `data` can be written to.
 
         With `AppendOrigin.AS_IS` they keep their bytes, offsets included: for copies of other logs. So they do with
-        `AppendOrigin.RESTORED`, but for a leader epoch of -1. A batch that unpacks to more than is allowed is
-        `Fault.TOO_LARGE`, and neither written nor changed.
+        `AppendOrigin.RESTORED`, but for a leader epoch of -1. With `is_quick`, a batch that takes long to check raises
+        `TakesLong`, and is neither written nor changed.
         """
         writer = self._writer
         with writer.lock:
@@ -224,6 +225,7 @@ class PartitionLog(ReadableLog):
                     now_ms=now_ms,
                     origin=origin,
                     max_decompressed_bytes=max_decompressed_bytes,
+                    is_quick=is_quick,
                 )
             return writer.append(batches, origin=origin, transaction_version=transaction_version)
 

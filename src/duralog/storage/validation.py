@@ -76,9 +76,11 @@ def validate(
     now_ms: int,
     origin: AppendOrigin = AppendOrigin.CLIENT,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    is_quick: bool = False,
 ) -> ValidBatches:
     """Check the batches in `data`, and give them their offsets from `next_offset` on.
 
+    With `is_quick`, a batch for which that takes long raises `TakesLong`.
     Stamps are written into `data` if it can be written to; otherwise it is copied. A batch with a producer id must be
     the only one of its append, as Kafka demands of every batch: so a repeated one can be answered for itself.
     """
@@ -89,7 +91,7 @@ def validate(
         view = memoryview(bytearray(view))
     if origin is _RESTORED:
         return _in_epoch(_validate_as_is(view, next_offset), leader_epoch)
-    admission = Admission(view, config, next_offset, leader_epoch, now_ms, origin, max_decompressed_bytes)
+    admission = Admission(view, config, next_offset, leader_epoch, now_ms, origin, max_decompressed_bytes, is_quick)
     position = 0
     while position < len(view):
         size = admission.admit(position)

@@ -17,7 +17,7 @@ from uuid import UUID
 from duralog.broker import error_codes, produce_request, produce_response
 from duralog.broker.internal_topics import INTERNAL_TOPICS
 from duralog.broker.log_lines import error_text, one_line
-from duralog.broker.long_appends import KEPT_AS_SENT, LARGEST_ON_THE_LOOP, NEVER_FLUSHED, takes_long, unpacks_to_much
+from duralog.broker.long_appends import KEPT_AS_SENT, NEVER_FLUSHED, takes_long
 from duralog.broker.partitions import Partition
 from duralog.broker.produce_request import FIRST_WITH_TOPIC_IDS, ProduceRequest
 from duralog.broker.produce_response import Outcome
@@ -34,6 +34,7 @@ from duralog.broker.produce_rules import (
 from duralog.broker.request import CLOSE, NO_ANSWER, Answer, Api, Fields, Later, RawAnswer, Request
 from duralog.errors import CorruptRecord, DuralogError
 from duralog.format.layout import CODEC_MASK
+from duralog.storage.batch_admission import TakesLong
 from duralog.storage.partition_log import AppendResult
 
 if TYPE_CHECKING:
@@ -105,14 +106,14 @@ def _ordinary(broker: Broker, request: Request, asked: ProduceRequest) -> _Ordin
 def _append_ordinary(broker: Broker, request: Request, asked: ProduceRequest, ordinary: _Ordinary) -> Answer:
     outcomes: dict[bytes, dict[int, Outcome]] = {}
     is_refused = False
-    large: list[_Wanted] = []
+    long: list[_Wanted] = []
     for topic, number, partition, records in ordinary:
         try:
-            base_offset, _, append_time_ms, _ = partition.append(records, max_decompressed_bytes=LARGEST_ON_THE_LOOP)
+            base_offset, _, append_time_ms, _ = partition.append(records, is_quick=True)
             outcome = _as_outcome((0, base_offset, append_time_ms, partition.log.view.start_offset, (), None))
         except Exception as error:
-            if unpacks_to_much(error) and (frame := first_frame(records)) is not None:
-                large.append(_Wanted(topic, number, partition, records, frame))
+            if isinstance(error, TakesLong) and (frame := first_frame(records)) is not None:
+                long.append(_Wanted(topic, number, partition, records, frame))
                 continue
             # Whatever it is: the other partitions of the request are written.
             outcome = _refusal(broker, partition, len(records), error)
@@ -122,10 +123,10 @@ def _append_ordinary(broker: Broker, request: Request, asked: ProduceRequest, or
             outcomes[topic] = {number: outcome}
         else:
             of_topic[number] = outcome
-    if large:
+    if long:
         work = _Work(broker, request, asked)
         work.outcomes |= outcomes
-        for one in large:
+        for one in long:
             work.append_beside(one)
         work.later = Later()
         return work.later
@@ -286,18 +287,13 @@ class _Work:
             self.append_beside(one)
             return
         try:
-            result = partition.append(
-                one.records,
-                transaction_version=self._transaction_version(one),
-                max_decompressed_bytes=LARGEST_ON_THE_LOOP,
-            )
+            result = partition.append(one.records, transaction_version=self._transaction_version(one), is_quick=True)
+        except TakesLong:
+            self.append_beside(one)
         except Exception as error:
-            if unpacks_to_much(error):
-                self.append_beside(one)
-            else:
-                self.outcomes[one.topic][one.number] = _refusal(
-                    self.broker, partition, one.frame.size_bytes, error, one.frame.base_offset
-                )
+            self.outcomes[one.topic][one.number] = _refusal(
+                self.broker, partition, one.frame.size_bytes, error, one.frame.base_offset
+            )
         else:
             self.outcomes[one.topic][one.number] = _outcome(partition, result)
 
