@@ -62,6 +62,30 @@ def test_a_topic_that_is_deleted_while_ids_are_gathered(desk: RecordDesk, monkey
     assert desk.broker.partitions.topic_name(topic_id) == "t"
 
 
+def test_what_waits_in_line_has_its_turn_in_order_however_much_it_is(
+    desk: RecordDesk, caplog: pytest.LogCaptureFixture
+) -> None:
+    partition = desk.broker.partitions.get("t", 0)
+    assert partition is not None
+    done: list[object] = []
+
+    def fail() -> None:
+        raise ZeroDivisionError("a bug")
+
+    partition.append_in_line(desk.broker, bytearray(batch()), 0, lambda _, error: done.append(error))
+    partition.after_line(fail)
+    for number in range(3000):
+        partition.after_line(lambda number=number: done.append(number))  # type: ignore[misc]
+    partition.append_in_line(desk.broker, bytearray(batch()), 0, lambda _, __: done.append("last"))
+    assert done == []
+    while not done or done[-1] != "last":
+        desk.broker.run_pending()
+    assert done == [*range(3000), None, "last"]
+    assert not partition.in_line
+    assert desk.end_offset("t") == 2
+    assert ["ZeroDivisionError: a bug" in record.getMessage() for record in caplog.records] == [True]
+
+
 def test_other_changes_keep_what_is_known(desk: RecordDesk) -> None:
     partitions = desk.broker.partitions
     found = partitions.get("t", 0)

@@ -11,10 +11,12 @@ as anything is in it, later appends of clients queue behind, so that batches rea
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from duralog.broker.log_lines import error_text, one_line
 from duralog.errors import StorageError, UnknownTopic
 from duralog.format import record_batch
 from duralog.format.compression import Codec
@@ -29,6 +31,8 @@ from duralog.storage.partition_log import AppendResult, PartitionLog
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
+
+_logger = logging.getLogger("duralog.broker")
 
 NO_TOPIC_ID = bytes(16)
 LARGEST_UNPACKED_BYTES = 256 << 20
@@ -56,9 +60,9 @@ class Partition:
         self.is_gone = False
         """Whether the store has another log of this name by now, or none."""
         self.waiting: dict[Waiting, None] = {}
-        self.in_line: deque[Callable[[], None]] = deque()
+        self.in_line: deque[Callable[[], bool]] = deque()
         """The starts of appends that run beside the loop, and of what must come after them, one after the other. The
-        first one is running."""
+        first one is running. A start tells whether all is done with it."""
 
     def append(
         self,
@@ -92,33 +96,39 @@ class Partition:
 
         def finish(result: AppendResult | None, error: Exception | None) -> None:
             self.in_line.popleft()
-            if self.in_line:
-                self.in_line[0]()
+            self._run_line()
             if error is None:
                 self.wake()
             then(result, error)
 
-        def start() -> None:
+        def start() -> bool:
             broker.in_background(work, finish)
+            return False
 
-        self.in_line.append(start)
-        if len(self.in_line) == 1:
-            start()
+        self._put_in_line(start)
 
     def after_line(self, work: Callable[[], None]) -> None:
         """Run it on the loop after the appends that wait here now, and before those that come after it."""
 
-        def start() -> None:
+        def start() -> bool:
             try:
                 work()
-            finally:
-                self.in_line.popleft()
-                if self.in_line:
-                    self.in_line[0]()
+            except Exception as error:
+                # It must not keep the others in the line waiting.
+                _logger.error("%s", one_line(f"in line for {self.topic}-{self.number}: {error_text(error)}"))
+            return True
 
+        self._put_in_line(start)
+
+    def _put_in_line(self, start: Callable[[], bool]) -> None:
         self.in_line.append(start)
         if len(self.in_line) == 1:
-            start()
+            self._run_line()
+
+    def _run_line(self) -> None:
+        """Start what is first in line, and what follows it as long as there is nothing to wait for."""
+        while self.in_line and self.in_line[0]():
+            self.in_line.popleft()
 
     def wake(self) -> None:
         for waiting in tuple(self.waiting):
