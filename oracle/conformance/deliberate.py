@@ -52,6 +52,13 @@ MEANT: tuple[Meant, ...] = (
         r"\.(supported|finalized)_features\.(share|streams)\.version",
         "share groups and streams groups are not served",
     ),
+    *(
+        Meant(scenario, field, "what is named twice is told once: a small request must not have a huge answer")
+        for scenario, field in (
+            (r"describe-groups-v\d", r"\.groups\[1\]"),
+            (r"offset-fetch-v\d+", r"(\.groups\[0\])?\.topics\[0\]\.partitions\[1\]"),
+        )
+    ),
     Meant(
         "describe-configs-of-the-broker",
         r"\.results\[0\]\.configs\[11\]\..*",
