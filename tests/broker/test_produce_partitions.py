@@ -32,10 +32,8 @@ def test_by_name_and_by_id(desk: RecordDesk) -> None:
     assert found is not None
     assert (found.topic, found.number, found.topic_id) == ("t", 1, topic_id)
     assert partitions.get("t", 1) is found
-    assert partitions.get_by_id(topic_id, 1) is found
     assert partitions.topic_name(topic_id) == "t"
     assert partitions.topic_name(NO_TOPIC_ID) is None
-    assert partitions.get_by_id(NO_TOPIC_ID, 0) is None
     assert [partitions.get("t", 2), partitions.get("t", -1), partitions.get("u", 0)] == [None] * 3
 
 

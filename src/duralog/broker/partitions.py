@@ -151,10 +151,6 @@ class Partitions:
         found = self._known.get((topic, number))
         return found if found is not None else self._find(topic, number)
 
-    def get_by_id(self, topic_id: bytes, number: int) -> Partition | None:
-        name = self.topic_name(topic_id)
-        return None if name is None else self.get(name, number)
-
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id, which has 16 bytes; None if there is none."""
         self.refresh_if_changed()

@@ -8,7 +8,7 @@ from typing import Any
 
 from duralog.cli.failures import printable
 from duralog.cli.output import Output
-from duralog.cli.tables import fitting, header_line, plural, row_line
+from duralog.cli.tables import plural, write_table
 
 _LIST_NAMES = ("group", "state", "kind", "members", "partitions", "lag")
 _OFFSET_NAMES = ("topic", "partition", "committed", "end_offset", "lag", "member", "metadata")
@@ -71,7 +71,7 @@ def write_groups(groups: Sequence[GroupView], output: Output) -> None:
         ]
         for group in groups
     ]
-    _write_table(output, _LIST_NAMES, rows, right=_LIST_NAMES[3:])
+    write_table(output, _LIST_NAMES, rows, right=_LIST_NAMES[3:])
     output.heading(plural(len(rows), "group"))
 
 
@@ -102,10 +102,10 @@ def write_group(group: GroupView, output: Output) -> None:
                 printable(offset.metadata) or "-",
             ]
         )
-    _write_table(output, _OFFSET_NAMES, rows, right=_OFFSET_NAMES[1:5])
+    write_table(output, _OFFSET_NAMES, rows, right=_OFFSET_NAMES[1:5])
     if group.members:
         output.heading(plural(len(group.members), "member"))
-        _write_table(
+        write_table(
             output,
             _MEMBER_NAMES,
             [
@@ -161,10 +161,3 @@ def _member_object(group: GroupView, member: GroupMember) -> dict[str, Any]:
 
 def _number(value: int | None) -> str:
     return "-" if value is None else f"{value}"
-
-
-def _write_table(output: Output, names: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str]) -> None:
-    columns = fitting(names, right=right, rows=rows)
-    output.columns(header_line(columns))
-    for row in rows:
-        output.line(row_line(columns, row))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from duralog.cli.output import Output
 
 Columns = Mapping[str, int]
 """Names and widths; a negative width aligns left."""
@@ -21,6 +25,16 @@ def fitting(names: Sequence[str], *, right: Sequence[str] = (), rows: Sequence[S
     """Columns as wide as the longest cell in each."""
     widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
     return {name: width if name in right else -width for name, width in zip(names, widths, strict=True)}
+
+
+def write_table(
+    output: Output, names: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()
+) -> None:
+    """The names of the columns, and a line for each row."""
+    columns = fitting(names, right=right, rows=rows)
+    output.columns(header_line(columns))
+    for row in rows:
+        output.line(row_line(columns, row))
 
 
 def _pad(name: str, text: str, width: int) -> str:

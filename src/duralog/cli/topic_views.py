@@ -6,7 +6,7 @@ from typing import Any
 
 from duralog.cli.failures import printable, say
 from duralog.cli.output import Output
-from duralog.cli.tables import fitting, header_line, plural, row_line, size_text
+from duralog.cli.tables import plural, size_text, write_table
 from duralog.cli.times import format_time
 from duralog.config import TOPIC_CONFIGS, Origin, TopicConfig
 from duralog.errors import DuralogError
@@ -57,10 +57,7 @@ def write_list(store: Store, only: str | None, output: Output) -> bool:
             ]
         )
     if not output.as_json:
-        columns = fitting(_LIST_NAMES, right=("partitions", "offsets", "bytes"), rows=rows)
-        output.columns(header_line(columns))
-        for row in rows:
-            output.line(row_line(columns, row))
+        write_table(output, _LIST_NAMES, rows, right=("partitions", "offsets", "bytes"))
         output.heading(plural(len(rows), "topic"))
     return is_well
 
@@ -83,10 +80,7 @@ def write_description(store: Store, name: str, output: Output, *, all_configs: b
     count = plural(len(store.partitions(name)), "partition")
     output.heading(f"{printable(name)}: {count}, {size}, id {store.topic_id(name) or '-'}")
     rows = [_partition_cells(log) for log in logs]
-    columns = fitting(_PARTITION_NAMES, right=_PARTITION_NAMES[:6] + _PARTITION_NAMES[7:], rows=rows)
-    output.columns(header_line(columns))
-    for row in rows:
-        output.line(row_line(columns, row))
+    write_table(output, _PARTITION_NAMES, rows, right=_PARTITION_NAMES[:6] + _PARTITION_NAMES[7:])
     _write_configs(config, shown, output)
     return not failures
 
@@ -96,10 +90,7 @@ def _write_configs(config: TopicConfig, shown: list[str], output: Output) -> Non
         output.columns("(no configs but Kafka's defaults; --all lists them)")
         return
     rows = [[name, printable(config.text(name)) or '""', _source(config, name)] for name in sorted(shown)]
-    columns = fitting(_CONFIG_NAMES, rows=rows)
-    output.columns(header_line(columns))
-    for row in rows:
-        output.line(row_line(columns, row))
+    write_table(output, _CONFIG_NAMES, rows)
     for name, why in config.ignored.items():
         output.note(printable(name), f"has no effect here: {why}")
 

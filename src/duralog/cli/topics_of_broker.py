@@ -7,7 +7,7 @@ from typing import Any
 
 from duralog.cli.failures import printable
 from duralog.cli.output import Output
-from duralog.cli.tables import fitting, header_line, plural, row_line
+from duralog.cli.tables import plural, write_table
 from duralog.cli.target import ANSWER_SECONDS, admin_client, admin_module, edge_offsets, kafka_client, told_by_broker
 from duralog.errors import UnknownTopic
 
@@ -65,10 +65,7 @@ class BrokerTopics:
                 ]
             )
         if not output.as_json:
-            columns = fitting(_LIST_NAMES, right=("partitions", "offsets"), rows=rows)
-            output.columns(header_line(columns))
-            for row in rows:
-                output.line(row_line(columns, row))
+            write_table(output, _LIST_NAMES, rows, right=("partitions", "offsets"))
             output.heading(plural(len(rows), "topic"))
 
     def write_descriptions(self, only: str | None, output: Output, *, all_configs: bool) -> None:
@@ -128,23 +125,15 @@ class BrokerTopics:
             ]
             for partition in topic.partitions
         ]
-        self._write_table(output, _PARTITION_NAMES, rows, right=_PARTITION_NAMES[:3])
+        write_table(output, _PARTITION_NAMES, rows, right=_PARTITION_NAMES[:3])
         if configs:
             cells = [
                 [entry.name, printable(entry.value or "") or '""', _SOURCES.get(entry.source, "unknown")]
                 for entry in configs
             ]
-            self._write_table(output, _CONFIG_NAMES, cells)
+            write_table(output, _CONFIG_NAMES, cells)
         else:
             output.columns("(no configs but Kafka's defaults; --all lists them)")
-
-    def _write_table(
-        self, output: Output, names: tuple[str, ...], rows: list[list[str]], right: tuple[str, ...] = ()
-    ) -> None:
-        columns = fitting(names, right=right, rows=rows)
-        output.columns(header_line(columns))
-        for row in rows:
-            output.line(row_line(columns, row))
 
     # Changes
 
