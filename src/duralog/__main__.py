@@ -1,6 +1,6 @@
 """`python -m duralog` is the `duralog` command."""
 
-from duralog.cli.main import main
+from duralog.command_line import main
 
 if __name__ == "__main__":
     main()

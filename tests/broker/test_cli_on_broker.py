@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from duralog.broker.broker import Broker
 from duralog.cli.consume_request import ConsumeRequest
 from duralog.cli.consumed_broker import from_broker
-from duralog.cli.main import app
+from duralog.command_line import app
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import duralog
-from duralog.cli.main import app
+from duralog.command_line import app
 from tests.broker.raw_client import RawClient
 
 METADATA, CREATE_TOPICS = 3, 19

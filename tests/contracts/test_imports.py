@@ -25,7 +25,7 @@ def test_the_formats_need_no_numpy() -> None:
 
 
 def test_the_command_line_starts_without_kernels() -> None:
-    assert loaded_by("import duralog.cli.main").isdisjoint({"numpy", "numba", "llvmlite", "pyarrow"})
+    assert loaded_by("import duralog.command_line").isdisjoint({"numpy", "numba", "llvmlite", "pyarrow"})
 
 
 def test_the_kernels_do_load_numba() -> None:

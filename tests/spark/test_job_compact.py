@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import duralog
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.errors import DuralogError, InvalidConfig, StoreLocked, UnknownTopic
 from duralog.format.checksum import crc32c
 from duralog.format.varint import decode_varint

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.errors import UnknownTopic
 from duralog.spark.jobs import export
 from duralog.spark.tasks import TaskProgress

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 import duralog
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.errors import DuralogError, StoreLocked
 from duralog.spark.jobs import repair, verify
 from duralog.storage.repair import Repair

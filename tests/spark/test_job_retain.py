@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 import duralog
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.errors import StoreLocked, UnknownTopic
 from duralog.spark.jobs import retain, verify
 from duralog.storage.retention import AgingLog, Removable

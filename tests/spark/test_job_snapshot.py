@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 import duralog
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.spark.jobs import snapshot
 from tests.unit.lake_directory import START_MS, rows_of
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 import duralog
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.spark.jobs import stats
 
 pytestmark = pytest.mark.spark

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 import duralog
-from duralog.cli.main import app
 from duralog.columnar.upgrading import UpgradeRules
+from duralog.command_line import app
 from duralog.errors import DuralogError, StoreLocked, UnknownTopic
 from duralog.format.batches import scan
 from duralog.format.compression import Codec

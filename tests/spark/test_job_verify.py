@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.errors import DuralogError, UnknownTopic
 from duralog.spark import jobs
 from duralog.spark.jobs import VerifyReport, task_sizes, verify

@@ -11,7 +11,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from duralog.cli.main import app
+from duralog.command_line import app
 
 DOCS = Path(__file__).parents[2] / "docs"
 COMMANDS = ["verify", "repair", "lookup", "retain", "compact"]
@@ -28,7 +28,7 @@ def options(*command: str) -> Iterator[str]:
 
 
 def test_the_command_line_loads_nothing_heavy() -> None:
-    program = "import sys, duralog.cli.main; print(*sys.modules)"
+    program = "import sys, duralog.command_line; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert {"numpy", "numba", "llvmlite", "pyarrow"}.isdisjoint(loaded.stdout.split())
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 import duralog.storage.cleaner
 from duralog import Record
 from duralog.cli.compact_view import CompactionView
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.errors import StorageError
 from duralog.storage.compaction import compact_log
 from duralog.storage.compaction_report import CompactionPhase, CompactionProgress

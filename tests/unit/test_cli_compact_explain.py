@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 import duralog.storage.live_explanation
 from duralog import PartitionLog, Record
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.errors import StorageError
 from duralog.storage.compaction_preview import Explanation, explain_compaction
 from duralog.storage.store import Store

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from duralog.cli.dump import EXPORT_EXTENSIONS
-from duralog.cli.main import app
 from duralog.columnar.export import EXTENSIONS
+from duralog.command_line import app
 from duralog.format import control_records, message_set, record_batch
 from duralog.format.checkpoints import (
     EpochStart,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.format import record_batch
 from duralog.format.checksum import crc32c
 from duralog.format.compression import Codec

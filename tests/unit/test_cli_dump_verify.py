@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.format import batches, record_batch
 from duralog.format.compression import Codec
 from duralog.format.index_entries import (

@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.storage.store import Store
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data" / "store"

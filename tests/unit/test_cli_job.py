@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from duralog.cli import job_stats, spark_job
-from duralog.cli.main import app
 from duralog.cli.options import standard_output
+from duralog.command_line import app
 from duralog.spark.tasks import TaskProgress
 
 JOBS = {"verify", "repair", "reindex", "retain", "upgrade"}
@@ -26,7 +26,7 @@ def run(*arguments: object, code: int = 0) -> Result:
 
 
 def test_help_lists_the_jobs_and_loads_no_spark() -> None:
-    program = "import sys, duralog.cli.main; print(*(name for name in sys.modules if name.startswith('pyspark')))"
+    program = "import sys, duralog.command_line; print(*(name for name in sys.modules if name.startswith('pyspark')))"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == ""
     listed = run("--help").stdout
@@ -48,7 +48,7 @@ def test_settings_must_have_a_name_and_a_value(job: str, tmp_path: Path) -> None
 
 def test_without_pyspark_a_sentence_tells_what_to_install(tmp_path: Path) -> None:
     # In a process of its own, where an import of what is None fails as if it were not installed.
-    program = "import sys; sys.modules['pyspark'] = None; from duralog.cli.main import main; main()"
+    program = "import sys; sys.modules['pyspark'] = None; from duralog.command_line import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", program, "job", "verify", str(tmp_path)], check=False, capture_output=True, text=True
     )

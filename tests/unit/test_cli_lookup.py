@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.format import batches
 from duralog.storage.store import Store
 

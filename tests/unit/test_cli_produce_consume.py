@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from duralog.cli import record_input
 from duralog.cli.consume_request import ConsumeRequest
 from duralog.cli.consumed_store import from_store
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.format.murmur2 import partition_of_key
 from duralog.format.record import Record
 from duralog.storage.store import Store
@@ -164,7 +164,7 @@ def test_records_cannot_move_the_cursor_of_a_terminal(directory: Path) -> None:
 
 
 def test_a_command_that_fails_does_not_wait_for_its_input(directory: Path) -> None:
-    command = [sys.executable, "-c", "from duralog.cli.main import main; main()"]
+    command = [sys.executable, "-c", "from duralog.command_line import main; main()"]
     arguments = ["produce", str(directory), "--topic", "one", "--partition", "99"]
     with subprocess.Popen([*command, *arguments], stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
         assert process.stdin is not None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import PartitionOffset, decode_offset_checkpoint, encode_offset_checkpoint
 from duralog.storage.file_system import LocalFileSystem

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.store import Store
 

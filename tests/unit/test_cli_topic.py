@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.format.record import Record
 from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.cluster_metadata import ClusterMetadata

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from duralog.cli.main import app
+from duralog.command_line import app
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from duralog.cli.main import app
+from duralog.command_line import app
 from duralog.errors import StorageError
 from duralog.format.filenames import StagedFileName, parse_partition_folder, parse_segment_file, parse_staged_file
 from duralog.spark.staging import open_staged, read_run
