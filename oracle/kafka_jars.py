@@ -2,12 +2,13 @@
 
 The jars and the classes live in a cache outside the tree: `$DURALOG_CACHE_DIR`, or `duralog` in the user's cache
 folder. Each folder there is named by a digest of what it was made from, made under another name and renamed when it is
-complete: a folder that exists is whole, and processes that make it at the same time do not disturb each other. Once it
-exists, neither Maven nor the network is needed.
+complete: a folder that exists is whole. One process makes it and the others wait, since neither Maven nor apt-get can
+be run twice at a time. Once it exists, neither Maven nor the network is needed.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -70,16 +71,15 @@ def _made_once(kind: str, inputs: Iterable[Path], make: Callable[[Path], None]) 
     if folder.is_dir():
         return folder
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f"{kind}-", suffix=".unfinished", dir=folder.parent))
-    try:
-        make(unfinished)
-        unfinished.rename(folder)
-    except OSError:
+    with (folder.parent / "being-made.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
-            raise
-        # Another process finished the same folder first.
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished = Path(tempfile.mkdtemp(prefix=f"{kind}-", suffix=".unfinished", dir=folder.parent))
+            try:
+                make(unfinished)
+                unfinished.rename(folder)
+            finally:
+                shutil.rmtree(unfinished, ignore_errors=True)
     return folder
 
 

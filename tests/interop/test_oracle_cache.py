@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -49,19 +52,29 @@ def test_a_failure_leaves_nothing_behind(source: Path, cache: Path) -> None:
 
     with pytest.raises(KafkaMissingError, match="no network"):
         kafka_jars._made_once("jars", [source], make)
-    assert list(cache.iterdir()) == []
+    assert list(cache.glob("jars-*")) == []
 
 
-def test_another_process_may_be_first(source: Path, cache: Path) -> None:
+def test_whoever_comes_second_waits_and_takes_what_the_first_made(source: Path) -> None:
+    made: list[Path] = []
+    second_has_come = threading.Event()
+
     def make(folder: Path) -> None:
-        (folder / "jar").write_text("ours")
-        theirs = cache / f"jars-{kafka_jars._digest([source])}"
-        theirs.mkdir()
-        (theirs / "jar").write_text("theirs")
+        made.append(folder)
+        second_has_come.wait(60)
+        (folder / "jar").write_text("content")
 
-    folder = kafka_jars._made_once("jars", [source], make)
-    assert (folder / "jar").read_text() == "theirs"
-    assert list(cache.iterdir()) == [folder]
+    def come_second() -> Path:
+        second_has_come.set()
+        return kafka_jars._made_once("jars", [source], make)
+
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(kafka_jars._made_once, "jars", [source], make)
+        while not made:
+            time.sleep(0.001)
+        second = threads.submit(come_second)
+        assert first.result(60) == second.result(60)
+    assert len(made) == 1
 
 
 def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
