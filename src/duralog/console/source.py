@@ -1,0 +1,186 @@
+"""Where the pages get everything from: a log directory, a broker, or both behind one face.
+
+What must always be true: any thread may call anything at any time; nothing here changes a file except `compact`; memory
+is bounded, whatever the logs hold; and a source that has gone, or is damaged, is told in `Overview.notes` or in a
+`trouble`, never by a crash of the page.
+
+Methods are of two kinds, and each one's first word says which:
+
+- **Quick**: answers from the newest snapshot in memory. Call it while building a page.
+- **Reads**: opens files or asks a broker. Call it in a worker thread, never on the event loop.
+
+All raise `UnknownTopic` for what does not exist, and other `DuralogError`s, each one sentence for people, for what
+cannot be done now. A source without files raises `NotFromHere` for what only files tell. OS errors do not come out.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from duralog.console.facts import (
+    CleanerFacts,
+    CompactionResult,
+    CompactionView,
+    GroupDetails,
+    Overview,
+    PartitionFacts,
+    PartitionRow,
+    QuarantineEntry,
+    RecordPage,
+    SearchProgress,
+    SegmentScan,
+    ShownRecord,
+    VerifyView,
+)
+from duralog.errors import DuralogError
+
+DEFAULT_PAGE_RECORDS = 50
+MOST_PAGE_RECORDS = 1_000
+
+
+class NotFromHere(DuralogError):
+    """Only a log directory can tell this, and there is only a broker; the sentence says what to start instead."""
+
+
+class ChangesNotAllowed(DuralogError):
+    """The console was started without `--allow-changes`; the sentence has the command to type."""
+
+
+class Busy(DuralogError):
+    """One run at a time: another one is under way."""
+
+
+class KeySearch(Protocol):
+    """A search that runs in a thread of its own. Nobody has to wait for it or end it, but `stop` saves work."""
+
+    def progress(self) -> SearchProgress:
+        """Quick. Ask again and again while its state is `running`."""
+
+    def found(self) -> tuple[ShownRecord, ...]:
+        """Quick. By offset; a bounded number. If there are more, the search stops there and can go on from there."""
+
+    def stop(self) -> None:
+        """Quick. Ends soon; what was found stays."""
+
+
+class CompactionRun(Protocol):
+    """A compaction that runs in a thread of its own."""
+
+    def progress(self) -> CompactionView:
+        """Quick."""
+
+    @property
+    def result(self) -> CompactionResult | None:
+        """Quick. None until the state is `done`."""
+
+    @property
+    def error(self) -> str | None:
+        """Quick. A sentence, if the state is `failed`."""
+
+    @property
+    def report(self) -> str:
+        """Quick. What `duralog compact` would have printed; empty until it has ended."""
+
+
+class VerifyRun(Protocol):
+    """A check of files that runs in a thread of its own."""
+
+    def progress(self) -> VerifyView:
+        """Quick. Also the findings so far."""
+
+    def stop(self) -> None:
+        """Quick. Ends soon; findings stay."""
+
+
+class Source(Protocol):
+    @property
+    def allows_changes(self) -> bool:
+        """Quick."""
+
+    @property
+    def has_files(self) -> bool:
+        """Quick. Whether there are segments, scans, explanations, compactions, checks and a quarantine to show."""
+
+    def overview(self) -> Overview:
+        """Quick. The newest snapshot: the same object until the next one, so that a page can tell if it is new."""
+
+    def topic(self, topic: str) -> tuple[PartitionRow, ...]:
+        """Quick. By partition. Raises `UnknownTopic`."""
+
+    def partition(self, topic: str, partition: int) -> PartitionFacts:
+        """Reads. A few milliseconds. A log that cannot be opened raises a `DuralogError` that says why."""
+
+    def scan_segment(self, topic: str, partition: int, base_offset: int) -> SegmentScan:
+        """Reads, up to the whole segment: maybe seconds. Kept as long as the file does not change."""
+
+    def known_scan(self, topic: str, partition: int, base_offset: int) -> SegmentScan | None:
+        """Quick. What `scan_segment` has found before, if that still holds for the file."""
+
+    def records(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        offset: int | None = None,
+        time_ms: int | None = None,
+        limit: int = DEFAULT_PAGE_RECORDS,
+        backwards: bool = False,
+        committed_only: bool = False,
+    ) -> RecordPage:
+        """Reads. A page from the offset on, or from the first record at this time or later.
+
+        With `backwards`, the records below the offset or time; with neither offset nor time, those at the end of the
+        log, otherwise those at its start. An offset outside of the log gives the nearest page, with a note. Markers and
+        records of aborted and open transactions are there, marked, unless `committed_only`.
+        """
+
+    def record(self, topic: str, partition: int, offset: int) -> ShownRecord | None:
+        """Reads. One record with all of its key, value and headers, up to 8 MiB each; None if the offset is a gap."""
+
+    def tail(self, topic: str, partition: int, from_offset: int, limit: int = 200) -> RecordPage:
+        """Reads. What has come from `next_offset` of the last page on. If that is more than the limit, the newest."""
+
+    def find_key(
+        self, topic: str, partition: int, key: bytes, *, from_offset: int | None = None, limit: int = 100
+    ) -> KeySearch:
+        """Quick. Starts to look for all records with just this key, oldest first. A bounded number run at a time."""
+
+    def explanation(self, topic: str, partition: int) -> str:
+        """Reads the whole log: maybe seconds. Exactly what `duralog compact --explain` prints, without colours."""
+
+    def compaction_command(self, topic: str, partition: int) -> str:
+        """Quick. The command line that does what `compact` does."""
+
+    def why_no_compaction(self, topic: str, partition: int) -> str | None:
+        """Quick. Why `compact` would refuse now: not allowed, somebody holds the lock, one runs. None if it would."""
+
+    def compact(self, topic: str, partition: int) -> CompactionRun:
+        """Starts a compaction. Raises `ChangesNotAllowed`, `StoreLocked`, `Busy`, `InvalidConfig` (not compacted)."""
+
+    def compaction(self) -> CompactionRun | None:
+        """Quick. The latest run, whoever started it; None if there was none."""
+
+    def start_verify(self, topic: str | None = None, partition: int | None = None) -> VerifyRun:
+        """Starts a check, as `duralog verify` does it. Changes nothing. Raises `Busy` while one runs."""
+
+    def verification(self) -> VerifyRun | None:
+        """Quick. The latest check; None if there was none."""
+
+    def quarantine(self) -> tuple[QuarantineEntry, ...]:
+        """Reads. All entries of all partitions, the newest first, bounded."""
+
+    def cleaner(self) -> CleanerFacts:
+        """Quick for a directory's part; with a metrics address, as it was last seen by the refresher."""
+
+    def group(self, name: str) -> GroupDetails:
+        """Quick. Raises `UnknownGroup`."""
+
+    def step(self) -> None:
+        """Reads. One refresh, now, in the calling thread. The background thread does just this, every two seconds."""
+
+    def close(self) -> None:
+        """Ends threads and runs. A compaction under way is waited for: it cannot be left in the middle."""
+
+
+class UnknownGroup(DuralogError):
+    """There is no such group."""
