@@ -1,0 +1,133 @@
+"""Who may speak to the console, and what its pages may load.
+
+The console has no passwords: it trusts whoever reaches its address, which is the loopback interface unless the operator
+says otherwise. A page of another site, open in the same browser, must not reach it:
+
+| attack | answer |
+|---|---|
+| a name of the attacker that resolves to this address (DNS rebinding) | the Host header must be the address that is listened on |
+| a socket or a request from a page of another site | an Origin header, where there is one, must be the Host |
+| the console in a frame of another site | `frame-ancestors 'none'` |
+| anything that makes a page load or send something elsewhere | a content security policy that knows only this address |
+
+Every request goes through here, those of the pages and those of the socket that keeps them fresh.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        # The toolkit compiles its templates in the browser and starts itself with a script in the page.
+        "script-src 'self' 'unsafe-inline' 'unsafe-eval'",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data:",
+        "font-src 'self' data:",
+        "connect-src 'self'",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+_HEADERS = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+class GuardedApplication:
+    """An ASGI application behind the rules above."""
+
+    def __init__(self, application: Application, *, host: str) -> None:
+        self._application = application
+        self._hosts = allowed_hosts(host)
+        self._any_address = _is_anywhere(host)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._application(scope, receive, send)
+            return
+        refusal = self.refusal(scope["headers"])
+        if refusal is not None:
+            await _refuse(scope, receive, send, refusal)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            await send(message)
+
+        await self._application(scope, receive, send_with_headers)
+
+    def refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+        """Why a request with these headers is refused; None if it is not."""
+        hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+        if len(hosts) != 1 or not self._is_ours(hosts[0]):
+            return "this console answers to its own address only"
+        origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
+        if any(urlsplit(origin).netloc.lower() != hosts[0].lower() for origin in origins):
+            return "a page of another site may not use this console"
+        return None
+
+    def _is_ours(self, host_header: str) -> bool:
+        try:
+            host = urlsplit(f"//{host_header}").hostname or ""
+        except ValueError:
+            return False
+        return host in self._hosts or (self._any_address and _is_address(host))
+
+
+def allowed_hosts(host: str) -> frozenset[str]:
+    """The names under which a console that listens on `host` may be asked for."""
+    if _is_anywhere(host):
+        return _LOOPBACK_NAMES | {socket.gethostname().lower(), socket.getfqdn().lower()}
+    return _LOOPBACK_NAMES | {host.lower()} if is_loopback(host) else frozenset({host.lower()})
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _is_anywhere(host: str) -> bool:
+    return host in ("", "0.0.0.0", "::")
+
+
+def _is_address(host: str) -> bool:
+    """A number cannot be made to mean another machine, as a name can."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send, why: str) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 1008, "reason": why})
+        return
+    body = f"{why}\n".encode()
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body)), *_HEADERS]
+    await send({"type": "http.response.start", "status": 403, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,89 @@
+"""The console as a web server: its pages on one source, behind the rules of `duralog.console.access`.
+
+The toolkit keeps its pages in the process, so a process has one console. `run` returns when SIGTERM or SIGINT has come
+and the readers are told goodbye; nothing is left on the disk, whenever it ends.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable
+
+import uvicorn
+from fastapi import FastAPI
+from nicegui import Client, app, ui
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+
+from duralog.console import theme
+from duralog.console.access import GuardedApplication
+from duralog.console.layout import Console
+from duralog.console.pages import groups, health, overview, topic
+from duralog.console.source import Source
+
+_GOODBYE_SECONDS = 1
+_RECONNECT_SECONDS = 10.0
+_PAGES = (overview, topic, groups, health)
+
+
+def run(source: Source, listener: socket.socket, *, host: str, when_ready: Callable[[], None]) -> None:
+    """Serve the pages on a socket that is bound, until a signal comes. `host` is the name that it was bound by."""
+    server = _Server(
+        uvicorn.Config(
+            GuardedApplication(web_application(source), host=host),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            ws="wsproto",
+            timeout_graceful_shutdown=_GOODBYE_SECONDS,
+        ),
+        when_ready,
+    )
+    # uvicorn gives a signal on to whoever had it before, once it has stopped: here it asks for the same once more.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, server.handle_exit)
+    server.run(sockets=[listener])
+
+
+def web_application(source: Source) -> FastAPI:
+    """Everything that is served, without the rules about who may ask for it."""
+    console = Console(source)
+    for module in _PAGES:
+        module.register(console)
+    app.add_static_files(theme.ASSETS_PATH, theme.ASSETS)
+    ui.add_head_html(theme.head_html(), shared=True)
+    app.colors(primary=theme.ACCENT, positive=theme.CLEAN, negative=theme.BAD, warning=theme.SECOND)
+
+    @app.exception_handler(404)
+    async def missing(request: Request, _: Exception) -> Response:
+        with Client(ui.page(""), request=request) as client:
+            console.show_problem(404, "Not found", "There is no such page.")
+        return client.build_response(request, 404)
+
+    outer = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    ui.run_with(
+        outer,
+        title="duralog",
+        favicon=theme.ICON,
+        dark=None,
+        language="en-US",
+        tailwind=False,
+        binding_refresh_interval=None,
+        reconnect_timeout=_RECONNECT_SECONDS,
+        show_welcome_message=False,
+    )
+    return outer
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, when_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._when_ready = when_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._when_ready()

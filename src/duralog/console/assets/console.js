@@ -1,0 +1,88 @@
+// Runs in the head of every page, before anything is painted: light or dark, and the keys.
+"use strict";
+
+const duralog = (() => {
+  const KEPT = "duralog-theme";
+  const CHOICES = ["system", "light", "dark"];
+  const system = matchMedia("(prefers-color-scheme: dark)");
+
+  const choice = () => {
+    const kept = localStorage.getItem(KEPT);
+    return CHOICES.includes(kept) ? kept : "system";
+  };
+
+  const apply = () => {
+    const chosen = choice();
+    const dark = chosen === "dark" || (chosen === "system" && system.matches);
+    document.documentElement.dataset.theme = dark ? "dark" : "light";
+    window.Quasar?.Dark?.set(dark);
+    document.getElementById("nicegui-color-scheme")?.setAttribute("content", dark ? "dark" : "light");
+    for (const button of document.querySelectorAll("[data-testid=theme]")) {
+      button.dataset.choice = chosen;
+      const label = `Colours: ${chosen === "system" ? "as the system" : chosen}`;
+      button.setAttribute("aria-label", label);
+      button.title = `${label} (t)`;
+    }
+  };
+
+  const nextTheme = () => {
+    localStorage.setItem(KEPT, CHOICES[(CHOICES.indexOf(choice()) + 1) % CHOICES.length]);
+    apply();
+  };
+
+  const toggleHelp = () => {
+    const help = document.querySelector("dialog.keys");
+    if (help) help.open ? help.close() : help.showModal();
+  };
+
+  const focusSearch = () => {
+    const search = document.querySelector("[data-search]");
+    search?.focus();
+    search?.select?.();
+    return Boolean(search);
+  };
+
+  const PLACES = { o: "/", g: "/groups", h: "/health" };
+  let waiting = 0;
+
+  const onKey = (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    const target = event.target;
+    if (target instanceof Element && target.closest("input, textarea, select, [contenteditable]")) {
+      if (event.key === "Escape") target.blur();
+      return;
+    }
+    if (waiting && event.key in PLACES) {
+      location.assign(PLACES[event.key]);
+    } else if (event.key === "g") {
+      clearTimeout(waiting);
+      waiting = setTimeout(() => (waiting = 0), 1500);
+      return;
+    } else if (event.key === "/" && focusSearch()) {
+      event.preventDefault();
+    } else if (event.key === "?") {
+      toggleHelp();
+    } else if (event.key === "t") {
+      nextTheme();
+    }
+    clearTimeout(waiting);
+    waiting = 0;
+  };
+
+  apply();
+  system.addEventListener("change", apply);
+  addEventListener("storage", apply);
+  addEventListener("keydown", onKey);
+  document.addEventListener("DOMContentLoaded", () => {
+    apply();
+    // The toolkit mounts the page after this script: the button is told its state once it is there.
+    const watch = new MutationObserver(() => {
+      if (document.querySelector("[data-testid=theme]")) {
+        watch.disconnect();
+        apply();
+      }
+    });
+    watch.observe(document.body, { childList: true, subtree: true });
+  });
+  return { nextTheme, toggleHelp, focusSearch };
+})();

@@ -1,0 +1,137 @@
+"""`duralog console`: a web page on a log directory or a broker. This module is the command line; `app` is what runs.
+
+| what is seen | where |
+|---|---|
+| one line when the page can be opened: `duralog console is ready on http://HOST:PORT/` | standard output |
+| everything else, one line each | standard error |
+
+SIGTERM and Ctrl-C stop it cleanly, with exit code 0, as they stop `duralog serve`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import webbrowser
+from typing import Annotated
+
+import typer
+
+from duralog.cli.failures import say, told_plainly
+from duralog.cli.options import HOW, Quiet, parsed
+from duralog.cli.target import is_broker
+from duralog.errors import DuralogError
+
+DEFAULT_ADDRESS = "127.0.0.1:8090"
+_WHERE = "Where"
+
+
+def console(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DIR|HOST:PORT]",
+            help="A log directory (what Kafka calls log.dirs), or a running broker.",
+            show_default=False,
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            "-d",
+            metavar="DIR",
+            help="The log directory; together with a broker's HOST:PORT, the directory that it serves.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    listen: Annotated[
+        str,
+        typer.Option(
+            "--listen",
+            "-l",
+            metavar="HOST:PORT",
+            help="Where the page is served; port 0 takes a free one.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = DEFAULT_ADDRESS,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics",
+            metavar="HOST:PORT",
+            help="Where the broker serves /metrics: the health page then shows its cleaner at work.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    allow_changes: Annotated[
+        bool,
+        typer.Option(
+            "--allow-changes",
+            help="The page may start compactions. Without it, it shows the command to type instead.",
+            rich_help_panel=HOW,
+        ),
+    ] = False,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Do not open the page in a browser.", rich_help_panel=HOW)
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show a log directory or a broker as a web page, live, until SIGTERM or Ctrl-C."""
+    place, directory = _places(target, data)
+    with told_plainly():
+        _check_toolkit()
+        from duralog.broker.listening import Address, bind, parse_address
+        from duralog.cli.logs import log_to_standard_error
+        from duralog.console.access import is_loopback
+
+        address = parsed("--listen", parse_address, listen)
+        log_to_standard_error(quiet=quiet)
+        try:
+            listener = bind(address)
+        except OSError as error:
+            raise DuralogError(f"{error.strerror} (--listen HOST:0 takes a free port)") from None
+        with listener:
+            from duralog.console.app import run
+            from duralog.console.opening import open_source
+
+            bound = Address(address.host or "localhost", listener.getsockname()[1])
+            if not is_loopback(bound.host) and not quiet:
+                say(f"warning: whoever reaches {bound} can read every record: there are no passwords")
+            source = open_source(place, data=directory, allow_changes=allow_changes, metrics=metrics)
+            try:
+                page = f"http://{bound}/"
+                run(source, listener, host=address.host, when_ready=lambda: _tell_ready(page, browse=not no_browser))
+            finally:
+                source.close()
+
+
+def _places(target: str | None, data: str | None) -> tuple[str, str | None]:
+    """What to open, and the directory of a broker, where both are given."""
+    if target is None and data is None:
+        raise typer.BadParameter("give DIR or HOST:PORT, or --data DIR")
+    if target is None or data is None:
+        return target or data or "", None
+    if not is_broker(target):
+        raise typer.BadParameter("one directory is shown: give DIR or --data DIR, not both")
+    return target, data
+
+
+def _check_toolkit() -> None:
+    try:
+        import nicegui  # noqa: F401
+    except ImportError:
+        raise DuralogError("the console needs nicegui: pip install 'duralog[console]'") from None
+
+
+def _tell_ready(page: str, *, browse: bool) -> None:
+    typer.echo(f"duralog console is ready on {page}")
+    sys.stdout.flush()
+    if browse and _has_screen():
+        threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
+
+
+def _has_screen() -> bool:
+    """A browser of the text terminal would take the terminal away."""
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

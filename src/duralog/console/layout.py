@@ -1,0 +1,314 @@
+"""The frame that every page has: header, navigation, breadcrumbs, and a place for what went wrong.
+
+A page is a function that `Console.page` registers. It opens `Console.frame` and fills it. What it raises becomes a page
+that says so in a sentence: 404 for a topic, partition or group that is not there, 500 for anything else that is
+expected to happen. `live` keeps a part of a page fresh for as long as somebody looks at it.
+
+Data goes into text and into single properties (`element.props["title"] = name`), never into a string that `props()`
+or `ui.html` would read: names and values come from a disk or a network.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from nicegui import ui
+from nicegui.element import Element
+from nicegui.elements.mixins.text_element import TextElement
+
+from duralog.cli.failures import describe, printable
+from duralog.cli.options import now_ms
+from duralog.console.facts import Overview
+from duralog.console.source import Source, UnknownGroup
+from duralog.console.words import age_text, compaction_path, counted, partition_path, records_path
+from duralog.errors import DuralogError, UnknownTopic
+
+REFRESH_SECONDS = 2.0
+_STALE_MS = 15_000
+_MOST_PARTITION_DIGITS = 10
+_LOG = logging.getLogger("duralog.console")
+_NAVIGATION = (("overview", "Overview", "/"), ("groups", "Groups", "/groups"), ("health", "Health", "/health"))
+_KEYS = (
+    ("/", "search"),
+    ("g o", "overview"),
+    ("g g", "groups"),
+    ("g h", "health"),
+    ("t", "colours: system, light, dark"),
+    ("?", "this list"),
+)
+
+_COPY = """(event) => {
+    navigator.clipboard?.writeText(event.currentTarget.previousElementSibling.textContent).then(() => emit());
+}"""
+
+Crumb = tuple[str, str]
+"""A text and the path it leads to."""
+
+
+class PageMissing(DuralogError):
+    """The address of a page that is not there; the sentence says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """What the pages are made from."""
+
+    source: Source
+
+    def page(self, path: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Register the function below as the page at this path. It may be `async`, and may return a response."""
+
+        def register(build: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(build)
+            async def shown(*args: Any, **kwargs: Any) -> Any:
+                try:
+                    answer = build(*args, **kwargs)
+                    return await answer if inspect.isawaitable(answer) else answer
+                except (UnknownTopic, UnknownGroup, PageMissing) as error:
+                    self.show_problem(404, "Not found", printable(str(error)))
+                except (DuralogError, OSError) as error:
+                    self.show_problem(500, "That did not work", printable(describe(error)))
+                return None
+
+            shown.__signature__ = inspect.signature(build, eval_str=True)  # type: ignore[attr-defined]
+            return ui.page(path, title="duralog")(shown)
+
+        return register
+
+    @contextmanager
+    def frame(self, title: str, *, here: str = "", crumbs: Sequence[Crumb] = ()) -> Iterator[None]:
+        """The page around what is built inside. `here` is the entry of the navigation that this page belongs to."""
+        overview = self.source.overview()
+        ui.page_title(f"{printable(title)} · duralog")
+        with block("header", "top"):
+            with block("a", "brand", href="/", aria_label="duralog, overview"):
+                block("span", "logo", aria_hidden="true")
+                text("span", "duralog")
+            with block("nav", "pages", aria_label="Pages"):
+                for name, label, path in _NAVIGATION:
+                    entry = text("a", label, marker=f"nav-{name}", href=path)
+                    if name == here:
+                        entry.props["aria-current"] = "page"
+            with block("div", "standing"):
+                with block("a", "health-link", marker="health-dot", href="/health"):
+                    dot = block("span", "dot", aria_hidden="true")
+                    standing = text("span", "")
+                text("span", overview.target, "target", marker="target", title=overview.target)
+            with block("div", "buttons"):
+                block("button", "icon theme", marker="theme", type="button", aria_label="Colours").on(
+                    "click", js_handler="() => duralog.nextTheme()"
+                )
+                text("button", "?", "icon", marker="help", type="button", aria_label="Keyboard shortcuts").on(
+                    "click", js_handler="() => duralog.toggleHelp()"
+                )
+        with block("main", "page") as main:
+            if crumbs:
+                _breadcrumbs(crumbs, title)
+            yield
+        _keys()
+        ui.skip_link("Skip to the contents", target=main)
+
+        def refresh() -> None:
+            tone, sentence, short = health_of(self.source.overview())
+            dot.classes(replace=f"dot {tone}")
+            standing.text = short
+            if standing.props.get("title") != sentence:
+                standing.props["title"] = sentence
+
+        refresh()
+        live(refresh)
+
+    def show_problem(self, status: int, heading: str, sentence: str) -> None:
+        """Instead of the page that could not be built."""
+        client = ui.context.client
+        client.content.clear()
+        client.status_code = status
+        with client.content, self.frame(heading):
+            problem(heading, sentence)
+
+
+def health_of(overview: Overview) -> tuple[str, str, str]:
+    """A tone (good, warn, bad), a sentence, and one or two words for the header."""
+    troubled = [topic for topic in overview.topics if topic.trouble is not None]
+    if not overview.taken_ms:
+        return "warn", overview.notes[0] if overview.notes else "Nothing was read yet.", "starting"
+    if not overview.is_online:
+        return "bad", overview.notes[0] if overview.notes else "The last look failed.", "offline"
+    if age := _stale(overview):
+        return "warn", f"Last looked at {age}.", "stale"
+    if troubled:
+        first = troubled[0]
+        return "bad", f"{counted(len(troubled), 'topic')} in trouble; {first.name}: {first.trouble}", "trouble"
+    if overview.notes:
+        return "warn", " ".join(overview.notes), counted(len(overview.notes), "note")
+    return "good", "All that was looked at is well.", "live"
+
+
+def _stale(overview: Overview) -> str | None:
+    now = now_ms()
+    return age_text(overview.taken_ms, now_ms=now) if now - overview.taken_ms > _STALE_MS else None
+
+
+def live(refresh: Callable[[], Awaitable[None] | None], seconds: float = REFRESH_SECONDS) -> ui.timer:
+    """Call `refresh` again and again while the page is open in a browser.
+
+    It changes elements that are there (`label.text = ...`, `DataTable.show`), and the browser gets only what differs. What
+    it raises is told to the reader once, and tried again.
+    """
+    told: set[str] = set()
+
+    async def tick() -> None:
+        try:
+            result = refresh()
+            if inspect.isawaitable(result):
+                await result
+            told.clear()
+        except (DuralogError, OSError) as error:
+            sentence = printable(describe(error))
+            if sentence not in told:
+                told.add(sentence)
+                ui.notify(sentence, type="warning", position="bottom")
+        except Exception:
+            _LOG.exception("a page could not be refreshed")
+
+    return ui.timer(seconds, tick, immediate=False)
+
+
+def block(tag: str, classes: str = "", *, marker: str | None = None, **attributes: str) -> Element:
+    """An element of HTML. `aria_label` becomes `aria-label`; a marker is its `data-testid`."""
+    element = ui.element(tag)
+    if classes:
+        element.classes(classes)
+    if marker is not None:
+        element.props["data-testid"] = marker
+    for name, value in attributes.items():
+        element.props[name.rstrip("_").replace("_", "-")] = value
+    return element
+
+
+def text(
+    tag: str, content: str, classes: str = "", *, marker: str | None = None, **attributes: str
+) -> TextElement:
+    """An element of HTML with text in it, escaped. `.text = ...` changes it."""
+    element = TextElement(tag=tag, text=content)
+    if classes:
+        element.classes(classes)
+    if marker is not None:
+        element.props["data-testid"] = marker
+    for name, value in attributes.items():
+        element.props[name.rstrip("_").replace("_", "-")] = value
+    return element
+
+
+def heading(title: str, about: str = "", *, marker: str = "title") -> TextElement:
+    """The heading of a page, and a line below it."""
+    with block("div", "heading"):
+        element = text("h1", title, marker=marker)
+        if about:
+            text("p", about, "about")
+    return element
+
+
+@contextmanager
+def section(title: str, about: str = "", *, marker: str | None = None) -> Iterator[Element]:
+    """A part of a page with a heading of its own."""
+    with block("section", "part", marker=marker) as element:
+        name = text("h2", title)
+        element.props["aria-labelledby"] = name.html_id
+        if about:
+            text("p", about, "about")
+        yield element
+
+
+def tile(label: str, marker: str) -> tuple[TextElement, TextElement]:
+    """A figure with its name, inside of `block("dl", "tiles")`: the figure and the smaller line below are given back."""
+    with block("div", "tile", marker=marker):
+        text("dt", label)
+        with block("dd"):
+            figure = text("span", "", "figure")
+            below = text("span", "", "below")
+    return figure, below
+
+
+def empty_state(sentence: str, command: str = "", *, marker: str = "empty") -> Element:
+    """Where there is nothing to show: why, and what to type."""
+    with block("div", "empty", marker=marker) as element:
+        text("p", sentence)
+        if command:
+            command_line(command)
+    return element
+
+
+def command_line(command: str, *, marker: str = "command") -> TextElement:
+    """A command to type, with a button that copies it."""
+    with block("div", "command"):
+        element = text("code", command, marker=marker)
+        text("button", "Copy", "quiet-button", type="button", aria_label="Copy the command").on(
+            "click", lambda: ui.notify("Copied", position="bottom", timeout=1000), js_handler=_COPY
+        )
+    return element
+
+
+def problem(title: str, sentence: str) -> None:
+    with block("div", "empty problem", marker="problem", role="alert"):
+        text("h1", title)
+        text("p", sentence, marker="problem-sentence")
+        text("a", "Back to the overview", "button", href="/")
+
+
+def note_list(notes: Sequence[str], *, marker: str = "notes") -> Element:
+    """Sentences that are good to know; nothing where there are none."""
+    with block("ul", "notes", marker=marker) as element:
+        for sentence in notes:
+            text("li", sentence)
+    return element
+
+
+def partition_number(text_of_path: str) -> int:
+    """The partition that an address names. Raises `PageMissing` for what is no number."""
+    if not (text_of_path.isascii() and text_of_path.isdecimal()) or len(text_of_path) > _MOST_PARTITION_DIGITS:
+        raise PageMissing(f"{text_of_path[:50]!r} is not the number of a partition")
+    return int(text_of_path)
+
+
+def partition_tabs(topic: str, partition: int, *, here: str) -> None:
+    """The pages of one partition: `picture`, `records`, `compaction`."""
+    pages = (
+        ("picture", "Segments", partition_path(topic, partition)),
+        ("records", "Records", records_path(topic, partition)),
+        ("compaction", "Compaction", compaction_path(topic, partition)),
+    )
+    with block("nav", "tabs", aria_label="Pages of this partition"):
+        for name, label, path in pages:
+            entry = text("a", label, marker=f"tab-{name}", href=path)
+            if name == here:
+                entry.props["aria-current"] = "page"
+
+
+def _breadcrumbs(crumbs: Sequence[Crumb], title: str) -> None:
+    with block("nav", "crumbs", marker="crumbs", aria_label="Breadcrumbs"), block("ol"):
+        for label, path in crumbs:
+            with block("li"):
+                text("a", label, href=path)
+        with block("li"):
+            text("span", title, aria_current="page")
+
+
+def _keys() -> None:
+    with block("dialog", "keys", marker="keys", aria_label="Keyboard shortcuts"):
+        text("h2", "Keys")
+        with block("dl"):
+            for keys, meaning in _KEYS:
+                with block("div"):
+                    with block("dt"):
+                        for key in keys.split():
+                            text("kbd", key)
+                    text("dd", meaning)
+        with block("form", method="dialog"):
+            text("button", "Close", "button", value="close")

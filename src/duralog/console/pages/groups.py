@@ -1,0 +1,193 @@
+"""`/groups` and `/groups/{group}`: who consumes, how far they are, and how far behind over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from duralog.cli.group_views import GroupMember, GroupOffset
+from duralog.console.charts import TimeChart
+from duralog.console.data_table import Column, DataTable
+from duralog.console.facts import GroupDetails, Overview, SourceKind
+from duralog.console.layout import Console, block, empty_state, heading, live, section, text, tile
+from duralog.console.pages.overview import groups_table
+from duralog.console.words import UNKNOWN, counted, number_text, partition_path
+
+
+def register(console: Console) -> None:
+    @console.page("/groups")
+    def groups_page() -> None:
+        with console.frame("Groups", here="groups"):
+            _GroupsPage(console)
+
+    @console.page("/groups/{group:path}")
+    def group_page(group: str) -> None:
+        details = console.source.group(group)
+        with console.frame(details.facts.name or "(empty name)", here="groups", crumbs=[("Groups", "/groups")]):
+            _GroupPage(console, group)
+
+
+class _GroupsPage:
+    def __init__(self, console: Console) -> None:
+        self._source = console.source
+        self._shown: Overview | None = None
+        overview = self._source.overview()
+        heading("Groups", "Consumer groups, and how many records they have not consumed yet.")
+        self._empty = empty_state(
+            "No consumer groups have committed offsets here. To be the first:",
+            "duralog consume HOST:PORT --topic orders --group my-group",
+            marker="no-groups",
+        )
+        self._groups = groups_table("groups")
+        self._groups.show(overview.groups)
+        self.refresh()
+        live(self.refresh)
+
+    def refresh(self) -> None:
+        overview = self._source.overview()
+        if overview is self._shown:
+            return
+        self._shown = overview
+        self._groups.show(overview.groups)
+        self._groups.set_visibility(bool(overview.groups))
+        self._empty.set_visibility(not overview.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class _OffsetRow:
+    offset: GroupOffset
+    holder: GroupMember | None
+
+
+class _GroupPage:
+    def __init__(self, console: Console, group: str) -> None:
+        self._source = console.source
+        self._group = group
+        self._shown: GroupDetails | None = None
+        self._largest_lag = 1
+        details = self._source.group(group)
+        heading(details.facts.name or "(empty name)", f"{details.facts.protocol} group")
+        with block("dl", "tiles"):
+            self._state_tile = tile("State", "tile-state")
+            self._lag_tile = tile("Lag", "tile-lag")
+            self._members_tile = tile("Members", "tile-members")
+            self._topics_tile = tile("Topics", "tile-topics")
+        with section("Lag over time"):
+            self._lag_chart = TimeChart("Lag", marker="chart-lag")
+        with section("Offsets", marker="offsets-part"):
+            self._offsets = self._offsets_table()
+        with section("Members", marker="members-part"):
+            with block("div", "empty", marker="no-members") as self._no_members:
+                self._why_no_members = text("p", "")
+            self._members = _members_table()
+        self.refresh()
+        live(self.refresh)
+
+    def refresh(self) -> None:
+        details = self._source.group(self._group)
+        if details == self._shown:
+            return
+        self._shown = details
+        view = details.view
+        lags = [offset.lag for offset in view.offsets if offset.lag is not None]
+        self._largest_lag = max(lags, default=0) or 1
+        knows_members = self._source.overview().kind != SourceKind.DIRECTORY
+        self._state_tile[0].text = view.state or UNKNOWN
+        self._state_tile[1].text = "" if view.state else "only a running broker knows"
+        self._lag_tile[0].text = number_text(details.facts.lag)
+        self._lag_tile[1].text = f"the most in one partition: {number_text(max(lags))}" if lags else ""
+        self._members_tile[0].text = number_text(len(view.members)) if knows_members else UNKNOWN
+        self._members_tile[1].text = ""
+        self._topics_tile[0].text = number_text(len(details.facts.topics))
+        self._topics_tile[1].text = counted(len(view.offsets), "partition")
+        self._lag_chart.show([(sample.at_ms, sample.lag) for sample in details.history])
+        holders = {place: member for member in view.members for place in member.partitions}
+        self._offsets.show([_OffsetRow(each, holders.get((each.topic, each.partition))) for each in view.offsets])
+        self._members.show(view.members)
+        self._members.set_visibility(bool(view.members))
+        self._no_members.set_visibility(not view.members)
+        self._why_no_members.text = (
+            "Nobody is in this group at the moment."
+            if knows_members
+            else "Who is in the group is known to a running broker only: duralog console HOST:PORT --data DIR."
+        )
+
+    def _offsets_table(self) -> DataTable[_OffsetRow]:
+        return DataTable(
+            "offsets",
+            "Offsets",
+            (
+                Column(
+                    name="topic",
+                    label="Partition",
+                    cell=lambda row: {
+                        "text": f"{row.offset.topic}-{row.offset.partition}",
+                        "href": partition_path(row.offset.topic, row.offset.partition),
+                    },
+                    sort=lambda row: (row.offset.topic, row.offset.partition),
+                ),
+                Column(
+                    name="lag",
+                    label="Lag",
+                    cell=lambda row: {
+                        "text": number_text(row.offset.lag),
+                        "bar": (row.offset.lag or 0) / self._largest_lag,
+                    },
+                    sort=lambda row: row.offset.lag,
+                    numeric=True,
+                ),
+                Column(
+                    name="committed",
+                    label="Committed",
+                    cell=lambda row: number_text(row.offset.committed),
+                    sort=lambda row: row.offset.committed,
+                    numeric=True,
+                ),
+                Column(
+                    name="end",
+                    label="End",
+                    cell=lambda row: number_text(row.offset.end_offset),
+                    sort=lambda row: row.offset.end_offset,
+                    numeric=True,
+                ),
+                Column(
+                    name="member",
+                    label="Member",
+                    cell=lambda row: row.holder.member_id if row.holder else UNKNOWN,
+                    wide=True,
+                ),
+                Column(name="metadata", label="Metadata", cell=lambda row: row.offset.metadata or UNKNOWN, wide=True),
+            ),
+            key=lambda row: f"{row.offset.topic}-{row.offset.partition}",
+            search=lambda row: f"{row.offset.topic}-{row.offset.partition} {row.holder.member_id if row.holder else ''}",
+            sort="topic",
+            empty="No offsets are committed.",
+        )
+
+
+def _members_table() -> DataTable[GroupMember]:
+    return DataTable(
+        "members",
+        "Members",
+        (
+            Column(
+                name="member",
+                label="Member",
+                cell=lambda member: {"text": member.member_id, "sub": member.instance_id or ""},
+                sort=lambda member: member.member_id,
+            ),
+            Column(name="client", label="Client", cell=lambda member: member.client_id, sort=lambda member: member.client_id),
+            Column(name="host", label="Host", cell=lambda member: member.host, sort=lambda member: member.host),
+            Column(
+                name="partitions",
+                label="Partitions",
+                cell=lambda member: {
+                    "text": number_text(len(member.partitions)),
+                    "title": ", ".join(f"{topic}-{number}" for topic, number in member.partitions[:30]),
+                },
+                sort=lambda member: len(member.partitions),
+                numeric=True,
+            ),
+        ),
+        key=lambda member: member.member_id,
+        sort="member",
+    )

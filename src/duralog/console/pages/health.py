@@ -1,0 +1,331 @@
+"""`/health`: is everything well? Who has the directory, a check of all files, the quarantine, and the cleaner.
+
+A check changes nothing, so that everybody may start one. It runs in the source: leaving the page does not end it, and
+whoever opens the page sees it.
+"""
+
+from __future__ import annotations
+
+from nicegui import run, ui
+
+from duralog.cli.failures import describe
+from duralog.cli.times import duration_text
+from duralog.console.data_table import Cell, Column, DataTable
+from duralog.console.facts import CleanerRow, FindingFacts, Overview, QuarantineEntry, RunState, VerifyView
+from duralog.console.layout import Console, block, empty_state, health_of, heading, live, note_list, section, text
+from duralog.console.source import VerifyRun
+from duralog.console.words import (
+    UNKNOWN,
+    age_text,
+    bytes_text,
+    compaction_path,
+    counted,
+    exact_time_text,
+    number_text,
+    partition_path,
+    share_text,
+)
+from duralog.errors import DuralogError
+
+_FAST_SECONDS = 0.5
+
+
+def register(console: Console) -> None:
+    @console.page("/health")
+    def health_page() -> None:
+        with console.frame("Health", here="health"):
+            _HealthPage(console)
+
+
+class _HealthPage:
+    def __init__(self, console: Console) -> None:
+        self._source = console.source
+        self._shown: Overview | None = None
+        heading("Health")
+        with block("div", "verdict", marker="verdict", role="status"):
+            self._dot = block("span", "dot", aria_hidden="true")
+            self._verdict = text("span", "")
+        self._notes_place = block("div")
+        self._held_by = text("p", "", "about", marker="held-by")
+        if self._source.has_files:
+            _Check(console)
+            _Quarantine(console)
+        else:
+            empty_state(
+                "A check of files and the quarantine need the directory of the broker. Show both:",
+                f"duralog console {self._source.overview().target} --data DIR",
+                marker="no-files",
+            )
+        _Cleaner(console)
+        self.refresh()
+        live(self.refresh)
+
+    def refresh(self) -> None:
+        overview = self._source.overview()
+        tone, sentence, _ = health_of(overview)
+        self._dot.classes(replace=f"dot {tone}")
+        self._verdict.text = sentence
+        if overview is self._shown:
+            return
+        if self._shown is None or self._shown.notes != overview.notes:
+            self._notes_place.clear()
+            if overview.notes:
+                with self._notes_place:
+                    note_list(overview.notes)
+        self._shown = overview
+        if self._source.has_files:
+            self._held_by.text = (
+                f"The directory is open for writing by {overview.held_by}."
+                if overview.held_by
+                else "Nobody has the directory open for writing."
+            )
+
+
+class _Check:
+    """`duralog verify` from the page."""
+
+    def __init__(self, console: Console) -> None:
+        self._source = console.source
+        self._run: VerifyRun | None = None
+        self._shown: VerifyView | None = None
+        with section("Check of all files", "Reads every log and compares what stands beside it; changes nothing."):
+            with block("div", "row"):
+                self._start = text("button", "Check now", "button", marker="verify-start", type="button")
+                self._start.on("click", self._begin)
+                self._stop = text("button", "Stop", "quiet-button", marker="verify-stop", type="button")
+                self._stop.on("click", lambda: self._run.stop() if self._run else None)
+                self._state = text("span", "", "about", marker="verify-state", role="status")
+            self._bar = block("progress", marker="verify-progress", max="1", aria_label="Progress of the check")
+            self._findings = _findings_table()
+        self.refresh()
+        live(self.refresh, _FAST_SECONDS)
+
+    def _begin(self) -> None:
+        try:
+            self._run = self._source.start_verify()
+        except DuralogError as error:
+            ui.notify(describe(error), type="warning", position="bottom")
+        self.refresh()
+
+    def refresh(self) -> None:
+        self._run = self._source.verification()
+        view = None if self._run is None else self._run.progress()
+        if view == self._shown and view is not None:
+            return
+        self._shown = view
+        is_running = view is not None and view.state == RunState.RUNNING
+        self._start.set_visibility(not is_running)
+        self._stop.set_visibility(is_running)
+        self._bar.set_visibility(is_running)
+        self._findings.set_visibility(view is not None and bool(view.findings))
+        if view is None:
+            self._state.text = "No check was made since the console was started."
+            return
+        self._bar.props["value"] = f"{view.share:.4f}"
+        self._state.text = _check_sentence(view)
+        self._findings.show(view.findings)
+
+
+class _Quarantine:
+    def __init__(self, console: Console) -> None:
+        self._source = console.source
+        with section(
+            "Quarantine", "Bytes that a recovery or a repair took out of a log. They are kept.", marker="quarantine-part"
+        ):
+            self._note = text("p", "Looking …", "about", marker="quarantine-note")
+            self._table = _quarantine_table()
+            self._table.set_visibility(False)
+        ui.timer(0, self._load, once=True)
+
+    async def _load(self) -> None:
+        try:
+            entries = await run.io_bound(self._source.quarantine)
+        except (DuralogError, OSError) as error:
+            self._note.text = describe(error)
+            return
+        self._note.text = "" if entries else "Nothing is in quarantine."
+        self._note.set_visibility(not entries)
+        self._table.show(entries)
+        self._table.set_visibility(bool(entries))
+
+
+class _Cleaner:
+    def __init__(self, console: Console) -> None:
+        self._source = console.source
+        with section("Cleaner", "Compacted partitions, the dirtiest first.", marker="cleaner-part"):
+            self._summary = text("p", "", marker="cleaner-summary")
+            self._metrics = block("dl", "facts", marker="cleaner-metrics")
+            self._notes = block("div")
+            self._table = _cleaner_table()
+        self._told: tuple[str, ...] | None = None
+        self._measured: dict[str, float] | None = None
+        self.refresh()
+        live(self.refresh)
+
+    def refresh(self) -> None:
+        facts = self._source.cleaner()
+        self._summary.text = (
+            f"{counted(facts.partitions, 'compacted partition')}, {number_text(facts.due)} due for compaction."
+            if facts.partitions
+            else "No partition here is compacted."
+        )
+        self._table.show(facts.rows)
+        self._table.set_visibility(bool(facts.rows))
+        if facts.notes != self._told:
+            self._told = facts.notes
+            self._notes.clear()
+            if facts.notes:
+                with self._notes:
+                    note_list(facts.notes, marker="cleaner-notes")
+        if dict(facts.metrics) != self._measured:
+            self._measured = dict(facts.metrics)
+            self._metrics.clear()
+            with self._metrics:
+                for name, value in self._measured.items():
+                    with block("div"):
+                        text("dt", name, "mono")
+                        text("dd", f"{value:g}")
+            self._metrics.set_visibility(bool(self._measured))
+
+
+def _check_sentence(view: VerifyView) -> str:
+    what = "" if view.topic is None else f" of {view.topic}" + ("" if view.partition is None else f"-{view.partition}")
+    read = f"{bytes_text(view.bytes_done)} in {duration_text(round(view.seconds * 1000))}"
+    partitions = counted(view.partitions_done, "partition")
+    found = "no errors" if not view.errors else counted(view.errors, "error")
+    if view.state == RunState.RUNNING:
+        where = f", at {view.current}" if view.current else ""
+        return f"Checking{what}: {share_text(view.share)}, {partitions}{where}; {found} so far"
+    if view.state == RunState.FAILED:
+        return f"The check{what} failed: {view.error or 'nobody knows why'}"
+    ended = "stopped" if view.state == RunState.STOPPED else "done"
+    return f"Check{what} {ended} {age_text(view.started_ms)}: {found} in {partitions}, {read}"
+
+
+def _findings_table() -> DataTable[FindingFacts]:
+    return DataTable(
+        "findings",
+        "Findings",
+        (
+            Column(
+                name="kind",
+                label="Kind",
+                cell=lambda finding: {"text": "error", "tone": "bad"} if finding.is_error else {"text": "note", "tone": "quiet"},
+                sort=lambda finding: not finding.is_error,
+            ),
+            Column(name="where", label="File", cell=_place_of, sort=lambda finding: (finding.file, finding.position or 0)),
+            Column(
+                name="position",
+                label="Position",
+                cell=lambda finding: number_text(finding.position),
+                sort=lambda finding: finding.position,
+                numeric=True,
+            ),
+            Column(name="text", label="What was found", cell=lambda finding: finding.text),
+        ),
+        key=lambda finding: f"{finding.file}:{finding.position}:{finding.text}",
+        search=lambda finding: f"{finding.file} {finding.text}",
+        sort="kind",
+    )
+
+
+def _place_of(finding: FindingFacts) -> Cell:
+    if finding.topic is None or finding.partition is None:
+        return finding.file
+    return {"text": finding.file, "href": partition_path(finding.topic, finding.partition)}
+
+
+def _quarantine_table() -> DataTable[QuarantineEntry]:
+    return DataTable(
+        "quarantine",
+        "Quarantine",
+        (
+            Column(
+                name="where",
+                label="Partition",
+                cell=lambda entry: {
+                    "text": f"{entry.topic}-{entry.partition}",
+                    "href": partition_path(entry.topic, entry.partition),
+                },
+                sort=lambda entry: (entry.topic, entry.partition),
+            ),
+            Column(
+                name="bytes",
+                label="Bytes",
+                cell=lambda entry: {
+                    "text": bytes_text(entry.end - entry.start),
+                    "title": f"positions {entry.start} to {entry.end} of {entry.file}",
+                },
+                sort=lambda entry: entry.end - entry.start,
+                numeric=True,
+            ),
+            Column(
+                name="time",
+                label="When",
+                cell=lambda entry: {"text": age_text(entry.time_ms), "title": exact_time_text(entry.time_ms)},
+                sort=lambda entry: entry.time_ms,
+                numeric=True,
+            ),
+            Column(name="reason", label="Why", cell=lambda entry: {"text": entry.reason, "sub": entry.path}),
+        ),
+        key=lambda entry: entry.path,
+        search=lambda entry: f"{entry.topic}-{entry.partition} {entry.reason} {entry.path}",
+        sort="time",
+        descending=True,
+    )
+
+
+def _cleaner_table() -> DataTable[CleanerRow]:
+    return DataTable(
+        "cleaner",
+        "Compacted partitions",
+        (
+            Column(
+                name="partition",
+                label="Partition",
+                cell=lambda row: {"text": f"{row.topic}-{row.partition}", "href": compaction_path(row.topic, row.partition)},
+                sort=lambda row: (row.topic, row.partition),
+            ),
+            Column(
+                name="due",
+                label="Due",
+                cell=lambda row: {"text": "due", "tone": "warn"} if row.is_due else {"text": "no", "tone": "quiet"},
+                sort=lambda row: not row.is_due,
+            ),
+            Column(
+                name="dirty",
+                label="Dirty",
+                cell=lambda row: {
+                    "text": share_text(row.dirty_ratio),
+                    "bar": min(max(row.dirty_ratio, 0.0), 1.0),
+                    "title": f"taken up above {share_text(row.min_dirty_ratio)}",
+                },
+                sort=lambda row: row.dirty_ratio,
+                numeric=True,
+            ),
+            Column(
+                name="bytes",
+                label="To compact",
+                cell=lambda row: bytes_text(row.cleanable_bytes),
+                sort=lambda row: row.cleanable_bytes,
+                numeric=True,
+            ),
+            Column(
+                name="checkpoint",
+                label="Clean up to",
+                cell=lambda row: UNKNOWN if row.checkpoint is None else number_text(row.checkpoint),
+                sort=lambda row: row.checkpoint,
+                numeric=True,
+                hint="The cleaner's checkpoint: an offset",
+                wide=True,
+            ),
+            Column(name="reason", label="Why", cell=lambda row: row.reason, wide=True),
+        ),
+        key=lambda row: f"{row.topic}-{row.partition}",
+        search=lambda row: f"{row.topic}-{row.partition}",
+        sort="dirty",
+        descending=True,
+        empty="No partition is compacted.",
+    )
+
+

@@ -1,0 +1,249 @@
+"""`/`: everything at one look. Topics with sizes and rates, groups with their lag, and what is going on over time."""
+
+from __future__ import annotations
+
+from nicegui.elements.mixins.text_element import TextElement
+from nicegui.events import GenericEventArguments
+
+from duralog.console.charts import TimeChart
+from duralog.console.data_table import Cell, Column, DataTable
+from duralog.console.facts import GroupFacts, Overview, SourceKind, TopicFacts
+from duralog.console.layout import Console, block, empty_state, heading, live, note_list, section, text, tile
+from duralog.console.words import (
+    UNKNOWN,
+    age_text,
+    byte_rate_text,
+    bytes_text,
+    counted,
+    exact_time_text,
+    group_path,
+    number_text,
+    record_rate_text,
+    topic_path,
+)
+
+
+def register(console: Console) -> None:
+    @console.page("/")
+    def overview_page() -> None:
+        with console.frame("Overview", here="overview"):
+            _OverviewPage(console)
+
+
+class _OverviewPage:
+    def __init__(self, console: Console) -> None:
+        self._source = console.source
+        self._shown: Overview | None = None
+        overview = self._source.overview()
+        heading("Overview", _about(overview))
+        with block("dl", "tiles"):
+            self._topics_tile = tile("Topics", "tile-topics")
+            self._size_tile = tile("Size", "tile-size")
+            self._records_tile = tile("Records", "tile-records")
+            self._rate_tile = tile("Coming in", "tile-rate")
+            self._lag_tile = tile("Lag of all groups", "tile-lag")
+        self._notes_place = block("div", "notes-place")
+        with block("div", "two-charts"):
+            with section("Records coming in"):
+                self._rate_chart = TimeChart("Records a second", per_second=True, marker="chart-rate")
+            with section("Size"):
+                self._size_chart = TimeChart("Size of all logs", unit="size", marker="chart-size")
+        with section("Topics", marker="topics-part"):
+            self._no_topics = empty_state(
+                "No topics yet. Make one:",
+                f"duralog topic create {overview.target if overview.kind != SourceKind.BOTH else 'DIR'} --topic orders",
+                marker="no-topics",
+            )
+            self._topics = topics_table()
+            with self._topics, block("label", "switch"):
+                self._internal = block("input", type="checkbox", marker="internal-topics")
+                text("span", "Internal topics")
+        self._with_internal = False
+        self._internal.on("change", self._toggle, js_handler="(event) => emit(event.target.checked)")
+        with section("Groups", marker="groups-part"):
+            self._no_groups = empty_state("No consumer groups have committed offsets here.", marker="no-groups")
+            self._groups = groups_table("groups")
+        self.refresh()
+        live(self.refresh)
+
+    def refresh(self) -> None:
+        overview = self._source.overview()
+        if overview is self._shown:
+            return
+        notes_changed = self._shown is None or self._shown.notes != overview.notes
+        self._shown = overview
+        internal = sum(topic.is_internal for topic in overview.topics)
+        _fill(
+            self._topics_tile,
+            number_text(len(overview.topics) - internal),
+            counted(overview.partitions, "partition") + (f", {internal} internal topics" if internal else ""),
+        )
+        _fill(self._size_tile, bytes_text(overview.size_bytes), "log files")
+        _fill(self._records_tile, number_text(overview.records), "offsets in the logs")
+        _fill(
+            self._rate_tile,
+            record_rate_text(overview.records_in_per_second),
+            byte_rate_text(overview.bytes_in_per_second),
+        )
+        lags = [group.lag for group in overview.groups if group.lag is not None]
+        _fill(
+            self._lag_tile, number_text(sum(lags)) if lags else UNKNOWN, counted(len(overview.groups), "group")
+        )
+        if notes_changed:
+            self._notes_place.clear()
+            if overview.notes:
+                with self._notes_place:
+                    note_list(overview.notes)
+        self._rate_chart.show([(sample.at_ms, sample.records_in_per_second) for sample in overview.history])
+        self._size_chart.show([(sample.at_ms, sample.size_bytes) for sample in overview.history])
+        self._show_topics(overview)
+        self._groups.show(overview.groups)
+        self._groups.set_visibility(bool(overview.groups))
+        self._no_groups.set_visibility(not overview.groups)
+
+    def _show_topics(self, overview: Overview) -> None:
+        self._topics.show([topic for topic in overview.topics if self._with_internal or not topic.is_internal])
+        self._topics.set_visibility(bool(overview.topics))
+        self._no_topics.set_visibility(not overview.topics)
+
+    def _toggle(self, event: GenericEventArguments) -> None:
+        self._with_internal = bool(event.args)
+        self._show_topics(self._source.overview())
+
+
+def topics_table() -> DataTable[TopicFacts]:
+    return DataTable(
+        "topics",
+        "Topics",
+        (
+            Column(name="name", label="Topic", cell=_topic_cell, sort=lambda topic: topic.name),
+            Column(
+                name="partitions",
+                label="Partitions",
+                cell=lambda topic: number_text(topic.partitions),
+                sort=lambda topic: topic.partitions,
+                numeric=True,
+            ),
+            Column(
+                name="size",
+                label="Size",
+                cell=lambda topic: bytes_text(topic.size_bytes),
+                sort=lambda topic: topic.size_bytes,
+                numeric=True,
+            ),
+            Column(
+                name="records",
+                label="Records",
+                cell=lambda topic: number_text(topic.records),
+                sort=lambda topic: topic.records,
+                numeric=True,
+                hint="End offsets less start offsets; a compacted log has fewer",
+            ),
+            Column(
+                name="rate",
+                label="Records in",
+                cell=_rate_cell,
+                sort=lambda topic: topic.records_in_per_second,
+                numeric=True,
+            ),
+            Column(name="policy", label="Policy", cell=lambda topic: topic.policy or UNKNOWN, wide=True),
+            Column(
+                name="newest",
+                label="Newest record",
+                cell=lambda topic: {
+                    "text": age_text(topic.latest_timestamp_ms),
+                    "title": exact_time_text(topic.latest_timestamp_ms),
+                },
+                sort=lambda topic: topic.latest_timestamp_ms,
+                numeric=True,
+                wide=True,
+            ),
+        ),
+        key=lambda topic: topic.name,
+        search=lambda topic: f"{topic.name} {topic.policy}",
+        sort="name",
+        tone=lambda topic: "bad-row" if topic.trouble else "",
+        empty="Only internal topics are here.",
+    )
+
+
+def groups_table(name: str) -> DataTable[GroupFacts]:
+    return DataTable(
+        name,
+        "Groups",
+        (
+            Column(
+                name="name",
+                label="Group",
+                cell=lambda group: {"text": group.name or "(empty name)", "href": group_path(group.name)},
+                sort=lambda group: group.name,
+            ),
+            Column(name="state", label="State", cell=_state_cell, sort=lambda group: group.state),
+            Column(
+                name="lag",
+                label="Lag",
+                cell=lambda group: number_text(group.lag),
+                sort=lambda group: group.lag,
+                numeric=True,
+                hint="Records that it has not consumed yet",
+            ),
+            Column(
+                name="members",
+                label="Members",
+                cell=lambda group: number_text(group.members) if group.state is not None else UNKNOWN,
+                sort=lambda group: group.members,
+                numeric=True,
+            ),
+            Column(name="protocol", label="Protocol", cell=lambda group: group.protocol, wide=True),
+            Column(name="topics", label="Topics", cell=_topics_of_group, wide=True),
+        ),
+        key=lambda group: group.name,
+        search=lambda group: f"{group.name} {group.state or ''} {' '.join(group.topics)}",
+        sort="name",
+        empty="No groups.",
+    )
+
+
+def _about(overview: Overview) -> str:
+    parts = ["A broker" if overview.kind == SourceKind.BROKER else "A log directory"]
+    if overview.kind == SourceKind.BOTH:
+        parts = ["A broker and its log directory"]
+    if overview.node_id is not None:
+        parts.append(f"node {overview.node_id}")
+    if overview.cluster_id:
+        parts.append(f"cluster {overview.cluster_id}")
+    parts.append(f"served by {overview.held_by}" if overview.held_by else "")
+    return ", ".join(part for part in parts if part)
+
+
+def _fill(figures: tuple[TextElement, TextElement], figure: str, below: str) -> None:
+    figures[0].text = figure
+    figures[1].text = below
+
+
+def _topic_cell(topic: TopicFacts) -> Cell:
+    cell: dict[str, str] = {"text": topic.name, "href": topic_path(topic.name)}
+    if topic.trouble:
+        cell["sub"] = topic.trouble
+    return cell
+
+
+def _rate_cell(topic: TopicFacts) -> Cell:
+    return {
+        "text": record_rate_text(topic.records_in_per_second),
+        "title": byte_rate_text(topic.bytes_in_per_second),
+        "tone": "quiet" if not topic.records_in_per_second else "",
+    }
+
+
+def _state_cell(group: GroupFacts) -> Cell:
+    if group.state is None:
+        return {"text": UNKNOWN, "title": "Only a running broker knows it"}
+    tone = {"stable": "good", "empty": "quiet", "dead": "quiet"}.get(group.state.lower(), "warn")
+    return {"text": group.state, "tone": tone}
+
+
+def _topics_of_group(group: GroupFacts) -> Cell:
+    shown = ", ".join(group.topics[:3])
+    more = len(group.topics) - 3
+    return {"text": f"{shown} and {more} more" if more > 0 else shown, "title": ", ".join(group.topics[:50])}

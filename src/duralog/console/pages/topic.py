@@ -1,0 +1,247 @@
+"""`/topic/{topic}`: its partitions, how its bytes are spread over them, and which configs are not Kafka's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nicegui import run, ui
+
+from duralog.cli.failures import describe
+from duralog.config.topic import topic_definition
+from duralog.console.charts import BarChart
+from duralog.console.data_table import Cell, Column, DataTable
+from duralog.console.facts import PartitionRow
+from duralog.console.layout import Console, block, command_line, heading, live, section, text, tile
+from duralog.console.words import (
+    UNKNOWN,
+    age_text,
+    byte_rate_text,
+    bytes_text,
+    exact_time_text,
+    number_text,
+    partition_path,
+    record_rate_text,
+    share_text,
+)
+from duralog.errors import DuralogError, InvalidConfig
+
+
+@dataclass(frozen=True, slots=True)
+class _ConfigRow:
+    name: str
+    value: str
+    default: str
+    about: str
+
+
+def register(console: Console) -> None:
+    @console.page("/topic/{topic}")
+    def topic_page(topic: str) -> None:
+        console.source.topic(topic)
+        with console.frame(topic, here="overview", crumbs=[("Topics", "/")]):
+            _TopicPage(console, topic)
+
+
+class _TopicPage:
+    def __init__(self, console: Console, topic: str) -> None:
+        self._source = console.source
+        self._topic = topic
+        self._shown: tuple[PartitionRow, ...] = ()
+        self._largest = 1
+        heading(topic, self._about())
+        with block("dl", "tiles"):
+            self._partitions_tile = tile("Partitions", "tile-partitions")
+            self._size_tile = tile("Size", "tile-size")
+            self._records_tile = tile("Records", "tile-records")
+            self._rate_tile = tile("Coming in", "tile-rate")
+        with section("Size by partition") as self._sizes_part:
+            self._sizes = BarChart("Size by partition", marker="chart-partition-sizes")
+        with section("Partitions", marker="partitions-part"):
+            self._partitions = self._partitions_table()
+        with section(
+            "Configs", "Those in force that are not Kafka's defaults.", marker="configs-part"
+        ) as self._configs_part:
+            self._configs_note = text("p", "Reading the configs …", "about", marker="configs-note")
+            self._configs = _configs_table()
+            self._configs.set_visibility(False)
+        self.refresh()
+        live(self.refresh)
+        ui.timer(0, self._load_configs, once=True)
+
+    def refresh(self) -> None:
+        rows = self._source.topic(self._topic)
+        if rows == self._shown:
+            return
+        self._shown = rows
+        sizes = [row.size_bytes for row in rows if row.size_bytes is not None]
+        records = [row.records for row in rows if row.records is not None]
+        troubled = sum(row.trouble is not None for row in rows)
+        self._largest = max(sizes, default=1) or 1
+        self._partitions_tile[0].text = number_text(len(rows))
+        self._partitions_tile[1].text = f"{troubled} cannot be read" if troubled else _segments_text(rows)
+        self._size_tile[0].text = bytes_text(sum(sizes)) if sizes else UNKNOWN
+        self._size_tile[1].text = f"the largest has {bytes_text(max(sizes))}" if len(sizes) > 1 else ""
+        self._records_tile[0].text = number_text(sum(records)) if records else UNKNOWN
+        self._records_tile[1].text = "offsets in the logs"
+        self._rate_tile[0].text = record_rate_text(_sum_of([row.records_in_per_second for row in rows]))
+        self._rate_tile[1].text = byte_rate_text(_sum_of([row.bytes_in_per_second for row in rows]))
+        self._partitions.show(rows)
+        self._sizes_part.set_visibility(len(sizes) > 1)
+        self._sizes.show([str(row.partition) for row in rows], [row.size_bytes or 0 for row in rows])
+
+    def _about(self) -> str:
+        facts = next((topic for topic in self._source.overview().topics if topic.name == self._topic), None)
+        if facts is None:
+            return ""
+        policy = f"cleanup.policy={facts.policy}" if facts.policy else ""
+        return ", ".join(part for part in ("internal" if facts.is_internal else "", policy) if part)
+
+    async def _load_configs(self) -> None:
+        """From a partition that can be read: the configs of a topic are the same for all."""
+        number = next((row.partition for row in self._shown if row.trouble is None), 0)
+        try:
+            facts = await run.io_bound(self._source.partition, self._topic, number)
+        except (DuralogError, OSError) as error:
+            self._configs_note.text = describe(error)
+            return
+        rows = [_config_row(name, value) for name, value in sorted(facts.configs.items())]
+        self._configs_note.text = "" if rows else "Kafka's defaults hold for everything. To set one:"
+        if not rows:
+            with self._configs_part:
+                command_line(
+                    f"duralog topic alter {self._source.overview().target} --topic {self._topic}"
+                    " --config retention.ms=604800000"
+                )
+        self._configs.show(rows)
+        self._configs.set_visibility(bool(rows))
+
+    def _partitions_table(self) -> DataTable[PartitionRow]:
+        return DataTable(
+            "partitions",
+            "Partitions",
+            (
+                Column(
+                    name="partition",
+                    label="Partition",
+                    cell=_partition_cell,
+                    sort=lambda row: row.partition,
+                ),
+                Column(
+                    name="size",
+                    label="Size",
+                    cell=self._size_cell,
+                    sort=lambda row: row.size_bytes,
+                    numeric=True,
+                ),
+                Column(
+                    name="start",
+                    label="Start",
+                    cell=lambda row: number_text(row.start_offset),
+                    sort=lambda row: row.start_offset,
+                    numeric=True,
+                    hint="Log start offset: the first that can be read",
+                ),
+                Column(
+                    name="end",
+                    label="End",
+                    cell=lambda row: number_text(row.end_offset),
+                    sort=lambda row: row.end_offset,
+                    numeric=True,
+                    hint="The offset that the next record gets",
+                ),
+                Column(
+                    name="segments",
+                    label="Segments",
+                    cell=lambda row: number_text(row.segments),
+                    sort=lambda row: row.segments,
+                    numeric=True,
+                    wide=True,
+                ),
+                Column(
+                    name="rate",
+                    label="Records in",
+                    cell=lambda row: record_rate_text(row.records_in_per_second),
+                    sort=lambda row: row.records_in_per_second,
+                    numeric=True,
+                ),
+                Column(
+                    name="dirty",
+                    label="Dirty",
+                    cell=lambda row: share_text(row.dirty_ratio),
+                    sort=lambda row: row.dirty_ratio,
+                    numeric=True,
+                    hint="Of a compacted log: the share of bytes that the cleaner has not compacted yet",
+                    wide=True,
+                ),
+                Column(
+                    name="newest",
+                    label="Newest record",
+                    cell=lambda row: {
+                        "text": age_text(row.latest_timestamp_ms),
+                        "title": exact_time_text(row.latest_timestamp_ms),
+                    },
+                    sort=lambda row: row.latest_timestamp_ms,
+                    numeric=True,
+                    wide=True,
+                ),
+            ),
+            key=lambda row: str(row.partition),
+            search=(lambda row: f"{row.partition} {row.trouble or ''}"),
+            sort="partition",
+            tone=lambda row: "bad-row" if row.trouble else "",
+        )
+
+    def _size_cell(self, row: PartitionRow) -> Cell:
+        return {"text": bytes_text(row.size_bytes), "bar": (row.size_bytes or 0) / self._largest}
+
+
+def _configs_table() -> DataTable[_ConfigRow]:
+    return DataTable(
+        "configs",
+        "Configs",
+        (
+            Column(
+                name="name",
+                label="Config",
+                cell=lambda row: {"text": row.name, "title": row.about},
+                sort=lambda row: row.name,
+                mono=True,
+            ),
+            Column(name="value", label="Value", cell=lambda row: row.value, mono=True),
+            Column(
+                name="default",
+                label="Kafka's default",
+                cell=lambda row: {"text": row.default, "tone": "quiet"},
+                mono=True,
+            ),
+        ),
+        key=lambda row: row.name,
+        sort="name",
+    )
+
+
+def _config_row(name: str, value: str) -> _ConfigRow:
+    try:
+        definition = topic_definition(name)
+    except InvalidConfig:
+        return _ConfigRow(name, value, UNKNOWN, "")
+    default = UNKNOWN if definition.default is None else definition.text(definition.default)
+    return _ConfigRow(name, value, default or "(empty)", definition.doc)
+
+
+def _partition_cell(row: PartitionRow) -> Cell:
+    cell: dict[str, str] = {"text": str(row.partition), "href": partition_path(row.topic, row.partition)}
+    if row.trouble:
+        cell["sub"] = row.trouble
+    return cell
+
+
+def _segments_text(rows: Sequence[PartitionRow]) -> str:
+    counts = [row.segments for row in rows if row.segments is not None]
+    return f"{number_text(sum(counts))} segments" if counts else ""
+
+
+def _sum_of(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
