@@ -25,6 +25,7 @@ from duralog.cli.retain import retain
 from duralog.cli.serve import serve
 from duralog.cli.topic import topic_app
 from duralog.cli.verify import verify
+from duralog.console.command import console
 
 app = typer.Typer(
     name="duralog",
@@ -60,6 +61,7 @@ app.command()(repair)
 app.command()(lookup)
 app.command()(retain)
 app.command()(compact)
+app.command()(console)
 app.add_typer(topic_app)
 app.add_typer(group_app)
 app.add_typer(job_app)

@@ -27,6 +27,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_FORBIDDEN = 403
+_MISDIRECTED = 421
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _POLICY = "; ".join(
     (
@@ -67,7 +69,7 @@ class GuardedApplication:
             return
         refusal = self.refusal(scope["headers"])
         if refusal is not None:
-            await _refuse(scope, receive, send, refusal)
+            await _refuse(scope, receive, send, *refusal)
             return
 
         async def send_with_headers(message: Message) -> None:
@@ -77,14 +79,14 @@ class GuardedApplication:
 
         await self._application(scope, receive, send_with_headers)
 
-    def refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-        """Why a request with these headers is refused; None if it is not."""
+    def refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, str] | None:
+        """With which status a request with these headers is refused, and why; None if it is not."""
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
         if len(hosts) != 1 or not self._is_ours(hosts[0]):
-            return "this console answers to its own address only"
+            return _MISDIRECTED, "this console answers to its own address only"
         origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
         if any(urlsplit(origin).netloc.lower() != hosts[0].lower() for origin in origins):
-            return "a page of another site may not use this console"
+            return _FORBIDDEN, "a page of another site may not use this console"
         return None
 
     def _is_ours(self, host_header: str) -> bool:
@@ -122,12 +124,12 @@ def _is_address(host: str) -> bool:
     return True
 
 
-async def _refuse(scope: Scope, receive: Receive, send: Send, why: str) -> None:
+async def _refuse(scope: Scope, receive: Receive, send: Send, status: int, why: str) -> None:
     if scope["type"] == "websocket":
         await receive()
         await send({"type": "websocket.close", "code": 1008, "reason": why})
         return
     body = f"{why}\n".encode()
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body)), *_HEADERS]
-    await send({"type": "http.response.start", "status": 403, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

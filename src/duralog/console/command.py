@@ -12,30 +12,20 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-import webbrowser
 from typing import Annotated
 
 import typer
 
-from duralog.cli.failures import say, told_plainly
-from duralog.cli.options import HOW, Quiet, parsed
-from duralog.cli.target import is_broker
+from duralog.cli.failures import missing_extra, say, told_plainly
+from duralog.cli.options import HOW, WHERE, Quiet, parsed
+from duralog.cli.target import Target, is_broker, target_given
 from duralog.errors import DuralogError
 
 DEFAULT_ADDRESS = "127.0.0.1:8090"
-_WHERE = "Where"
 
 
 def console(
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[DIR|HOST:PORT]",
-            help="A log directory (what Kafka calls log.dirs), or a running broker.",
-            show_default=False,
-        ),
-    ] = None,
+    target: Target = None,
     data: Annotated[
         str | None,
         typer.Option(
@@ -43,7 +33,7 @@ def console(
             "-d",
             metavar="DIR",
             help="The log directory; together with a broker's HOST:PORT, the directory that it serves.",
-            rich_help_panel=_WHERE,
+            rich_help_panel=WHERE,
         ),
     ] = None,
     listen: Annotated[
@@ -53,7 +43,7 @@ def console(
             "-l",
             metavar="HOST:PORT",
             help="Where the page is served; port 0 takes a free one.",
-            rich_help_panel=_WHERE,
+            rich_help_panel=WHERE,
         ),
     ] = DEFAULT_ADDRESS,
     metrics: Annotated[
@@ -62,7 +52,7 @@ def console(
             "--metrics",
             metavar="HOST:PORT",
             help="Where the broker serves /metrics: the health page then shows its cleaner at work.",
-            rich_help_panel=_WHERE,
+            rich_help_panel=WHERE,
         ),
     ] = None,
     allow_changes: Annotated[
@@ -109,26 +99,25 @@ def console(
 
 def _places(target: str | None, data: str | None) -> tuple[str, str | None]:
     """What to open, and the directory of a broker, where both are given."""
-    if target is None and data is None:
-        raise typer.BadParameter("give DIR or HOST:PORT, or --data DIR")
-    if target is None or data is None:
-        return target or data or "", None
-    if not is_broker(target):
-        raise typer.BadParameter("one directory is shown: give DIR or --data DIR, not both")
-    return target, data
+    if target is not None and data is not None and is_broker(target) and not is_broker(data):
+        return target, data
+    return target_given(target, data), None
 
 
 def _check_toolkit() -> None:
     try:
         import nicegui  # noqa: F401
     except ImportError:
-        raise DuralogError("the console needs nicegui: pip install 'duralog[console]'") from None
+        raise missing_extra("to show a web page", "nicegui", extra="console") from None
 
 
 def _tell_ready(page: str, *, browse: bool) -> None:
     typer.echo(f"duralog console is ready on {page}")
     sys.stdout.flush()
     if browse and _has_screen():
+        import threading
+        import webbrowser
+
         threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
 
 

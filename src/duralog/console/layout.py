@@ -82,8 +82,19 @@ class Console:
         return register
 
     @contextmanager
-    def frame(self, title: str, *, here: str = "", crumbs: Sequence[Crumb] = ()) -> Iterator[None]:
-        """The page around what is built inside. `here` is the entry of the navigation that this page belongs to."""
+    def frame(
+        self,
+        title: str,
+        *,
+        marker: str,
+        here: str = "",
+        crumbs: Sequence[Crumb] = (),
+        keys: Sequence[tuple[str, str]] = (),
+    ) -> Iterator[None]:
+        """The page around what is built inside.
+
+        `here` is the entry of the navigation that it belongs to; `keys` are keys of its own and what they do.
+        """
         overview = self.source.overview()
         ui.page_title(f"{printable(title)} · duralog")
         with block("header", "top"):
@@ -98,20 +109,20 @@ class Console:
             with block("div", "standing"):
                 with block("a", "health-link", marker="health-dot", href="/health"):
                     dot = block("span", "dot", aria_hidden="true")
-                    standing = text("span", "")
+                    standing = text("span", "", marker="connection")
                 text("span", overview.target, "target", marker="target", title=overview.target)
             with block("div", "buttons"):
-                block("button", "icon theme", marker="theme", type="button", aria_label="Colours").on(
+                block("button", "icon theme", marker="theme-toggle", type="button", aria_label="Colours").on(
                     "click", js_handler="() => duralog.nextTheme()"
                 )
                 text("button", "?", "icon", marker="help", type="button", aria_label="Keyboard shortcuts").on(
                     "click", js_handler="() => duralog.toggleHelp()"
                 )
-        with block("main", "page") as main:
+        with block("main", "page", marker=marker) as main:
             if crumbs:
                 _breadcrumbs(crumbs, title)
             yield
-        _keys()
+        _key_list((*_KEYS, *keys))
         ui.skip_link("Skip to the contents", target=main)
 
         def refresh() -> None:
@@ -129,7 +140,7 @@ class Console:
         client = ui.context.client
         client.content.clear()
         client.status_code = status
-        with client.content, self.frame(heading):
+        with client.content, self.frame(heading, marker="page-missing" if status == 404 else "page-failed"):
             problem(heading, sentence)
 
 
@@ -226,14 +237,20 @@ def section(title: str, about: str = "", *, marker: str | None = None) -> Iterat
         yield element
 
 
-def tile(label: str, marker: str) -> tuple[TextElement, TextElement]:
-    """A figure with its name, inside of `block("dl", "tiles")`: the figure and the smaller line below are given back."""
-    with block("div", "tile", marker=marker):
-        text("dt", label)
-        with block("dd"):
-            figure = text("span", "", "figure")
-            below = text("span", "", "below")
-    return figure, below
+class Tile:
+    """A figure with its name and a smaller line below, inside of `block("dl", "tiles")`."""
+
+    def __init__(self, label: str, marker: str, *, below: str | None = None) -> None:
+        """`marker` finds the figure, `below` the line below it."""
+        with block("div", "tile"):
+            text("dt", label)
+            with block("dd"):
+                self._figure = text("span", "", "figure", marker=marker)
+                self._below = text("span", "", "below", marker=below)
+
+    def show(self, figure: str, below: str = "") -> None:
+        self._figure.text = figure
+        self._below.text = below
 
 
 def empty_state(sentence: str, command: str = "", *, marker: str = "empty") -> Element:
@@ -300,11 +317,11 @@ def _breadcrumbs(crumbs: Sequence[Crumb], title: str) -> None:
             text("span", title, aria_current="page")
 
 
-def _keys() -> None:
-    with block("dialog", "keys", marker="keys", aria_label="Keyboard shortcuts"):
+def _key_list(entries: Sequence[tuple[str, str]]) -> None:
+    with block("dialog", "keys", marker="shortcuts", aria_label="Keyboard shortcuts"):
         text("h2", "Keys")
         with block("dl"):
-            for keys, meaning in _KEYS:
+            for keys, meaning in entries:
                 with block("div"):
                     with block("dt"):
                         for key in keys.split():

@@ -17,7 +17,7 @@ const duralog = (() => {
     document.documentElement.dataset.theme = dark ? "dark" : "light";
     window.Quasar?.Dark?.set(dark);
     document.getElementById("nicegui-color-scheme")?.setAttribute("content", dark ? "dark" : "light");
-    for (const button of document.querySelectorAll("[data-testid=theme]")) {
+    for (const button of document.querySelectorAll("[data-testid=theme-toggle]")) {
       button.dataset.choice = chosen;
       const label = `Colours: ${chosen === "system" ? "as the system" : chosen}`;
       button.setAttribute("aria-label", label);
@@ -77,7 +77,7 @@ const duralog = (() => {
     apply();
     // The toolkit mounts the page after this script: the button is told its state once it is there.
     const watch = new MutationObserver(() => {
-      if (document.querySelector("[data-testid=theme]")) {
+      if (document.querySelector("[data-testid=theme-toggle]")) {
         watch.disconnect();
         apply();
       }

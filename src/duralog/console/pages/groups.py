@@ -8,7 +8,7 @@ from duralog.cli.group_views import GroupMember, GroupOffset
 from duralog.console.charts import TimeChart
 from duralog.console.data_table import Column, DataTable
 from duralog.console.facts import GroupDetails, Overview, SourceKind
-from duralog.console.layout import Console, block, empty_state, heading, live, section, text, tile
+from duralog.console.layout import Console, Tile, block, empty_state, heading, live, section, text
 from duralog.console.pages.overview import groups_table
 from duralog.console.words import UNKNOWN, counted, number_text, partition_path
 
@@ -16,13 +16,14 @@ from duralog.console.words import UNKNOWN, counted, number_text, partition_path
 def register(console: Console) -> None:
     @console.page("/groups")
     def groups_page() -> None:
-        with console.frame("Groups", here="groups"):
+        with console.frame("Groups", marker="page-groups", here="groups"):
             _GroupsPage(console)
 
     @console.page("/groups/{group:path}")
     def group_page(group: str) -> None:
         details = console.source.group(group)
-        with console.frame(details.facts.name or "(empty name)", here="groups", crumbs=[("Groups", "/groups")]):
+        name = details.facts.name or "(empty name)"
+        with console.frame(name, marker="page-group", here="groups", crumbs=[("Groups", "/groups")]):
             _GroupPage(console, group)
 
 
@@ -67,10 +68,10 @@ class _GroupPage:
         details = self._source.group(group)
         heading(details.facts.name or "(empty name)", f"{details.facts.protocol} group")
         with block("dl", "tiles"):
-            self._state_tile = tile("State", "tile-state")
-            self._lag_tile = tile("Lag", "tile-lag")
-            self._members_tile = tile("Members", "tile-members")
-            self._topics_tile = tile("Topics", "tile-topics")
+            self._state_tile = Tile("State", "group-state")
+            self._lag_tile = Tile("Lag", "group-lag")
+            self._members_tile = Tile("Members", "group-members")
+            self._topics_tile = Tile("Topics", "group-topics")
         with section("Lag over time"):
             self._lag_chart = TimeChart("Lag", marker="chart-lag")
         with section("Offsets", marker="offsets-part"):
@@ -91,14 +92,12 @@ class _GroupPage:
         lags = [offset.lag for offset in view.offsets if offset.lag is not None]
         self._largest_lag = max(lags, default=0) or 1
         knows_members = self._source.overview().kind != SourceKind.DIRECTORY
-        self._state_tile[0].text = view.state or UNKNOWN
-        self._state_tile[1].text = "" if view.state else "only a running broker knows"
-        self._lag_tile[0].text = number_text(details.facts.lag)
-        self._lag_tile[1].text = f"the most in one partition: {number_text(max(lags))}" if lags else ""
-        self._members_tile[0].text = number_text(len(view.members)) if knows_members else UNKNOWN
-        self._members_tile[1].text = ""
-        self._topics_tile[0].text = number_text(len(details.facts.topics))
-        self._topics_tile[1].text = counted(len(view.offsets), "partition")
+        self._state_tile.show(view.state or UNKNOWN, "" if view.state else "only a running broker knows")
+        self._lag_tile.show(
+            number_text(details.facts.lag), f"the most in one partition: {number_text(max(lags))}" if lags else ""
+        )
+        self._members_tile.show(number_text(len(view.members)) if knows_members else UNKNOWN)
+        self._topics_tile.show(number_text(len(details.facts.topics)), counted(len(view.offsets), "partition"))
         self._lag_chart.show([(sample.at_ms, sample.lag) for sample in details.history])
         holders = {place: member for member in view.members for place in member.partitions}
         self._offsets.show([_OffsetRow(each, holders.get((each.topic, each.partition))) for each in view.offsets])
@@ -113,7 +112,7 @@ class _GroupPage:
 
     def _offsets_table(self) -> DataTable[_OffsetRow]:
         return DataTable(
-            "offsets",
+            "group-offsets",
             "Offsets",
             (
                 Column(
@@ -166,7 +165,7 @@ class _GroupPage:
 
 def _members_table() -> DataTable[GroupMember]:
     return DataTable(
-        "members",
+        "group-members-table",
         "Members",
         (
             Column(

@@ -33,7 +33,7 @@ _FAST_SECONDS = 0.5
 def register(console: Console) -> None:
     @console.page("/health")
     def health_page() -> None:
-        with console.frame("Health", here="health"):
+        with console.frame("Health", marker="page-health", here="health"):
             _HealthPage(console)
 
 
@@ -90,11 +90,11 @@ class _Check:
         self._shown: VerifyView | None = None
         with section("Check of all files", "Reads every log and compares what stands beside it; changes nothing."):
             with block("div", "row"):
-                self._start = text("button", "Check now", "button", marker="verify-start", type="button")
+                self._start = text("button", "Check now", "button", marker="verify", type="button")
                 self._start.on("click", self._begin)
                 self._stop = text("button", "Stop", "quiet-button", marker="verify-stop", type="button")
                 self._stop.on("click", lambda: self._run.stop() if self._run else None)
-                self._state = text("span", "", "about", marker="verify-state", role="status")
+                self._state = text("span", "", "about", marker="verify-result", role="status")
             self._bar = block("progress", marker="verify-progress", max="1", aria_label="Progress of the check")
             self._findings = _findings_table()
         self.refresh()

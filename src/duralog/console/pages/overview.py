@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from nicegui.elements.mixins.text_element import TextElement
 from nicegui.events import GenericEventArguments
 
 from duralog.console.charts import TimeChart
 from duralog.console.data_table import Cell, Column, DataTable
 from duralog.console.facts import GroupFacts, Overview, SourceKind, TopicFacts
-from duralog.console.layout import Console, block, empty_state, heading, live, note_list, section, text, tile
+from duralog.console.layout import Console, Tile, block, empty_state, heading, live, note_list, section, text
 from duralog.console.words import (
     UNKNOWN,
     age_text,
@@ -26,7 +25,7 @@ from duralog.console.words import (
 def register(console: Console) -> None:
     @console.page("/")
     def overview_page() -> None:
-        with console.frame("Overview", here="overview"):
+        with console.frame("Overview", marker="page-overview", here="overview"):
             _OverviewPage(console)
 
 
@@ -37,11 +36,11 @@ class _OverviewPage:
         overview = self._source.overview()
         heading("Overview", _about(overview))
         with block("dl", "tiles"):
-            self._topics_tile = tile("Topics", "tile-topics")
-            self._size_tile = tile("Size", "tile-size")
-            self._records_tile = tile("Records", "tile-records")
-            self._rate_tile = tile("Coming in", "tile-rate")
-            self._lag_tile = tile("Lag of all groups", "tile-lag")
+            self._topics_tile = Tile("Topics", "total-topics", below="total-partitions")
+            self._size_tile = Tile("Size", "total-size")
+            self._records_tile = Tile("Records", "total-records")
+            self._rate_tile = Tile("Coming in", "rate-records", below="rate-bytes")
+            self._lag_tile = Tile("Lag of all groups", "total-lag", below="groups-summary")
         self._notes_place = block("div", "notes-place")
         with block("div", "two-charts"):
             with section("Records coming in"):
@@ -73,21 +72,18 @@ class _OverviewPage:
         notes_changed = self._shown is None or self._shown.notes != overview.notes
         self._shown = overview
         internal = sum(topic.is_internal for topic in overview.topics)
-        _fill(
-            self._topics_tile,
+        self._topics_tile.show(
             number_text(len(overview.topics) - internal),
             counted(overview.partitions, "partition") + (f", {internal} internal topics" if internal else ""),
         )
-        _fill(self._size_tile, bytes_text(overview.size_bytes), "log files")
-        _fill(self._records_tile, number_text(overview.records), "offsets in the logs")
-        _fill(
-            self._rate_tile,
+        self._size_tile.show(bytes_text(overview.size_bytes), "log files")
+        self._records_tile.show(number_text(overview.records), "offsets in the logs")
+        self._rate_tile.show(
             record_rate_text(overview.records_in_per_second),
             byte_rate_text(overview.bytes_in_per_second),
         )
         lags = [group.lag for group in overview.groups if group.lag is not None]
-        _fill(
-            self._lag_tile, number_text(sum(lags)) if lags else UNKNOWN, counted(len(overview.groups), "group")
+        self._lag_tile.show(number_text(sum(lags)) if lags else UNKNOWN, counted(len(overview.groups), "group")
         )
         if notes_changed:
             self._notes_place.clear()
@@ -214,11 +210,6 @@ def _about(overview: Overview) -> str:
         parts.append(f"cluster {overview.cluster_id}")
     parts.append(f"served by {overview.held_by}" if overview.held_by else "")
     return ", ".join(part for part in parts if part)
-
-
-def _fill(figures: tuple[TextElement, TextElement], figure: str, below: str) -> None:
-    figures[0].text = figure
-    figures[1].text = below
 
 
 def _topic_cell(topic: TopicFacts) -> Cell:

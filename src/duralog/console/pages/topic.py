@@ -12,7 +12,7 @@ from duralog.config.topic import topic_definition
 from duralog.console.charts import BarChart
 from duralog.console.data_table import Cell, Column, DataTable
 from duralog.console.facts import PartitionRow
-from duralog.console.layout import Console, block, command_line, heading, live, section, text, tile
+from duralog.console.layout import Console, Tile, block, command_line, heading, live, section, text
 from duralog.console.words import (
     UNKNOWN,
     age_text,
@@ -39,7 +39,7 @@ def register(console: Console) -> None:
     @console.page("/topic/{topic}")
     def topic_page(topic: str) -> None:
         console.source.topic(topic)
-        with console.frame(topic, here="overview", crumbs=[("Topics", "/")]):
+        with console.frame(topic, marker="page-topic", here="overview", crumbs=[("Topics", "/")]):
             _TopicPage(console, topic)
 
 
@@ -51,10 +51,10 @@ class _TopicPage:
         self._largest = 1
         heading(topic, self._about())
         with block("dl", "tiles"):
-            self._partitions_tile = tile("Partitions", "tile-partitions")
-            self._size_tile = tile("Size", "tile-size")
-            self._records_tile = tile("Records", "tile-records")
-            self._rate_tile = tile("Coming in", "tile-rate")
+            self._partitions_tile = Tile("Partitions", "total-partitions")
+            self._size_tile = Tile("Size", "total-size")
+            self._records_tile = Tile("Records", "total-records")
+            self._rate_tile = Tile("Coming in", "rate-records", below="rate-bytes")
         with section("Size by partition") as self._sizes_part:
             self._sizes = BarChart("Size by partition", marker="chart-partition-sizes")
         with section("Partitions", marker="partitions-part"):
@@ -78,14 +78,18 @@ class _TopicPage:
         records = [row.records for row in rows if row.records is not None]
         troubled = sum(row.trouble is not None for row in rows)
         self._largest = max(sizes, default=1) or 1
-        self._partitions_tile[0].text = number_text(len(rows))
-        self._partitions_tile[1].text = f"{troubled} cannot be read" if troubled else _segments_text(rows)
-        self._size_tile[0].text = bytes_text(sum(sizes)) if sizes else UNKNOWN
-        self._size_tile[1].text = f"the largest has {bytes_text(max(sizes))}" if len(sizes) > 1 else ""
-        self._records_tile[0].text = number_text(sum(records)) if records else UNKNOWN
-        self._records_tile[1].text = "offsets in the logs"
-        self._rate_tile[0].text = record_rate_text(_sum_of([row.records_in_per_second for row in rows]))
-        self._rate_tile[1].text = byte_rate_text(_sum_of([row.bytes_in_per_second for row in rows]))
+        self._partitions_tile.show(
+            number_text(len(rows)), f"{troubled} cannot be read" if troubled else _segments_text(rows)
+        )
+        self._size_tile.show(
+            bytes_text(sum(sizes)) if sizes else UNKNOWN,
+            f"the largest has {bytes_text(max(sizes))}" if len(sizes) > 1 else "",
+        )
+        self._records_tile.show(number_text(sum(records)) if records else UNKNOWN, "offsets in the logs")
+        self._rate_tile.show(
+            record_rate_text(_sum_of([row.records_in_per_second for row in rows])),
+            byte_rate_text(_sum_of([row.bytes_in_per_second for row in rows])),
+        )
         self._partitions.show(rows)
         self._sizes_part.set_visibility(len(sizes) > 1)
         self._sizes.show([str(row.partition) for row in rows], [row.size_bytes or 0 for row in rows])
@@ -198,7 +202,7 @@ class _TopicPage:
 
 def _configs_table() -> DataTable[_ConfigRow]:
     return DataTable(
-        "configs",
+        "topic-configs",
         "Configs",
         (
             Column(
