@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from duralog.cli.compact_facts import write_explanation
@@ -21,6 +21,10 @@ from duralog.storage.log_directory import TopicPartition
 from duralog.storage.store import Store
 
 
+def _not_told(_explanation: Explanation) -> None:
+    pass
+
+
 def explain_all(
     store: Store,
     partitions: Sequence[tuple[str, int, TopicConfig]],
@@ -31,8 +35,12 @@ def explain_all(
     memory_bytes: int | None,
     again: bool,
     records: int,
+    on_explained: Callable[[Explanation], None] = _not_told,
 ) -> bool:
-    """Returns whether all logs could be read and are sound. Without `memory_bytes`, a cleaner thread's share counts."""
+    """Returns whether all logs could be read and are sound. Without `memory_bytes`, a cleaner thread's share counts.
+
+    `on_explained` is given each explanation as a value, too.
+    """
     cleaner = CleanerSettings.of(store.config)
     settings = ExplainSettings(
         now_ms=now_ms,
@@ -56,6 +64,7 @@ def explain_all(
                 output.object(failure_object(topic, number, error))
             continue
         totals.add(explanation)
+        on_explained(explanation)
         if output.as_json:
             output.object(explanation_object(explanation, config, now_ms))
         else:
