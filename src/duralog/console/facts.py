@@ -151,7 +151,7 @@ class PartitionRow:
 class SegmentFacts:
     base_offset: int
     next_offset: int
-    """Where the next segment begins; of the active one, the log's end."""
+    """One above its last offset. Up to the next segment's base there may be a gap, as compaction leaves it."""
     size_bytes: int
     """Of the `.log` file's contents."""
     is_active: bool
@@ -282,9 +282,8 @@ class ShownRecord:
     def is_cut(self) -> bool:
         """Whether `Source.record` has more of it."""
         is_short = len(self.key or b"") < self.key_bytes or len(self.value or b"") < self.value_bytes
-        shown_headers = sum(len(name.encode("utf-8", "surrogateescape")) + len(value or b"") for name, value in self.headers)
-        rest = self.size_bytes - self.key_bytes - self.value_bytes
-        return is_short or len(self.headers) < self.header_count or shown_headers < rest
+        is_short = is_short or len(self.headers) < self.header_count
+        return is_short or any(len(value or b"") == SHOWN_BYTES for _, value in self.headers)
 
 
 SHOWN_BYTES = 16 << 10
@@ -333,6 +332,33 @@ class SearchProgress:
     """0 to 1."""
     found: int
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """What a compaction would do, as `duralog compact --explain` tells it, and in numbers."""
+
+    text: str
+    """Exactly what the command prints, without colours."""
+    is_due: bool
+    """Whether a cleaner would take it up by itself."""
+    size_bytes: int
+    clean_bytes: int
+    cleanable_bytes: int
+    would_run: bool
+    """Whether there is anything to compact. If not, the numbers below are 0."""
+    records_before: int = 0
+    """Of the part that would be compacted, in its first round."""
+    records_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+    superseded_records: int = 0
+    expired_tombstones: int = 0
+    keyless_records: int = 0
+    aborted_records: int = 0
+    spent_markers: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

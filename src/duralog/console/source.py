@@ -27,6 +27,7 @@ from duralog.console.facts import (
     PartitionRow,
     QuarantineEntry,
     RecordPage,
+    Rehearsal,
     SearchProgress,
     SegmentScan,
     ShownRecord,
@@ -147,6 +148,9 @@ class Source(Protocol):
 
     def explanation(self, topic: str, partition: int) -> str:
         """Reads the whole log: maybe seconds. Exactly what `duralog compact --explain` prints, without colours."""
+
+    def rehearsal(self, topic: str, partition: int) -> Rehearsal:
+        """Reads the whole log: maybe seconds. That text, and its numbers. Raises `InvalidConfig` if not compacted."""
 
     def compaction_command(self, topic: str, partition: int) -> str:
         """Quick. The command line that does what `compact` does."""

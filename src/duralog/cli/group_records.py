@@ -1,0 +1,111 @@
+"""Consumer groups as the records of `__consumer_offsets` tell them, taken in one after the other.
+
+Records may come partition by partition and in several goes: a group's records are all in one partition, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from duralog.cli.group_views import GroupMember, GroupOffset, GroupView
+from duralog.format.internal_topics import CONSUMER_OFFSETS, describe_record
+from duralog.format.record import Record
+
+_OFFSET_TYPES = ("OffsetCommit", "LegacyOffsetCommit")
+
+EndOffset = Callable[[str, int], int | None]
+"""Of a topic's partition; None if there is none any more."""
+
+
+@dataclass(slots=True)
+class _Group:
+    classic: Mapping[str, Any] | None = None
+    is_consumer: bool = False
+    members: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    offsets: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def is_gone(self) -> bool:
+        return self.classic is None and not self.is_consumer and not self.offsets
+
+
+class GroupRecords:
+    """All groups, after the records taken in so far."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Group] = {}
+
+    def take(self, record: Record) -> None:
+        described = describe_record(CONSUMER_OFFSETS, record.key, record.value)
+        assert described is not None
+        key, value = described["key"], described["value"]
+        if not isinstance(key, dict) or isinstance(value, str):
+            return  # Of a later version of Kafka.
+        name = str(key.get("group", key.get("group_id")))
+        group = self._groups.setdefault(name, _Group())
+        _apply(group, described["type"], key, value)
+        if group.is_gone and not group.members:
+            del self._groups[name]
+
+    def views(self, end_offset: EndOffset) -> list[GroupView]:
+        """By name."""
+        return [_view(name, group, end_offset) for name, group in sorted(self._groups.items()) if not group.is_gone]
+
+
+def _apply(group: _Group, kind: str | int, key: Mapping[str, Any], value: Mapping[str, Any] | None) -> None:
+    if kind in _OFFSET_TYPES:
+        place = key["topic"], key["partition"]
+        if value is None:
+            group.offsets.pop(place, None)
+        else:
+            group.offsets[place] = value
+    elif kind == "GroupMetadata":
+        group.classic = value
+    elif kind == "ConsumerGroupMetadata":
+        group.is_consumer = value is not None
+    elif kind == "ConsumerGroupMemberMetadata":
+        if value is None:
+            group.members.pop(key["member_id"], None)
+        else:
+            group.members[key["member_id"]] = value
+
+
+def _view(name: str, group: _Group, end_offset: EndOffset) -> GroupView:
+    offsets = [
+        GroupOffset(
+            topic=topic,
+            partition=partition,
+            committed=value["offset"],
+            end_offset=end_offset(topic, partition),
+            metadata=value["metadata"],
+        )
+        for (topic, partition), value in sorted(group.offsets.items())
+    ]
+    members = [
+        GroupMember(
+            member_id=member_id,
+            instance_id=value["instance_id"],
+            client_id=value["client_id"],
+            host=value["client_host"],
+            partitions=(),
+        )
+        for member_id, value in sorted(group.members.items())
+    ]
+    if group.classic is not None:
+        members += [_classic_member(member) for member in group.classic["members"]]
+    kind = "consumer" if group.is_consumer else "classic"
+    return GroupView(group=name, state=None, kind=kind, members=members, offsets=offsets)
+
+
+def _classic_member(member: Mapping[str, Any]) -> GroupMember:
+    assignment = member["assignment"]
+    assigned = assignment["assigned_partitions"] if isinstance(assignment, dict) else []
+    return GroupMember(
+        member_id=member["member_id"],
+        instance_id=member.get("group_instance_id"),
+        client_id=member["client_id"],
+        host=member["client_host"],
+        partitions=[(entry["topic"], number) for entry in assigned for number in entry["partitions"]],
+    )

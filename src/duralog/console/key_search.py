@@ -1,0 +1,154 @@
+"""Looking for all records of one key, from an offset on, in a thread that can be stopped at any time.
+
+Keys are compared by their bytes: first the lengths of all keys of a chunk at once, then the few that are as long.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+
+from duralog.cli.failures import describe
+from duralog.columnar.pieces import PIECE_BYTES, Piece
+from duralog.console.batch_steps import steps_from
+from duralog.console.facts import RunState, SearchProgress, ShownRecord
+from duralog.console.fresh_logs import FreshLogs
+from duralog.console.shown_batches import Cut, shown_records
+from duralog.errors import DuralogError
+from duralog.format.layout import CONTROL_BIT
+from duralog.storage.log_directory import TopicPartition
+from duralog.storage.partition_log import PartitionLog
+
+_MOST_UNPACKED_BYTES = 128 << 20
+MOST_FOUND = 1_000
+
+
+class DirectoryKeySearch:
+    """Started by `start`; everything else may be asked at any time, by any thread."""
+
+    def __init__(
+        self,
+        logs: FreshLogs,
+        place: TopicPartition,
+        key: bytes,
+        *,
+        from_offset: int | None,
+        limit: int,
+    ) -> None:
+        self._logs = logs
+        self._place = place
+        self._key = key
+        self._offset = from_offset
+        self._limit = min(max(limit, 1), MOST_FOUND)
+        self._is_stopping = threading.Event()
+        self._found: list[ShownRecord] = []
+        self._progress = SearchProgress(
+            state=RunState.RUNNING,
+            offset=from_offset or 0,
+            end_offset=from_offset or 0,
+            records_read=0,
+            bytes_read=0,
+            share=0.0,
+            found=0,
+        )
+        self._thread = threading.Thread(target=self._run, name="duralog-console-search", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        return self._progress.state is RunState.RUNNING
+
+    def progress(self) -> SearchProgress:
+        return self._progress
+
+    def found(self) -> tuple[ShownRecord, ...]:
+        return tuple(self._found)
+
+    def stop(self) -> None:
+        self._is_stopping.set()
+
+    def wait(self, seconds: float | None = None) -> None:
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            state = self._logs.ask(self._place, self._search)
+            self._tell(state=state)
+        except Exception as error:  # Whatever it is, it is told on the page.
+            told = describe(error) if isinstance(error, DuralogError | OSError) else repr(error)
+            self._tell(state=RunState.FAILED, error=told)
+
+    def _search(self, log: PartitionLog) -> RunState:
+        view = log.view
+        start = max(self._offset or 0, view.start_offset)
+        total = sum(end for _, end in view.segments_from(start)) or 1
+        self._tell(end_offset=view.end_offset)
+        if start >= view.end_offset:
+            self._tell(offset=view.end_offset, share=1.0)
+            return RunState.DONE
+        for step in steps_from(view, start, first_bytes=PIECE_BYTES):
+            if self._is_stopping.is_set():
+                return RunState.STOPPED
+            for piece in step.pieces:
+                self._look_into(piece, log, start)
+            # Where the logs are asked a second time, after a segment has vanished, it goes on from here.
+            self._offset = step.next_offset
+            progress = self._progress
+            read = progress.bytes_read + step.read_bytes
+            self._tell(offset=step.next_offset, bytes_read=read, share=min(read / total, 1.0), found=len(self._found))
+            if len(self._found) > self._limit:
+                self._tell(offset=self._found[self._limit].offset, found=self._limit)
+                del self._found[self._limit :]
+                return RunState.STOPPED
+        self._tell(offset=view.end_offset, share=1.0)
+        return RunState.DONE
+
+    def _look_into(self, piece: Piece, log: PartitionLog, start: int) -> None:
+        batches = piece.batches
+        is_data = (batches["magic"] < 2) | (batches["attributes"] & CONTROL_BIT == 0)
+        rows_with_key: set[int] = set()
+        records = 0
+        chunks = piece.decode(
+            np.flatnonzero(is_data), max_decompressed_bytes=_MOST_UNPACKED_BYTES, on_corrupt=lambda _error, _row: None
+        )
+        offsets: set[int] = set()
+        for chunk in chunks:
+            records += len(chunk)
+            columns, data = chunk.columns, chunk.data
+            for place in np.flatnonzero(columns.key_length == len(self._key)).tolist():
+                if len(self._found) + len(offsets) > self._limit:
+                    break
+                at = int(columns.key_position[place])
+                if data[at : at + len(self._key)].tobytes() == self._key:
+                    rows_with_key.add(int(chunk.batch_row[place]))
+                    offsets.add(int(columns.offset[place]))
+        self._tell(records_read=self._progress.records_read + records)
+        if offsets:
+            self._show(piece, log, sorted(rows_with_key), {offset for offset in offsets if offset >= start})
+
+    def _show(self, piece: Piece, log: PartitionLog, rows: list[int], offsets: set[int]) -> None:
+        """As they are shown on a page, with what became of their transactions."""
+        chosen = type(piece)(
+            name=piece.name, position=piece.position, data=piece.data, batches=piece.batches[np.array(rows)]
+        )
+        found = [
+            record
+            for record in shown_records(
+                chosen,
+                log.view,
+                start_offset=min(offsets, default=0),
+                end_offset=max(offsets, default=-1) + 1,
+                open_transactions=lambda: self._logs.stability(log).open_transactions,
+                on_damage=lambda _error: None,
+                cut=Cut(),
+            )
+            if record.offset in offsets
+        ]
+        self._found += sorted(found, key=lambda record: record.offset)
+
+    def _tell(self, **changes: object) -> None:
+        self._progress = replace(self._progress, **changes)  # type: ignore[arg-type]

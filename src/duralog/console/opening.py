@@ -1,0 +1,46 @@
+"""From what the command was given to the source of its pages."""
+
+from __future__ import annotations
+
+import os
+
+from duralog.cli.target import is_broker
+from duralog.console.directory_source import DirectorySource
+from duralog.console.source import Source
+from duralog.errors import DuralogError
+from duralog.storage.files import directory_of
+
+
+def open_source(
+    target: str,
+    *,
+    data: str | None = None,
+    allow_changes: bool = False,
+    metrics: str | None = None,
+    refresh_seconds: float = 2.0,
+    start: bool = True,
+) -> Source:
+    """A directory, a broker by HOST:PORT, or a broker with the directory that it serves.
+
+    Raises `DuralogError` if there is no such directory. A broker need not be there yet. Without `start` nothing runs in
+    the background: `step` does what would.
+    """
+    if not is_broker(target):
+        if data is not None and os.path.abspath(data) != os.path.abspath(target):
+            raise DuralogError(f"{target} and {data} are two directories: give one of them")
+        source = DirectorySource(
+            _checked(target), allow_changes=allow_changes, metrics=metrics, refresh_seconds=refresh_seconds
+        )
+        if start:
+            source.start()
+        return source
+    raise DuralogError("a broker cannot be shown yet")
+
+
+def _checked(directory: str) -> str:
+    _, partition = directory_of(directory)
+    if partition is not None:
+        raise DuralogError(f"{directory}: this is one partition: give the log directory that it is in")
+    if not os.path.isdir(directory):
+        raise DuralogError(f"{directory}: there is no such directory")
+    return directory

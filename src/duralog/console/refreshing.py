@@ -1,0 +1,38 @@
+"""The thread that looks again every few seconds. What it does is one `step`, which anybody may do by hand instead."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+_logger = logging.getLogger(__name__)
+
+_STOP_SECONDS = 10.0
+
+
+class Refresher:
+    """Calls `step` again and again until it is stopped. Whatever a step raises ends that step only."""
+
+    def __init__(self, step: Callable[[], None], seconds: float) -> None:
+        self._step = step
+        self._seconds = seconds
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="duralog-console-refresh", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Wait for the step under way, but not forever: a broker that does not answer is nothing to wait for."""
+        self._is_stopping.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(_STOP_SECONDS)
+
+    def _run(self) -> None:
+        while not self._is_stopping.wait(self._seconds):
+            try:
+                self._step()
+            except Exception:
+                # A step tells what it expects to go wrong by itself. This is something else: it must not end the page.
+                _logger.exception("a look at the source failed")
