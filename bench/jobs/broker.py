@@ -163,7 +163,7 @@ JOBS = (
         1000,
         least=200,
         target=_times(3.0),
-        rounds=2,
+        rounds=5,
     ),
     _job(
         "fetch-cpu",
@@ -173,7 +173,7 @@ JOBS = (
         1000,
         least=200,
         target=_times(3.0),
-        rounds=2,
+        rounds=5,
     ),
     _job(
         "start",
