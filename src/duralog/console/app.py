@@ -20,12 +20,12 @@ from starlette.staticfiles import StaticFiles
 from duralog.console import theme
 from duralog.console.access import GuardedApplication
 from duralog.console.layout import Console
-from duralog.console.pages import groups, health, overview, topic
+from duralog.console.pages import compaction, groups, health, overview, partition, records, topic
 from duralog.console.source import Source
 
 _GOODBYE_SECONDS = 1
 _RECONNECT_SECONDS = 10.0
-_PAGES = (overview, topic, groups, health)
+_PAGES = (overview, topic, partition, records, compaction, groups, health)
 
 
 def run(source: Source, listener: socket.socket, *, host: str, when_ready: Callable[[], None]) -> None:

@@ -1,0 +1,113 @@
+// Records, one row each: walked through by keyboard, opened by click or Enter. Everything is shown as text.
+export default {
+  template: `
+    <div class="record-list" :class="{ busy, following }" ref="box">
+      <table v-if="rows.length" data-testid="records" :aria-label="label" :aria-busy="busy">
+        <thead><tr>
+          <th scope="col" class="number">Offset</th><th scope="col">Time</th><th scope="col">Key</th>
+          <th scope="col">Value</th><th scope="col" class="number size">Size</th>
+        </tr></thead>
+        <tbody @click="click" @keydown="rowKey" @focusin="remember">
+          <tr v-for="row in rows" :key="row.offset" data-testid="record" :data-offset="row.offset" :tabindex="row.offset === stop ? 0 : -1"
+              :class="{ opened: row.offset === opened, here: row.offset === here, [row.kind]: true }"
+              :aria-current="row.offset === opened ? 'true' : null">
+            <th scope="row" class="number offset">{{ row.offsetText }}</th>
+            <td class="time" :title="row.exact">{{ row.time }}</td>
+            <td class="key" :class="row.keyForm" data-testid="record-key">{{ row.key }}</td>
+            <td class="value" data-testid="record-value">
+              <span v-if="row.tag" class="tag" :class="row.kind" :data-testid="row.kind">{{ row.tag }}</span>
+              <span v-if="row.headers" class="tag headers" data-testid="record-headers">{{ row.headers }}</span>
+              <span class="text" :class="row.valueForm">{{ row.value }}</span></td>
+            <td class="number size">{{ row.size }}</td>
+          </tr>
+        </tbody>
+      </table>
+      <div v-else-if="!busy" class="empty" data-testid="empty" role="status"><p>{{ empty }}</p></div>
+    </div>`,
+  props: {
+    rows: Array,
+    opened: String,
+    following: Boolean,
+    busy: Boolean,
+    label: String,
+    empty: String,
+  },
+  emits: ["open", "newer", "older", "follow", "scrolled", "place"],
+  data: () => ({ here: null }),
+  computed: {
+    // The one row that the Tab key stops at.
+    stop() {
+      return this.here ?? this.opened ?? this.rows[0]?.offset;
+    },
+  },
+  mounted() {
+    this.onKey = (event) => this.key(event);
+    this.onScroll = () => this.scroll();
+    this.onBack = () => this.$emit("place", location.search);
+    addEventListener("keydown", this.onKey);
+    addEventListener("popstate", this.onBack);
+    addEventListener("scroll", this.onScroll, { passive: true });
+  },
+  unmounted() {
+    removeEventListener("keydown", this.onKey);
+    removeEventListener("popstate", this.onBack);
+    removeEventListener("scroll", this.onScroll);
+  },
+  updated() {
+    if (this.here !== null && !this.rows.some((row) => row.offset === this.here)) this.here = null;
+  },
+  methods: {
+    row(offset) {
+      return this.$refs.box.querySelector(`tr[data-offset="${offset}"]`);
+    },
+    remember(event) {
+      this.here = event.target.closest("tr")?.dataset.offset ?? this.here;
+    },
+    click(event) {
+      // Text can be selected with the mouse without opening its record.
+      if (String(getSelection())) return;
+      const offset = event.target.closest("tr")?.dataset.offset;
+      if (offset === undefined) return;
+      this.here = offset;
+      this.$emit("open", offset);
+    },
+    rowKey(event) {
+      if (event.key !== "Enter" || event.target.tagName !== "TR") return;
+      this.$emit("open", event.target.dataset.offset);
+      event.preventDefault();
+      event.stopPropagation();
+    },
+    key(event) {
+      if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+      const target = event.target;
+      if (target instanceof Element && target.closest("input, textarea, select, dialog, [contenteditable]")) return;
+      const within = this.$refs.box.contains(target);
+      const arrows = within || target === document.body;
+      if (event.key === "j" || (event.key === "ArrowDown" && arrows)) this.step(1);
+      else if (event.key === "k" || (event.key === "ArrowUp" && arrows)) this.step(-1);
+      else if (event.key === "n") this.$emit("newer");
+      else if (event.key === "p") this.$emit("older");
+      else if (event.key === "f") this.$emit("follow");
+      else if (event.key === "Enter" && this.here !== null && target === document.body) this.$emit("open", this.here);
+      else if (event.key === "Escape" && this.opened) this.$emit("open", null);
+      else return;
+      event.preventDefault();
+    },
+    step(by) {
+      if (!this.rows.length) return;
+      const at = this.rows.findIndex((row) => row.offset === (this.here ?? this.opened));
+      const next = at < 0 ? (by > 0 ? 0 : this.rows.length - 1) : Math.max(0, Math.min(at + by, this.rows.length - 1));
+      this.here = this.rows[next].offset;
+      this.row(this.here)?.focus({ preventScroll: true });
+      this.row(this.here)?.scrollIntoView({ block: "nearest" });
+      if (this.opened && this.opened !== this.here) this.$emit("open", this.here);
+    },
+    scroll() {
+      const away = this.$refs.box.getBoundingClientRect().top < 40;
+      if (away !== this.away) {
+        this.away = away;
+        this.$emit("scrolled", away);
+      }
+    },
+  },
+};

@@ -1,0 +1,119 @@
+"""What the compaction page says of a log in numbers: what is clean, new and too new, and what a run did to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from duralog.cli.times import in_words
+from duralog.console.facts import CompactionResult, CompactionView, PartitionFacts, RunState
+from duralog.console.partition_blocks import Zone
+from duralog.console.partition_figures import Figure
+from duralog.console.words import bytes_text, counted, number_text, share_text
+
+
+@dataclass(frozen=True, slots=True)
+class BarPart:
+    kind: str
+    """A class of the stylesheet."""
+    size: int
+    words: str
+
+
+def zone_bar(facts: PartitionFacts) -> list[BarPart]:
+    """The bytes of the log by what they are to the cleaner; empty parts are left out."""
+    sizes = dict.fromkeys((Zone.CLEAN, Zone.DIRTY, Zone.WAITING), 0)
+    dirty = facts.first_dirty_offset
+    if dirty is None:
+        return []
+    limit = facts.end_offset if facts.first_uncleanable_offset is None else facts.first_uncleanable_offset
+    for segment in facts.segments:
+        # The active segment is never compacted, whatever its base offset is.
+        if segment.base_offset < dirty:
+            zone = Zone.CLEAN
+        elif segment.base_offset < limit and not segment.is_active:
+            zone = Zone.DIRTY
+        else:
+            zone = Zone.WAITING
+        sizes[zone] += segment.size_bytes
+    words = {Zone.CLEAN: "compacted", Zone.DIRTY: "new, can be compacted", Zone.WAITING: "too new"}
+    return [BarPart(zone, size, f"{words[zone]}: {bytes_text(size)}") for zone, size in sizes.items() if size]
+
+
+def result_bars(result: CompactionResult) -> tuple[list[BarPart], list[BarPart]]:
+    """The log before, and after with what went."""
+    gone = max(result.size_before - result.size_after, 0)
+    before = [BarPart("before", result.size_before, f"before: {bytes_text(result.size_before)}")]
+    after = [BarPart("clean", result.size_after, f"after: {bytes_text(result.size_after)}")]
+    if gone:
+        after.append(BarPart("went", gone, f"gone: {bytes_text(gone)}, {share_text(gone / result.size_before)}"))
+    return before, after
+
+
+def result_figures(result: CompactionResult) -> list[Figure]:
+    reasons = (
+        (result.superseded_records, "superseded"),
+        (result.expired_tombstones, "expired tombstones"),
+        (result.aborted_records, "aborted"),
+        (result.keyless_records, "without a key"),
+    )
+    gone = result.records_before - result.records_after
+    why = ", ".join(f"{number_text(count)} {words}" for count, words in reasons if count)
+    return [
+        Figure("result-size", "Size", f"{bytes_text(result.size_before)} → {bytes_text(result.size_after)}"),
+        Figure(
+            "result-records",
+            "Records",
+            f"{number_text(result.records_before)} → {number_text(result.records_after)}",
+            f"{number_text(gone)} gone: {why}" if why else f"{number_text(gone)} gone",
+        ),
+        Figure(
+            "result-segments",
+            "Segments",
+            f"{number_text(result.segments_before)} → {number_text(result.segments_after)}",
+        ),
+        Figure("result-time", "Time", f"{result.seconds:.2f} s", counted(result.rounds, "round")),
+    ]
+
+
+def progress_words(view: CompactionView) -> str:
+    """`rewriting, round 2: 12 MiB of 40 MiB, kept 120 of 400 records`."""
+    if view.state is RunState.DONE:
+        return f"Done in {view.seconds:.1f} s."
+    rounds = f", round {view.round}" if view.round > 1 else ""
+    far = f": {bytes_text(view.bytes_done)} of {bytes_text(view.bytes_total)}" if view.bytes_total else ""
+    kept = (
+        f", kept {number_text(view.records_kept)} of {counted(view.records_read, 'record')}"
+        if view.records_read
+        else ""
+    )
+    return f"{view.phase.capitalize()}{rounds}{far}{kept}"
+
+
+def overall_share(view: CompactionView) -> float:
+    """Mapping is the first half of the way, rewriting the second."""
+    halves = {"opening": (0.0, 0.02), "mapping": (0.02, 0.4), "rewriting": (0.4, 0.97), "closing": (0.97, 1.0)}
+    low, high = halves.get(view.phase, (1.0, 1.0))
+    return low + (high - low) * min(max(view.share, 0.0), 1.0)
+
+
+def cleaner_figures(facts: PartitionFacts) -> list[Figure]:
+    """How the cleaner stands to this log."""
+    is_due = facts.why_not_compacted is None
+    checkpoint = "never" if facts.checkpoint is None else number_text(facts.checkpoint)
+    limit = "" if facts.min_dirty_ratio is None else f"starts above {share_text(facts.min_dirty_ratio)}"
+    return [
+        Figure(
+            "cleaner-due",
+            "Cleaner",
+            "due" if is_due else "waits",
+            "A cleaner takes it up at its next look." if is_due else in_words(facts.why_not_compacted or ""),
+        ),
+        Figure("cleaner-ratio", "Dirty", share_text(facts.dirty_ratio), limit),
+        Figure("cleaner-checkpoint", "Compacted up to", checkpoint, "the cleaner's checkpoint"),
+        Figure(
+            "cleaner-limit",
+            "First uncleanable",
+            number_text(facts.first_uncleanable_offset),
+            in_words(facts.why_uncleanable or ""),
+        ),
+    ]

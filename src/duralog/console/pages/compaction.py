@@ -1,0 +1,138 @@
+"""`/topic/T/P/compaction`: what a compaction would do to a log and why, a run of it, and the size over time.
+
+The explanation is what `duralog compact --explain` prints, line for line. It reads the whole log in a worker; of a log
+that takes long, only when the reader asks for it. A run changes files, so it needs `--allow-changes`, a log that nobody
+else has open, and a second click; otherwise the page shows the command to type.
+"""
+
+from __future__ import annotations
+
+from nicegui import background_tasks, run
+from nicegui.elements.mixins.text_element import TextElement
+
+from duralog.cli.failures import describe, printable
+from duralog.console.charts import TimeChart
+from duralog.console.compaction_figures import BarPart, cleaner_figures, zone_bar
+from duralog.console.facts import PartitionFacts
+from duralog.console.layout import Console, block, live, section, text
+from duralog.console.pages.compaction_run import CompactionRunPart
+from duralog.console.pages.figure_list import FigureList
+from duralog.console.pages.partition_frame import chosen_partition, partition_frame, soon
+from duralog.console.pages.whole_bar import draw_bar
+from duralog.console.partition_figures import headline
+from duralog.console.words import bytes_text
+from duralog.errors import DuralogError
+
+_EXPLAINED_AT_ONCE_BYTES = 1 << 30
+_INDENT = 14
+"""Where the text of a line begins that starts with a label."""
+
+
+def register(console: Console) -> None:
+    @console.page("/topic/{topic}/{partition}/compaction")
+    async def compaction_page(topic: str, partition: str) -> None:
+        number = chosen_partition(console, topic, partition)
+        reading = await soon(console.source.partition, topic, number)
+        facts = reading.result() if reading.done() else None
+        with partition_frame(console, topic, number, "compaction") as about:
+            page = CompactionPage(console, topic, number, about)
+            if facts is not None:
+                page.show(facts)
+            live(page.refresh)
+
+
+class CompactionPage:
+    def __init__(self, console: Console, topic: str, partition: int, about: TextElement) -> None:
+        self._source = console.source
+        self._topic = topic
+        self._partition = partition
+        self._about = about
+        self._facts: PartitionFacts | None = None
+        self._is_explaining = False
+        self._bar_shown: list[BarPart] = []
+        self._figures = FigureList("", is_tiles=True, marker="cleaner-state")
+        self._bar = block("div", "zone-bar-place", marker="zone-bar")
+        with section("What would happen") as self._explained:
+            with block("div", "row explain-head"):
+                self._state = text("p", "", "about", marker="explanation-state", role="status")
+                block("span", "room")
+                self._again = text("button", "Explain", "quiet-button", type="button", marker="explain")
+                self._again.on("click", self._explain_now)
+                self._copy = text("button", "Copy", "quiet-button", type="button", aria_label="Copy the explanation")
+                self._copy.on("click", js_handler=_COPY)
+            self._text = block("pre", "explanation", marker="explanation", tabindex="0")
+        self._run = CompactionRunPart(console, topic, partition, when_over=self._explain_now)
+        with section("Size over time", "Since the console was started."):
+            self._chart = TimeChart("Size of the log", unit="size", marker="chart-size")
+        self._text.set_visibility(False)
+        self._copy.set_visibility(False)
+        self._show_state("")
+
+    async def refresh(self) -> None:
+        facts = await run.io_bound(self._source.partition, self._topic, self._partition)
+        if facts is not None and facts != self._facts:
+            self.show(facts)
+
+    def show(self, facts: PartitionFacts) -> None:
+        is_first = self._facts is None
+        self._facts = facts
+        self._about.text = headline(facts)
+        is_compacted = facts.first_dirty_offset is not None
+        self._figures.show(cleaner_figures(facts) if is_compacted else ())
+        if (bar := zone_bar(facts)) != self._bar_shown:
+            self._bar_shown = bar
+            self._bar.clear()
+            with self._bar:
+                draw_bar(bar)
+        self._chart.show([(sample.at_ms, sample.size_bytes) for sample in facts.history])
+        if is_first:
+            if (facts.size_bytes or 0) <= _EXPLAINED_AT_ONCE_BYTES:
+                self._explain_now()
+            else:
+                self._show_state(f"It reads the log, all {bytes_text(facts.size_bytes)} of it.")
+
+    def _explain_now(self) -> None:
+        if not self._is_explaining:
+            self._is_explaining = True
+            self._again.props["disabled"] = True
+            self._show_state("Reading the log …")
+            background_tasks.create(self._explain(), name="explain a compaction", context=self._explained)
+
+    async def _explain(self) -> None:
+        try:
+            explanation = await run.io_bound(self._source.explanation, self._topic, self._partition)
+            if explanation is not None and not self._explained.is_deleted:
+                self._show_explanation(explanation)
+        except (DuralogError, OSError) as error:
+            self._show_state(printable(describe(error)))
+        finally:
+            self._is_explaining = False
+            self._again.props.pop("disabled", None)
+            self._again.text = "Explain again"
+
+    def _show_explanation(self, explanation: str) -> None:
+        self._show_state("As duralog compact --explain prints it.")
+        self._text.clear()
+        with self._text:
+            for line in explanation.removesuffix("\n").split("\n"):
+                text("span", f"{line}\n", f"line {line_class(line)}")
+        self._text.set_visibility(True)
+        self._copy.set_visibility(True)
+
+    def _show_state(self, sentence: str) -> None:
+        self._state.text = sentence
+
+
+_COPY = """() => {
+    const text = document.querySelector('[data-testid=explanation]').textContent;
+    navigator.clipboard?.writeText(text);
+}"""
+
+
+def line_class(line: str) -> str:
+    """How a line is wrapped and coloured: a heading, a label with its text, damage, advice."""
+    if line.startswith("!"):
+        return "damage"
+    if line.startswith("#"):
+        return "advice"
+    return "fact" if line[:_INDENT].endswith(" ") and line.strip() else "title"

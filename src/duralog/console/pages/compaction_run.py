@@ -1,0 +1,105 @@
+"""Running a compaction from the page: ask once more, show how far it is, then what it did.
+
+The latest run of the process is shown, whoever started it, also after the page was loaded anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nicegui import ui
+
+from duralog.cli.failures import describe, printable
+from duralog.console.compaction_figures import overall_share, progress_words, result_bars, result_figures
+from duralog.console.facts import RunState
+from duralog.console.layout import Console, block, command_line, live, note_list, section, text
+from duralog.console.pages.figure_list import FigureList
+from duralog.console.pages.whole_bar import draw_bar
+from duralog.console.source import CompactionRun
+from duralog.errors import DuralogError
+
+_LOOK_SECONDS = 0.3
+
+
+class CompactionRunPart:
+    def __init__(self, console: Console, topic: str, partition: int, *, when_over: Callable[[], None]) -> None:
+        self._source = console.source
+        self._topic = topic
+        self._partition = partition
+        self._when_over = when_over
+        self._told: CompactionRun | None = None
+        """The run whose end is on the page."""
+        self._was_seen_running = False
+        with section("Run"):
+            self._why_not = text("p", "", "about", marker="run-refused")
+            with block("div") as self._command:
+                command_line(self._source.compaction_command(topic, partition), marker="run-command")
+            self._button = text("button", "Compact now …", "button", type="button", marker="run")
+            self._button.on("click", js_handler="() => document.querySelector('dialog.confirm').showModal()")
+            with block("div", "run-state") as self._running:
+                self._bar = block("progress", max="1", value="0", marker="run-progress", aria_label="Compaction")
+                self._words = text("p", "", "about", marker="run-words", role="status")
+            self._result = block("div", "run-result", marker="run-result")
+            self._error = text("p", "", "tone bad", marker="run-error", role="alert")
+        self._confirm()
+        self._look()
+        live(self._look, _LOOK_SECONDS)
+
+    def _confirm(self) -> None:
+        with block("dialog", "keys confirm", marker="run-dialog", aria_label="Compact now"):
+            text("h2", f"Compact {self._topic}-{self._partition}?")
+            text(
+                "p",
+                "Records that a later one of the same key has superseded leave the log for good, and so do tombstones"
+                " past their time. It cannot be undone.",
+                "about",
+            )
+            with block("form", "row", method="dialog"):
+                text("button", "Compact", "button", value="go", marker="run-confirm").on("click", self._start)
+                text("button", "Cancel", "quiet-button", value="cancel", marker="run-cancel")
+
+    def _start(self) -> None:
+        try:
+            self._source.compact(self._topic, self._partition)
+        except (DuralogError, OSError) as error:
+            ui.notify(printable(describe(error)), type="negative", position="bottom")
+        self._look()
+
+    def _look(self) -> None:
+        why_not = self._source.why_no_compaction(self._topic, self._partition)
+        latest = self._source.compaction()
+        view = None if latest is None else latest.progress()
+        is_ours = view is not None and (view.topic, view.partition) == (self._topic, self._partition)
+        is_running = is_ours and view is not None and view.state is RunState.RUNNING
+        self._why_not.text = "" if why_not is None or is_running else why_not
+        self._why_not.set_visibility(bool(self._why_not.text))
+        self._command.set_visibility(why_not is not None and not is_running)
+        self._button.set_visibility(why_not is None)
+        self._running.set_visibility(is_running)
+        if latest is None or view is None or not is_ours:
+            return
+        if is_running:
+            self._was_seen_running = True
+            self._bar.props["value"] = f"{overall_share(view):.3f}"
+            self._words.text = progress_words(view)
+            self._error.text = ""
+        elif self._told is not latest:
+            self._told = latest
+            self._show_end(latest)
+
+    def _show_end(self, ended: CompactionRun) -> None:
+        self._error.text = ended.error or ""
+        self._result.clear()
+        result = ended.result
+        if result is not None:
+            with self._result:
+                if result.rounds:
+                    before, after = result_bars(result)
+                    draw_bar(before)
+                    draw_bar(after)
+                    FigureList("").show(result_figures(result))
+                if result.notes or result.damage:
+                    note_list([*result.notes, *result.damage])
+        if self._was_seen_running:
+            self._was_seen_running = False
+            self._when_over()

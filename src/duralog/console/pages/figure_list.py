@@ -1,0 +1,36 @@
+"""Named figures on a page, as tiles or as rows, whose texts change in place: nothing flickers, a selection stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nicegui.elements.mixins.text_element import TextElement
+
+from duralog.console.layout import block, text
+from duralog.console.partition_figures import Figure
+
+
+class FigureList:
+    def __init__(self, classes: str, *, is_tiles: bool = False, marker: str | None = None) -> None:
+        self._element = block("dl", f"tiles {classes}" if is_tiles else f"rows {classes}", marker=marker)
+        self._item = "tile" if is_tiles else "figure-row"
+        self._shown: dict[str, tuple[TextElement, TextElement, TextElement]] = {}
+
+    def show(self, figures: Sequence[Figure]) -> None:
+        if [figure.marker for figure in figures] != list(self._shown):
+            self._element.clear()
+            with self._element:
+                self._shown = {figure.marker: self._build(figure) for figure in figures}
+        for figure in figures:
+            name, value, about = self._shown[figure.marker]
+            name.text, value.text, about.text = figure.name, figure.value, figure.about
+            if value.props.get("title", "") != figure.tip:
+                value.props["title"] = figure.tip
+
+    def _build(self, figure: Figure) -> tuple[TextElement, TextElement, TextElement]:
+        with block("div", self._item, marker=figure.marker):
+            name = text("dt", figure.name)
+            with block("dd"):
+                value = text("span", figure.value, "figure")
+                about = text("span", figure.about, "below")
+        return name, value, about

@@ -1,0 +1,55 @@
+"""What the three pages of a partition share: which one an address means, and the heading with the way between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+from nicegui import run
+from nicegui.elements.mixins.text_element import TextElement
+
+from duralog.console.layout import Console, PageMissing, partition_number, partition_tabs, text
+from duralog.console.words import topic_path
+
+PATIENCE_SECONDS = 0.08
+"""So long a page waits for its data before it is delivered without: most of the time, it is there at once."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def chosen_partition(console: Console, topic: str, partition: str) -> int:
+    """The number in the address, if the topic has it. Quick. Raises `UnknownTopic` or `PageMissing`."""
+    numbers = [row.partition for row in console.source.topic(topic)]
+    number = partition_number(partition)
+    if number in numbers:
+        return number
+    if not numbers:
+        have = "it has none"
+    else:
+        have = f"it has {numbers[0]}" + (f" to {numbers[-1]}" if len(numbers) > 1 else "")
+    raise PageMissing(f"{topic} has no partition {number}: {have}")
+
+
+@contextmanager
+def partition_frame(
+    console: Console, topic: str, partition: int, here: str, keys: Sequence[tuple[str, str]] = ()
+) -> Iterator[TextElement]:
+    """The frame with heading and tabs; `here` is one of the three. Gives the line below the name."""
+    title = f"{topic}-{partition}"
+    marker = "page-partition" if here == "picture" else f"page-{here}"
+    crumbs = (("Topics", "/"), (topic, topic_path(topic)))
+    with console.frame(title, marker=marker, here="overview", crumbs=crumbs, keys=keys):
+        text("h1", title, marker="title")
+        about = text("p", "", "about", marker="about")
+        partition_tabs(topic, partition, here=here)
+        yield about
+
+
+async def soon(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Task[T | None]:
+    """Read in a worker; the task is finished on return if that was quick."""
+    task = asyncio.ensure_future(run.io_bound(read, *args, **kwargs))
+    await asyncio.wait({task}, timeout=PATIENCE_SECONDS)
+    return task

@@ -1,0 +1,97 @@
+"""The line that a search by key has: how far it is, a way to stop it, and a way to go on where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from duralog.console.facts import RunState, ShownRecord
+from duralog.console.layout import block, live, text
+from duralog.console.record_place import Place, parse_key
+from duralog.console.shown_bytes import visible
+from duralog.console.source import KeySearch, Source
+from duralog.console.words import bytes_text, counted, number_text
+from duralog.errors import DuralogError
+
+_LOOK_SECONDS = 0.25
+_LONGEST_KEY = 60
+
+Show = Callable[[tuple[ShownRecord, ...], str, bool], None]
+"""What was found so far, a sentence about it, and whether that is all."""
+
+
+class RecordSearch:
+    def __init__(
+        self, source: Source, topic: str, partition: int, show: Show, go: Callable[[Place], Awaitable[None]]
+    ) -> None:
+        self._source = source
+        self._topic = topic
+        self._partition = partition
+        self._show = show
+        self._go = go
+        self._search: KeySearch | None = None
+        self._place = Place()
+        self._next = 0
+        with block("div", "search-line", marker="search-line") as self._line:
+            self._bar = block("progress", max="1", value="0", marker="search-progress", aria_label="Searched so far")
+            self._stop = text("button", "Stop", "quiet-button", type="button", marker="search-stop")
+            self._stop.on("click", self.stop)
+            self._on = text("button", "Search on", "quiet-button", type="button", marker="search-on")
+            self._on.on("click", self._go_on)
+        self.hide()
+        live(self._look, _LOOK_SECONDS)
+
+    def start(self, place: Place) -> None:
+        """`place` has a key, and maybe an offset to start from."""
+        self._place = place
+        try:
+            self._search = self._source.find_key(
+                self._topic, self._partition, parse_key(place.key or ""), from_offset=place.offset
+            )
+        except DuralogError as error:
+            self._show((), str(error), True)
+            return
+        self._line.set_visibility(True)
+        self._on.set_visibility(False)
+        self._stop.set_visibility(True)
+        self._look()
+
+    def stop(self) -> None:
+        if self._search is not None:
+            self._search.stop()
+
+    def hide(self) -> None:
+        self._search = None
+        self._line.set_visibility(False)
+
+    def _look(self) -> None:
+        search = self._search
+        if search is None:
+            return
+        progress = search.progress()
+        found = search.found()
+        self._bar.props["value"] = f"{progress.share:.3f}"
+        is_over = progress.state is not RunState.RUNNING
+        name = visible(self._place.key or "")
+        name = name if len(name) <= _LONGEST_KEY else f"{name[:_LONGEST_KEY]}…"
+        read = f"{counted(progress.records_read, 'record')}, {bytes_text(progress.bytes_read)} read"
+        if progress.error is not None:
+            sentence = progress.error
+        elif not is_over:
+            sentence = f"Looking for {name}: {counted(len(found), 'record')} found, {read} …"
+        elif progress.state is RunState.STOPPED:
+            sentence = (
+                f"{counted(len(found), 'record')} with key {name} up to offset {number_text(progress.offset)}: {read}"
+            )
+        else:
+            sentence = f"{counted(len(found), 'record')} with key {name}: {read}"
+        self._show(found, sentence, is_over)
+        if is_over:
+            self._search = None
+            self._next = progress.offset
+            self._stop.set_visibility(False)
+            self._on.set_visibility(progress.state is RunState.STOPPED)
+            self._line.set_visibility(progress.state is RunState.STOPPED)
+
+    async def _go_on(self) -> None:
+        await self._go(replace(self._place, offset=self._next, opened=None))

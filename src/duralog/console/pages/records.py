@@ -1,0 +1,273 @@
+"""`/topic/T/P/records`: the records of a partition, by page, from an offset or a time on, by key, or as they come.
+
+The address says what is shown (`duralog.console.record_place`): it can be shared, and going back goes back. Whatever
+takes longer than a moment runs in a worker; an answer that nobody waits for any more is dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from urllib.parse import parse_qsl
+
+from nicegui import background_tasks, run, ui
+from nicegui.elements.mixins.text_element import TextElement
+from starlette.requests import Request
+
+from duralog.cli.failures import describe, printable
+from duralog.cli.options import now_ms
+from duralog.console.facts import RecordPage, ShownRecord
+from duralog.console.layout import Console, block, live, text
+from duralog.console.pages.partition_frame import chosen_partition, partition_frame
+from duralog.console.pages.record_search import RecordSearch
+from duralog.console.pages.record_tools import RecordTools
+from duralog.console.partition_elements import RecordList, RecordPanel
+from duralog.console.record_place import NotAPlace, Place, parse_when, place_of
+from duralog.console.record_rows import panel_of, row_of
+from duralog.console.shown_bytes import Form
+from duralog.console.words import counted, number_text, records_path
+from duralog.errors import DuralogError
+
+MOST_FOLLOWED = 300
+"""Rows that stay while following; older ones leave the page."""
+_WHOLE_AT_ONCE_BYTES = 256 << 10
+"""A record up to this size is read whole when it is opened."""
+_FOLLOW_SECONDS = 1.0
+_KEYS = (
+    ("j k", "next and previous record"),
+    ("Enter", "open the record"),
+    ("n p", "newer and older page"),
+    ("f", "follow the tail"),
+    ("Esc", "close the record"),
+)
+
+
+def register(console: Console) -> None:
+    @console.page("/topic/{topic}/{partition}/records")
+    async def records_page(topic: str, partition: str, request: Request) -> None:
+        number = chosen_partition(console, topic, partition)
+        with partition_frame(console, topic, number, "records", _KEYS) as about:
+            browser = RecordBrowser(console, topic, number, about)
+            await browser.begin(dict(request.query_params))
+
+
+class RecordBrowser:
+    def __init__(self, console: Console, topic: str, partition: int, about: TextElement) -> None:
+        self._source = console.source
+        self._topic = topic
+        self._partition = partition
+        self._about = about
+        self._place = Place()
+        self._page: RecordPage | None = None
+        self._records: dict[int, ShownRecord] = {}
+        self._forms: dict[str, Form] = {}
+        self._turn = 0
+        """Counts what was asked for: answers to earlier questions are dropped."""
+        self._is_away = False
+        self._tools = RecordTools(self._go, self._turn_page, self._follow)
+        self._search = RecordSearch(console.source, topic, partition, self._show_found, self._go)
+        self._problem = text("p", "", "problem-line tone bad", marker="problem-line", role="alert")
+        self._note = text("p", "", "about note-line", marker="record-note")
+        with block("div", "records-area") as self._area:
+            self._list = RecordList(
+                label=f"Records of {topic}-{partition}",
+                on_open=self._open,
+                on_turn=self._turn_page,
+                on_follow=self._follow,
+                on_scrolled=self._scrolled,
+                on_place=self._came_back,
+            )
+            self._panel = RecordPanel(on_close=lambda: self._open(None), on_form=self._choose_form, on_more=self._more)
+        live(self._tail, _FOLLOW_SECONDS)
+
+    async def begin(self, query: dict[str, str]) -> None:
+        self._say("")
+        try:
+            place = place_of(query)
+        except NotAPlace as error:
+            self._say(str(error))
+            place = Place()
+        background_tasks.create(self._load(place), name="records", context=self._area)
+
+    async def _came_back(self, query: str) -> None:
+        """The browser's back and forward buttons."""
+        try:
+            place = place_of(dict(parse_qsl(query.removeprefix("?"))))
+        except NotAPlace:
+            place = Place()
+        await self._load(place)
+
+    async def _go(self, place: Place) -> None:
+        """Shows another part of the log, and makes it the address."""
+        if place != self._place:
+            ui.navigate.history.push(records_path(self._topic, self._partition) + place.query())
+        await self._load(place)
+
+    async def _load(self, place: Place) -> None:
+        self._turn += 1
+        turn = self._turn
+        self._place = place
+        self._forms = {}
+        self._search.stop()
+        self._tools.show_place(place)
+        self._list.show(following=place.is_followed)
+        if place.key is not None:
+            self._page = None
+            self._show(())
+            self._list.show(busy=True)
+            self._search.start(place)
+            return
+        self._search.hide()
+        self._list.show(busy=True)
+        try:
+            page = await run.io_bound(self._read, place)
+        except (DuralogError, OSError, NotAPlace) as error:
+            if turn == self._turn:
+                self._say(printable(describe(error)))
+                self._list.show(busy=False, rows=[], empty="The records cannot be read.")
+            return
+        if page is not None and turn == self._turn:
+            self._show_page(page)
+            if place.opened is not None:
+                await self._open(place.opened)
+            else:
+                self._panel.show(None)
+
+    def _read(self, place: Place) -> RecordPage:
+        """In a worker."""
+        time_ms = None if place.time is None else parse_when(place.time, now_ms=now_ms())
+        is_newest = place.offset is None and time_ms is None
+        return self._source.records(
+            self._topic,
+            self._partition,
+            offset=place.offset,
+            time_ms=time_ms,
+            backwards=place.is_backwards or is_newest,
+        )
+
+    def _show_page(self, page: RecordPage) -> None:
+        self._page = page
+        self._show(page.records)
+        self._note.text = page.note or ""
+        self._tools.show_page(page)
+        span = page.end_offset - page.start_offset
+        if not span:
+            empty = f"No records yet. The next one gets offset {number_text(page.end_offset)}."
+        elif page.is_at_end and not page.records:
+            empty = f"Nothing from here on: the log ends at offset {number_text(page.end_offset)}."
+        else:
+            empty = "No records in these offsets: compaction took them away. Newer or older pages have some."
+        self._list.show(empty=empty)
+        self._tell_where()
+
+    def _tell_where(self) -> None:
+        if self._page is None:
+            return
+        page, shown = self._page, len(self._records)
+        where = (
+            f"{counted(shown, 'record')} of offsets {number_text(page.start_offset)} to {number_text(page.end_offset)}"
+        )
+        if not self._place.is_followed:
+            self._about.text = where
+        elif self._is_away or self._place.opened is not None:
+            self._about.text = f"Paused while you read, at offset {number_text(page.next_offset)}."
+        else:
+            self._about.text = f"Following, newest first: {where}"
+
+    def _show(self, records: tuple[ShownRecord, ...]) -> None:
+        self._records = {record.offset: record for record in records}
+        rows = [row_of(record) for record in records]
+        if self._place.is_followed:
+            rows.reverse()
+        self._list.show(rows=rows, busy=False)
+
+    def _show_found(self, records: tuple[ShownRecord, ...], sentence: str, is_over: bool) -> None:
+        """A search has found more, or has ended."""
+        if len(records) != len(self._records):
+            self._show(records)
+        self._about.text = sentence
+        self._list.show(busy=not is_over, empty="No record has this key." if is_over else "")
+
+    async def _turn_page(self, is_newer: bool) -> None:
+        page = self._page
+        if page is None:
+            return
+        if not is_newer:
+            if page.previous_offset is None:
+                ui.notify("That is the start of the log.", position="bottom", timeout=1500)
+            else:
+                await self._go(Place(offset=page.previous_offset, is_backwards=True))
+        elif page.is_at_end:
+            ui.notify("That is the end of the log: f follows it.", position="bottom", timeout=1500)
+        else:
+            await self._go(Place(offset=page.next_offset))
+
+    async def _follow(self) -> None:
+        await self._go(Place() if self._place.is_followed else Place(is_followed=True))
+
+    def _scrolled(self, is_away: bool) -> None:
+        self._is_away = is_away
+        self._tell_where()
+
+    async def _tail(self) -> None:
+        page, turn = self._page, self._turn
+        if not self._place.is_followed or page is None or self._is_away or self._place.opened is not None:
+            return
+        more = await run.io_bound(self._source.tail, self._topic, self._partition, page.next_offset)
+        if more is None or turn != self._turn:
+            return
+        self._page = replace(more, records=())
+        if more.records:
+            kept = (*self._records.values(), *more.records)[-MOST_FOLLOWED:]
+            self._show(kept)
+        self._tools.show_page(more)
+        self._note.text = more.note or ""
+        self._tell_where()
+
+    async def _open(self, offset: int | None) -> None:
+        if offset != self._place.opened:
+            self._forms = {}
+            self._place = self._place.opening(offset)
+            ui.navigate.history.replace(records_path(self._topic, self._partition) + self._place.query())
+        self._list.show(opened=None if offset is None else str(offset))
+        self._tell_where()
+        record = None if offset is None else self._records.get(offset)
+        if offset is None:
+            self._panel.show(None)
+        elif record is None or (record.is_cut and record.size_bytes <= _WHOLE_AT_ONCE_BYTES):
+            await self._read_whole(offset)
+        else:
+            self._show_panel(record)
+
+    async def _more(self) -> None:
+        if self._place.opened is not None:
+            await self._read_whole(self._place.opened)
+
+    async def _read_whole(self, offset: int) -> None:
+        try:
+            record = await run.io_bound(self._source.record, self._topic, self._partition, offset)
+        except (DuralogError, OSError) as error:
+            self._say(printable(describe(error)))
+            return
+        if offset != self._place.opened:
+            return
+        if record is None:
+            self._say(f"There is no record at offset {number_text(offset)} any more.")
+            self._panel.show(None)
+            return
+        if offset in self._records:
+            self._records[offset] = record
+        self._show_panel(record)
+
+    def _show_panel(self, record: ShownRecord) -> None:
+        self._panel.show(panel_of(self._topic, self._partition, record, self._forms))
+
+    async def _choose_form(self, part: str, form: str) -> None:
+        if part in ("key", "value") and form in set(Form) and self._place.opened is not None:
+            self._forms = {**self._forms, part: Form(form)}
+            record = self._records.get(self._place.opened)
+            if record is not None:
+                self._show_panel(record)
+
+    def _say(self, sentence: str) -> None:
+        self._problem.text = sentence
+        self._problem.set_visibility(bool(sentence))

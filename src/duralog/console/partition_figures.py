@@ -1,0 +1,199 @@
+"""The words and numbers beside the picture of a partition. Facts in, texts out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from duralog.cli.times import duration_text, in_words
+from duralog.console.facts import PartitionFacts, SegmentFacts, SegmentScan
+from duralog.console.partition_blocks import Block
+from duralog.console.words import (
+    UNKNOWN,
+    age_text,
+    bytes_text,
+    counted,
+    exact_time_text,
+    local_time_text,
+    number_text,
+    share_text,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    marker: str
+    name: str
+    value: str
+    about: str = ""
+    """A smaller line below."""
+    tip: str = ""
+
+
+def headline(facts: PartitionFacts) -> str:
+    """`compact · 12 segments · 1.5 GiB · newest record 3 min ago`."""
+    parts = [facts.policy or "policy unknown"]
+    if facts.segments:
+        parts.append(counted(len(facts.segments), "segment"))
+    if facts.size_bytes is not None:
+        parts.append(bytes_text(facts.size_bytes))
+    if facts.start_offset == facts.end_offset:
+        parts.append("no records")
+    elif facts.latest_timestamp_ms is not None:
+        parts.append(f"newest record {age_text(facts.latest_timestamp_ms)}")
+    return " · ".join(parts)
+
+
+def offset_figures(facts: PartitionFacts) -> list[Figure]:
+    """From the left of the picture to its right."""
+    figures = [
+        Figure("start-offset", "Log start", number_text(facts.start_offset), "Nothing below it can be read."),
+    ]
+    if facts.first_dirty_offset is not None:
+        figures.append(
+            Figure("first-dirty-offset", "First dirty", number_text(facts.first_dirty_offset), _dirty_words(facts))
+        )
+    if facts.first_uncleanable_offset is not None:
+        why = in_words(facts.why_uncleanable or "")
+        if facts.cleanable_from_ms is not None:
+            why += f"; {_moment(facts.cleanable_from_ms)}"
+        figures.append(
+            Figure("first-uncleanable-offset", "First uncleanable", number_text(facts.first_uncleanable_offset), why)
+        )
+    undecided = facts.high_watermark - facts.last_stable_offset
+    figures.append(
+        Figure(
+            "last-stable-offset",
+            "Last stable",
+            number_text(facts.last_stable_offset),
+            f"{counted(undecided, 'offset')} behind an open transaction." if undecided > 0 else "No open transaction.",
+        )
+    )
+    figures.append(
+        Figure("high-watermark", "High watermark", number_text(facts.high_watermark), "Consumers read up to it.")
+    )
+    figures.append(Figure("end-offset", "Log end", number_text(facts.end_offset), "The next record gets it."))
+    return figures
+
+
+def log_figures(facts: PartitionFacts) -> list[Figure]:
+    """For the tiles on top."""
+    span = facts.end_offset - facts.start_offset
+    figures = [
+        Figure(
+            "size",
+            "Size",
+            bytes_text(facts.size_bytes),
+            counted(len(facts.segments), "segment") if facts.segments else "",
+        ),
+        Figure(
+            "offsets",
+            "Offsets",
+            number_text(span),
+            f"{number_text(facts.start_offset)} to {number_text(facts.end_offset)}",
+        ),
+    ]
+    first, latest = facts.first_timestamp_ms, facts.latest_timestamp_ms
+    if first is not None and latest is not None and span:
+        figures.append(
+            Figure("time-range", "Time range", duration_text(max(latest - first, 0)), f"newest {age_text(latest)}")
+        )
+    else:
+        figures.append(Figure("time-range", "Time range", UNKNOWN, "no records" if not span else ""))
+    if facts.dirty_ratio is not None:
+        limit = "" if facts.min_dirty_ratio is None else f"cleaned above {share_text(facts.min_dirty_ratio)}"
+        figures.append(Figure("dirty-ratio", "Dirty", share_text(facts.dirty_ratio), limit))
+    return figures
+
+
+def config_figures(facts: PartitionFacts) -> list[Figure]:
+    return [Figure(f"config-{name}", name, value) for name, value in sorted(facts.configs.items())]
+
+
+def segment_figures(segment: SegmentFacts) -> list[Figure]:
+    """What is known of a segment without reading it."""
+    span = segment.next_offset - segment.base_offset
+    density = segment.index_density_bytes
+    return [
+        Figure(
+            "segment-offsets",
+            "Offsets",
+            f"{number_text(segment.base_offset)} to {number_text(segment.next_offset)}",
+            counted(span, "offset"),
+        ),
+        Figure(
+            "segment-times",
+            "First batch",
+            local_time_text(segment.first_timestamp_ms),
+            f"newest {local_time_text(segment.largest_timestamp_ms)}",
+            f"{exact_time_text(segment.first_timestamp_ms)}\n{exact_time_text(segment.largest_timestamp_ms)}",
+        ),
+        Figure(
+            "segment-index",
+            "Index",
+            _entries(segment.index_entries),
+            f"one each {bytes_text(round(density))} of log" if density else "too small to need one",
+        ),
+        Figure("segment-time-index", "Time index", _entries(segment.time_index_entries)),
+    ]
+
+
+def group_figures(block: Block) -> list[Figure]:
+    return [
+        Figure(
+            "segment-offsets",
+            "Offsets",
+            f"{number_text(block.base_offset)} to {number_text(block.next_offset)}",
+            counted(block.next_offset - block.base_offset, "offset"),
+        ),
+        Figure(
+            "segment-size", "Size", bytes_text(block.size_bytes), f"{counted(len(block.segments), 'segment')} together"
+        ),
+        Figure(
+            "segment-times",
+            "First batch",
+            local_time_text(block.first_timestamp_ms),
+            f"newest {local_time_text(block.largest_timestamp_ms)}",
+        ),
+    ]
+
+
+def scan_figures(scan: SegmentScan, span: int) -> list[Figure]:
+    """What reading the segment told. `span` is how many offsets it covers."""
+    kept = f"{share_text(scan.records / span)} of its offsets" if span > 0 else ""
+    controls = f", {counted(scan.control_batches, 'control batch')}" if scan.control_batches else ""
+    figures = [
+        Figure("scan-records", "Records", number_text(scan.records), kept),
+        Figure("scan-batches", "Batches", number_text(scan.batches), f"{_a_batch(scan)}{controls}"),
+        Figure(
+            "scan-compression",
+            "Compression",
+            UNKNOWN if scan.compression_ratio is None else f"{scan.compression_ratio:.2f} : 1",
+            UNKNOWN if scan.unpacked_bytes is None else f"{bytes_text(scan.unpacked_bytes)} unpacked",
+        ),
+    ]
+    if scan.tombstones is not None:
+        keyless = f"{counted(scan.keyless, 'record')} without a key" if scan.keyless else ""
+        figures.append(Figure("scan-tombstones", "Tombstones", number_text(scan.tombstones), keyless))
+    return figures
+
+
+def _entries(count: int | None) -> str:
+    if count is None:
+        return "none"
+    return f"{number_text(count)} {'entry' if count == 1 else 'entries'}"
+
+
+def _a_batch(scan: SegmentScan) -> str:
+    return f"{scan.records / scan.batches:.3g} records each" if scan.batches else ""
+
+
+def _dirty_words(facts: PartitionFacts) -> str:
+    if facts.checkpoint is None:
+        return "Never compacted."
+    if facts.why_not_compacted is None:
+        return "A cleaner would take it up now."
+    return in_words(facts.why_not_compacted)
+
+
+def _moment(time_ms: int) -> str:
+    return f"more from {local_time_text(time_ms)} on ({age_text(time_ms)})"

@@ -1,0 +1,118 @@
+"""Which part of a log a page of records shows, and its address, which can be shared and gone back to.
+
+`?offset=120`, `?offset=120&back=1` (the records before), `?time=-1h`, `?key=user-17&offset=500` (search from there),
+`?follow=1`, nothing for the newest ones; `&open=123` for the record that is opened. A key that is no text is
+`key=0x00ff`. Everything in an address is untrusted: what cannot be understood is told in a sentence, and the page shows
+the newest records instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
+
+from duralog.cli.times import parse_time
+
+_INT64_MAX = 2**63 - 1
+_DIGITS = re.compile(r"[0-9]{1,19}")
+_RELATIVE = re.compile(r"-\s*(\d+(?:ms|s|m|h|d|w))")
+_LONGEST_KEY = 4_096
+TIME_FORMS = (
+    "an age like -90s, -30m, -1h or -7d, 2026-01-31T12:00 (UTC unless it names a zone), or milliseconds since 1970"
+)
+
+
+class NotAPlace(ValueError):
+    """What was typed, or stands in an address, names no place in a log. The sentence says what would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    offset: int | None = None
+    is_backwards: bool = False
+    """The records below the offset."""
+    time: str | None = None
+    """As it was typed: an age stays an age, so that a shared link means the same from when it is opened."""
+    key: str | None = None
+    is_followed: bool = False
+    opened: int | None = None
+
+    def query(self) -> str:
+        """With its question mark; empty for the newest records."""
+        fields: list[tuple[str, str]] = []
+        if self.key is not None:
+            fields.append(("key", self.key))
+        if self.time is not None:
+            fields.append(("time", self.time))
+        if self.offset is not None:
+            fields.append(("offset", str(self.offset)))
+        if self.is_backwards:
+            fields.append(("back", "1"))
+        if self.is_followed:
+            fields.append(("follow", "1"))
+        if self.opened is not None:
+            fields.append(("open", str(self.opened)))
+        return f"?{urlencode(fields)}" if fields else ""
+
+    def opening(self, offset: int | None) -> Place:
+        return replace(self, opened=offset)
+
+
+def place_of(query: Mapping[str, str]) -> Place:
+    """Raises `NotAPlace`."""
+    opened = query.get("open", "").strip()
+    place = Place(opened=parse_offset(opened) if opened else None)
+    if query.get("follow") == "1":
+        return replace(place, is_followed=True)
+    if query.get("time", "").strip():
+        parse_when(query["time"], now_ms=0)
+        return replace(place, time=query["time"].strip())
+    offset = parse_offset(query["offset"]) if query.get("offset", "").strip() else None
+    if query.get("key"):
+        parse_key(query["key"])
+        return replace(place, key=query["key"], offset=offset)
+    return replace(place, offset=offset, is_backwards=offset is not None and query.get("back") == "1")
+
+
+def parse_offset(text: str) -> int:
+    """Digits, grouped or not."""
+    digits = re.sub(r"[\s_,.'\u202f\u00a0]", "", text)
+    if not _DIGITS.fullmatch(digits) or int(digits) > _INT64_MAX:
+        raise NotAPlace(f"“{_short(text)}” is no offset: give a number from 0 on")
+    return int(digits)
+
+
+def parse_when(text: str, *, now_ms: int) -> int:
+    """Milliseconds since 1970."""
+    relative = _RELATIVE.fullmatch(text.strip())
+    try:
+        return parse_time(relative[1] if relative else text, now_ms=now_ms)
+    except (ValueError, OverflowError):
+        raise NotAPlace(f"“{_short(text)}” is no time: give {TIME_FORMS}") from None
+
+
+def parse_key(text: str) -> bytes:
+    if len(text) > _LONGEST_KEY:
+        raise NotAPlace(f"a key of {len(text)} characters is too long to look for: at most {_LONGEST_KEY}")
+    if text.startswith("0x") and len(text) > 2:
+        try:
+            return bytes.fromhex(text[2:])
+        except ValueError:
+            # A key that happens to begin like this.
+            return text.encode("utf-8", "surrogatepass")
+    return text.encode("utf-8", "surrogatepass")
+
+
+def key_query(key: bytes) -> str:
+    """The text that `parse_key` reads as this key."""
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        return f"0x{key.hex()}"
+    return text if text and parse_key(text) == key and text.isprintable() else f"0x{key.hex()}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:40]}…"

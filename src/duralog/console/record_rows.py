@@ -1,0 +1,143 @@
+"""Records as the browser of records shows them: a row of the list, and the panel of the one that is opened.
+
+Facts in, plain values out, which the components of `assets/` show as text. Offsets are text: numbers of a browser have
+53 bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from duralog.console.facts import NO_TIMESTAMP_MS, RecordKind, ShownRecord
+from duralog.console.json_text import Kind, Token
+from duralog.console.record_place import Place, key_query
+from duralog.console.shown_bytes import Form, Shown, copied, forms_of, preview, shown, visible
+from duralog.console.words import (
+    age_text,
+    bytes_text,
+    counted,
+    exact_time_text,
+    local_time_text,
+    number_text,
+    records_path,
+)
+
+_LONGEST_HEADER = 400
+_LONGEST_FOUND_KEY = 1_024
+_TAGS = {"tombstone": "tombstone", "aborted": "aborted", "open": "undecided", "marker": "marker"}
+
+
+def kind_of(record: ShownRecord) -> str:
+    """`data`, `tombstone`, `aborted`, `open` or `marker`."""
+    return "tombstone" if record.kind is RecordKind.DATA and record.is_tombstone else str(record.kind)
+
+
+def row_of(record: ShownRecord) -> dict[str, Any]:
+    kind = kind_of(record)
+    value = "" if kind == "tombstone" else preview(record.value)
+    return {
+        "offset": str(record.offset),
+        "offsetText": number_text(record.offset),
+        "time": local_time_text(None if record.timestamp_ms == NO_TIMESTAMP_MS else record.timestamp_ms),
+        "exact": exact_time_text(record.timestamp_ms),
+        "key": preview(record.key, 80) if kind != "marker" else "",
+        "keyForm": _form_class(record.key),
+        "value": visible(record.marker or "") if kind == "marker" else value,
+        "valueForm": _form_class(record.value) if kind not in ("marker", "tombstone") else "",
+        "kind": kind,
+        "tag": _TAGS.get(kind, ""),
+        "headers": counted(record.header_count, "header") if record.header_count else "",
+        "size": bytes_text(record.size_bytes),
+    }
+
+
+def panel_of(topic: str, partition: int, record: ShownRecord, forms: dict[str, Form]) -> dict[str, Any]:
+    """`forms` are those that the reader has chosen for `key` and `value`."""
+    kind = kind_of(record)
+    facts = [
+        ["Time", local_time_text(record.timestamp_ms), exact_time_text(record.timestamp_ms)],
+        ["Age", age_text(record.timestamp_ms), ""],
+        ["Timestamp type", record.timestamp_type, ""],
+        ["Size", bytes_text(record.size_bytes), f"{number_text(record.size_bytes)} bytes of key, value and headers"],
+    ]
+    if record.codec is not None:
+        facts.append(["Batch codec", record.codec, ""])
+    if record.producer_id is not None:
+        facts.append(["Producer", number_text(record.producer_id), ""])
+    if record.marker is not None:
+        facts.append(["Marker", visible(record.marker), ""])
+    parts = []
+    if kind != "marker":
+        key = _part("key", "Key", record.key, record.key_bytes, forms.get("key"))
+        if record.key is not None and len(record.key) == record.key_bytes <= _LONGEST_FOUND_KEY:
+            key["find"] = records_path(topic, partition) + Place(key=key_query(record.key)).query()
+        parts = [key, _part("value", "Value", record.value, record.value_bytes, forms.get("value"))]
+    return {
+        "offset": str(record.offset),
+        "offsetText": number_text(record.offset),
+        "kind": kind,
+        "tag": _TAGS.get(kind, ""),
+        "facts": facts,
+        "parts": parts,
+        "headers": [_header(name, value) for name, value in record.headers],
+        "headersAbout": _headers_about(record),
+    }
+
+
+def _part(name: str, title: str, data: bytes | None, size_bytes: int, form: Form | None) -> dict[str, Any]:
+    what = shown(data, form)
+    has_more = data is not None and len(data) < size_bytes
+    note = ""
+    if what.is_cut and not has_more:
+        note = "The rest is too long to be shown here: duralog consume writes all of it."
+    return {
+        "name": name,
+        "title": title,
+        "about": _about(what, data, size_bytes, name),
+        "form": str(what.form),
+        "forms": [str(one) for one in forms_of(data)],
+        "tokens": [[str(kind), text] for kind, text in merged(what.tokens)],
+        "copy": copied(data),
+        "more": f"Show all {bytes_text(size_bytes)}" if has_more else "",
+        "note": note,
+        "find": "",
+    }
+
+
+def merged(tokens: tuple[Token, ...]) -> list[Token]:
+    """Neighbours of one kind as one: fewer elements for the browser."""
+    found: list[Token] = []
+    for kind, text in tokens:
+        if found and kind is found[-1][0] is Kind.PLAIN:
+            found[-1] = (kind, found[-1][1] + text)
+        else:
+            found.append((kind, text))
+    return found
+
+
+def _about(what: Shown, data: bytes | None, size_bytes: int, name: str) -> str:
+    if data is None:
+        return "null: a tombstone deletes its key" if name == "value" else "null: no key"
+    return f"{what.form}, {bytes_text(size_bytes)}"
+
+
+def _header(name: str, value: bytes | None) -> list[str]:
+    return [visible(name), preview(value, _LONGEST_HEADER), _form_class(value)]
+
+
+def _headers_about(record: ShownRecord) -> str:
+    if len(record.headers) < record.header_count:
+        return f"{len(record.headers)} of {number_text(record.header_count)}"
+    return number_text(record.header_count)
+
+
+def _form_class(data: bytes | None) -> str:
+    if data is None:
+        return "is-null"
+    return (
+        "is-empty"
+        if not data
+        else "is-hex"
+        if preview(data, 16).startswith("0x") and not data.startswith(b"0x")
+        else ""
+    )
