@@ -1,0 +1,38 @@
+# syntax=docker/dockerfile:1
+# A broker for Kafka clients: docker build -t duralog . && docker run -p 9092:9092 -v duralog:/var/lib/duralog duralog
+# The kernels are compiled while the image is built, for the oldest CPU that numpy's wheels run on, so that every machine
+# can use them and a container is ready in a second. For newer CPUs: --build-arg KERNEL_CPU=x86-64-v3.
+
+ARG PYTHON=3.11
+
+FROM python:${PYTHON}-slim AS cpu-amd64
+ARG KERNEL_CPU=x86-64-v2
+ENV NUMBA_CPU_NAME=${KERNEL_CPU} NUMBA_CPU_FEATURES=+sse4.2,+crc32
+
+FROM python:${PYTHON}-slim AS cpu-arm64
+ENV NUMBA_CPU_NAME=generic
+
+FROM cpu-${TARGETARCH} AS build
+RUN python -m venv /opt/duralog
+WORKDIR /src
+COPY requirements.txt pyproject.toml README.md LICENSE CHANGELOG.md ./
+COPY src src
+RUN /opt/duralog/bin/pip install --no-cache-dir --disable-pip-version-check -c requirements.txt ".[broker,kafka]"
+
+FROM cpu-${TARGETARCH}
+LABEL org.opencontainers.image.title="duralog" org.opencontainers.image.licenses="Apache-2.0"
+RUN groupadd --system --gid 10001 duralog \
+    && useradd --system --uid 10001 --gid duralog --home-dir /var/lib/duralog --shell /usr/sbin/nologin duralog \
+    && install -d -o duralog -g duralog -m 0750 /var/lib/duralog \
+    && install -d -o duralog -g duralog -m 0700 /var/cache/duralog
+COPY --from=build /opt/duralog /opt/duralog
+ENV PATH=/opt/duralog/bin:${PATH} DURALOG_CACHE_DIR=/var/cache/duralog PYTHONUNBUFFERED=1
+USER duralog
+RUN duralog doctor --compile
+VOLUME /var/lib/duralog
+EXPOSE 9092
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=30s --timeout=10s --start-period=60s --retries=3 \
+    CMD ["duralog", "topic", "list", "--quiet", "127.0.0.1:9092"]
+ENTRYPOINT ["duralog"]
+CMD ["serve", "--data", "/var/lib/duralog", "--listen", "0.0.0.0:9092", "--advertise", "localhost:9092"]
