@@ -33,6 +33,11 @@ def of_many_partitions(partitions: int) -> Path:
     return directory
 
 
+def for_the_console(partitions: int) -> Path:
+    """A directory closed well, of so many partitions of many topics, with groups. It is only looked at."""
+    return _made("console_store", "many", f"console-{partitions}", str(partitions), str(SEGMENTS_EACH))
+
+
 def of_week(records: int) -> Path:
     """A directory closed well, with events of a week in four partitions: about 200 bytes each."""
     return _made("make_events", "week", f"{records}", str(records), str(PARTITIONS_OF_WEEK))

@@ -7,6 +7,7 @@ from bench.jobs import (
     append,
     broker,
     compaction,
+    console,
     decode,
     dump,
     encode,
@@ -37,6 +38,7 @@ JOBS: dict[str, Job] = {
         store_open.JOB,
         *spark.JOBS,
         *broker.JOBS,
+        console.JOB,
         startup.JOB,
     )
 }
