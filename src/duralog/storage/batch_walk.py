@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from duralog.errors import CorruptRecord
 from duralog.format.framing import whole_batch_bytes
 from duralog.format.layout import BATCH_V2, ENTRY_PREFIX, MAGIC_POSITION, MESSAGE_V1, MIN_BATCH_BYTES, NO_TIMESTAMP
-from duralog.storage.file_system import File
 
 _CHUNK_BYTES = 4 << 10
 """Read at a time: about as far as two entries of an index lie apart."""
@@ -33,6 +32,15 @@ _TIMESTAMP = struct.Struct(">q")
 assert _PREFIX.size == _CLASSIFIED_BYTES
 
 
+class Readable(Protocol):
+    """Bytes that can be read at any position."""
+
+    @property
+    def name(self) -> str: ...
+
+    def read(self, position: int, size: int) -> bytes: ...
+
+
 class BatchHeader(NamedTuple):
     """What a lookup needs of a batch."""
 
@@ -44,7 +52,7 @@ class BatchHeader(NamedTuple):
     max_timestamp_ms: int
 
 
-def walk(file: File, position: int, end: int) -> Iterator[BatchHeader]:
+def walk(file: Readable, position: int, end: int) -> Iterator[BatchHeader]:
     """The whole batches from `position`, where one starts, to `end`."""
     chunk, chunk_position = b"", position
     while end - position >= _CLASSIFIED_BYTES:
@@ -67,7 +75,7 @@ def walk(file: File, position: int, end: int) -> Iterator[BatchHeader]:
         position += size
 
 
-def first_reaching(file: File, position: int, end: int, offset: int) -> tuple[int, int, int] | None:
+def first_reaching(file: Readable, position: int, end: int, offset: int) -> tuple[int, int, int] | None:
     """Position, size and last offset of the first batch that reaches the offset; None if there is none.
 
     `walk` with the loop inside out: this is on the way of every read.
@@ -92,7 +100,7 @@ def first_reaching(file: File, position: int, end: int, offset: int) -> tuple[in
     return None
 
 
-def _refuse(file: File, chunk: bytes, at: int, position: int, end: int) -> None:
+def _refuse(file: Readable, chunk: bytes, at: int, position: int, end: int) -> None:
     """Raise what the reference says of this batch. It returns for one that is only partly there."""
     try:
         whole_batch_bytes(memoryview(chunk), at, at + end - position)
