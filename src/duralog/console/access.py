@@ -5,7 +5,7 @@ says otherwise. A page of another site, open in the same browser, must not reach
 
 | attack | answer |
 |---|---|
-| a name of the attacker that resolves to this address (DNS rebinding) | the Host header must be the address that is listened on |
+| a name of the attacker that means this address (DNS rebinding) | the Host header must be the one that is listened on |
 | a socket or a request from a page of another site | an Origin header, where there is one, must be the Host |
 | the console in a frame of another site | `frame-ancestors 'none'` |
 | anything that makes a page load or send something elsewhere | a content security policy that knows only this address |

@@ -15,7 +15,6 @@ from fastapi import FastAPI
 from nicegui import Client, app, ui
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.staticfiles import StaticFiles
 
 from duralog.console import theme
 from duralog.console.access import GuardedApplication
@@ -36,6 +35,7 @@ def run(source: Source, listener: socket.socket, *, host: str, when_ready: Calla
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             lifespan="on",
             ws="wsproto",
             timeout_graceful_shutdown=_GOODBYE_SECONDS,

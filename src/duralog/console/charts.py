@@ -24,6 +24,7 @@ _SIZE_AXIS = """(value) => {
 }"""
 _NUMBER_AXIS = """(value) => value === null ? "–" : Math.abs(value) >= 10000
     ? String(Math.round(value)).replace(/\\B(?=(\\d{3})+$)/g, "\\u202f") : String(+value.toPrecision(4))"""
+_CLOCK = {"day": "{MM}-{dd}", "hour": "{HH}:{mm}", "minute": "{HH}:{mm}", "second": "{HH}:{mm}:{ss}"}
 FORMATS = {"size": _SIZE_AXIS, "number": _NUMBER_AXIS}
 
 
@@ -38,7 +39,7 @@ class TimeChart:
         shown = FORMATS[unit] if not per_second else f"(value) => ({FORMATS[unit]})(value) + '/s'"
         self._options: dict[str, Any] = {
             "animation": False,
-            "grid": {"left": 8, "right": 12, "top": 14, "bottom": 4, "containLabel": True},
+            "grid": {"left": 8, "right": 20, "top": 14, "bottom": 4, "containLabel": True},
             "textStyle": {"fontFamily": "inherit"},
             "tooltip": {
                 "trigger": "axis",
@@ -49,7 +50,7 @@ class TimeChart:
             },
             "xAxis": {
                 "type": "time",
-                "axisLabel": {"color": INK_ON_BOTH, "hideOverlap": True, "fontSize": 11},
+                "axisLabel": {"color": INK_ON_BOTH, "hideOverlap": True, "fontSize": 11, "formatter": _CLOCK},
                 "axisLine": {"lineStyle": {"color": LINE_ON_BOTH}},
                 "axisTick": {"show": False},
             },
@@ -95,7 +96,7 @@ class BarChart:
         self._chart = ui.echart(
             {
                 "animation": False,
-                "grid": {"left": 8, "right": 12, "top": 14, "bottom": 4, "containLabel": True},
+                "grid": {"left": 8, "right": 20, "top": 14, "bottom": 4, "containLabel": True},
                 "textStyle": {"fontFamily": "inherit"},
                 "tooltip": {
                     "trigger": "axis",

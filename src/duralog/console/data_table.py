@@ -1,7 +1,7 @@
 """A table whose rows stay on the server: it is sorted, searched and paged here, and one page of it is sent.
 
-So a table of 10,000 partitions costs a page no more than one of fifty. `show` is cheap to call again and again: nothing is
-sent unless what is on the page has changed, and the browser replaces only the cells that differ. Cells are shown as
+So a table of 10,000 partitions costs a page no more than one of fifty. `show` is cheap to call again and again: nothing
+is sent unless what is on the page has changed, and the browser replaces only the cells that differ. Cells are shown as
 text, whatever is in them.
 """
 
@@ -16,7 +16,8 @@ from nicegui.events import GenericEventArguments
 
 Row = TypeVar("Row")
 Cell = str | dict[str, Any]
-"""Text, or a dict with `text` and any of `href`, `title`, `tone` (good, warn, bad, quiet), `sub`, `bar` (0 to 1), `spark`."""
+"""Text, or a dict with `text` and any of `href`, `title`, `tone` (good, warn, bad, quiet), `sub`, `bar` (0 to 1) and
+`spark`."""
 
 ROWS_ON_A_PAGE = 50
 _LONGEST_SEARCH = 300
@@ -50,12 +51,17 @@ class DataTable(Element, Generic[Row], component="assets/data_table.js"):
         empty: str = "Nothing here yet.",
         tone: Callable[[Row], str] | None = None,
         rows_on_a_page: int = ROWS_ON_A_PAGE,
+        search_from: int = 0,
     ) -> None:
-        """`name` is what tests find it by, `label` what people and screen readers read; rows are given by `show`."""
+        """`name` is what tests find it by, `label` what people and screen readers read; rows are given by `show`.
+
+        The search is shown where there are at least `search_from` rows.
+        """
         super().__init__()
         self._columns = {column.name: column for column in columns}
         self._key = key
         self._searched = search
+        self._search_from = search_from
         self._tone = tone
         self._all: Sequence[Row] = ()
         self._query = ""
@@ -69,7 +75,6 @@ class DataTable(Element, Generic[Row], component="assets/data_table.js"):
                 "name": name,
                 "label": label,
                 "perPage": rows_on_a_page,
-                "searchable": search is not None,
                 "empty": empty,
                 "nothing": "Nothing matches the search.",
                 "columns": [
@@ -115,6 +120,7 @@ class DataTable(Element, Generic[Row], component="assets/data_table.js"):
                     for row in rows[first : first + self._per_page]
                 ],
                 "sort": {"by": self._sort, "descending": self._descending},
+                "searchable": self._searched is not None and (bool(self._query) or len(self._all) >= self._search_from),
                 "page": self._page,
                 "total": len(rows),
             }

@@ -71,7 +71,8 @@ class Console:
                     answer = build(*args, **kwargs)
                     return await answer if inspect.isawaitable(answer) else answer
                 except (UnknownTopic, UnknownGroup, PageMissing) as error:
-                    self.show_problem(404, "Not found", printable(str(error)))
+                    sentence = printable(str(error))
+                    self.show_problem(404, "Not found", f"{sentence[:1].upper()}{sentence[1:]}.")
                 except (DuralogError, OSError) as error:
                     self.show_problem(500, "That did not work", printable(describe(error)))
                 return None
@@ -169,8 +170,8 @@ def _stale(overview: Overview) -> str | None:
 def live(refresh: Callable[[], Awaitable[None] | None], seconds: float = REFRESH_SECONDS) -> ui.timer:
     """Call `refresh` again and again while the page is open in a browser.
 
-    It changes elements that are there (`label.text = ...`, `DataTable.show`), and the browser gets only what differs. What
-    it raises is told to the reader once, and tried again.
+    It changes elements that are there (`label.text = ...`, `DataTable.show`), and the browser gets only what differs.
+    What it raises is told to the reader once, and tried again.
     """
     told: set[str] = set()
 
@@ -203,9 +204,7 @@ def block(tag: str, classes: str = "", *, marker: str | None = None, **attribute
     return element
 
 
-def text(
-    tag: str, content: str, classes: str = "", *, marker: str | None = None, **attributes: str
-) -> TextElement:
+def text(tag: str, content: str, classes: str = "", *, marker: str | None = None, **attributes: str) -> TextElement:
     """An element of HTML with text in it, escaped. `.text = ...` changes it."""
     element = TextElement(tag=tag, text=content)
     if classes:

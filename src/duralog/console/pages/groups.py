@@ -157,10 +157,16 @@ class _GroupPage:
                 Column(name="metadata", label="Metadata", cell=lambda row: row.offset.metadata or UNKNOWN, wide=True),
             ),
             key=lambda row: f"{row.offset.topic}-{row.offset.partition}",
-            search=lambda row: f"{row.offset.topic}-{row.offset.partition} {row.holder.member_id if row.holder else ''}",
+            search=lambda row: (
+                f"{row.offset.topic}-{row.offset.partition} {row.holder.member_id if row.holder else ''}"
+            ),
             sort="topic",
             empty="No offsets are committed.",
         )
+
+
+def _searched_text(row: _OffsetRow) -> str:
+    return f"{row.offset.topic}-{row.offset.partition} {row.holder.member_id if row.holder else ''}"
 
 
 def _members_table() -> DataTable[GroupMember]:
@@ -174,7 +180,12 @@ def _members_table() -> DataTable[GroupMember]:
                 cell=lambda member: {"text": member.member_id, "sub": member.instance_id or ""},
                 sort=lambda member: member.member_id,
             ),
-            Column(name="client", label="Client", cell=lambda member: member.client_id, sort=lambda member: member.client_id),
+            Column(
+                name="client",
+                label="Client",
+                cell=lambda member: member.client_id,
+                sort=lambda member: member.client_id,
+            ),
             Column(name="host", label="Host", cell=lambda member: member.host, sort=lambda member: member.host),
             Column(
                 name="partitions",

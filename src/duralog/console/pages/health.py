@@ -12,7 +12,7 @@ from duralog.cli.failures import describe
 from duralog.cli.times import duration_text
 from duralog.console.data_table import Cell, Column, DataTable
 from duralog.console.facts import CleanerRow, FindingFacts, Overview, QuarantineEntry, RunState, VerifyView
-from duralog.console.layout import Console, block, empty_state, health_of, heading, live, note_list, section, text
+from duralog.console.layout import Console, block, empty_state, heading, health_of, live, note_list, section, text
 from duralog.console.source import VerifyRun
 from duralog.console.words import (
     UNKNOWN,
@@ -130,7 +130,9 @@ class _Quarantine:
     def __init__(self, console: Console) -> None:
         self._source = console.source
         with section(
-            "Quarantine", "Bytes that a recovery or a repair took out of a log. They are kept.", marker="quarantine-part"
+            "Quarantine",
+            "Bytes that a recovery or a repair took out of a log. They are kept.",
+            marker="quarantine-part",
         ):
             self._note = text("p", "Looking …", "about", marker="quarantine-note")
             self._table = _quarantine_table()
@@ -145,7 +147,7 @@ class _Quarantine:
             return
         self._note.text = "" if entries else "Nothing is in quarantine."
         self._note.set_visibility(not entries)
-        self._table.show(entries)
+        self._table.show(entries or ())
         self._table.set_visibility(bool(entries))
 
 
@@ -210,10 +212,12 @@ def _findings_table() -> DataTable[FindingFacts]:
             Column(
                 name="kind",
                 label="Kind",
-                cell=lambda finding: {"text": "error", "tone": "bad"} if finding.is_error else {"text": "note", "tone": "quiet"},
+                cell=_kind_of,
                 sort=lambda finding: not finding.is_error,
             ),
-            Column(name="where", label="File", cell=_place_of, sort=lambda finding: (finding.file, finding.position or 0)),
+            Column(
+                name="where", label="File", cell=_place_of, sort=lambda finding: (finding.file, finding.position or 0)
+            ),
             Column(
                 name="position",
                 label="Position",
@@ -225,8 +229,13 @@ def _findings_table() -> DataTable[FindingFacts]:
         ),
         key=lambda finding: f"{finding.file}:{finding.position}:{finding.text}",
         search=lambda finding: f"{finding.file} {finding.text}",
+        search_from=10,
         sort="kind",
     )
+
+
+def _kind_of(finding: FindingFacts) -> Cell:
+    return {"text": "error", "tone": "bad"} if finding.is_error else {"text": "note", "tone": "quiet"}
 
 
 def _place_of(finding: FindingFacts) -> Cell:
@@ -270,6 +279,7 @@ def _quarantine_table() -> DataTable[QuarantineEntry]:
         ),
         key=lambda entry: entry.path,
         search=lambda entry: f"{entry.topic}-{entry.partition} {entry.reason} {entry.path}",
+        search_from=10,
         sort="time",
         descending=True,
     )
@@ -283,7 +293,10 @@ def _cleaner_table() -> DataTable[CleanerRow]:
             Column(
                 name="partition",
                 label="Partition",
-                cell=lambda row: {"text": f"{row.topic}-{row.partition}", "href": compaction_path(row.topic, row.partition)},
+                cell=lambda row: {
+                    "text": f"{row.topic}-{row.partition}",
+                    "href": compaction_path(row.topic, row.partition),
+                },
                 sort=lambda row: (row.topic, row.partition),
             ),
             Column(
@@ -323,9 +336,8 @@ def _cleaner_table() -> DataTable[CleanerRow]:
         ),
         key=lambda row: f"{row.topic}-{row.partition}",
         search=lambda row: f"{row.topic}-{row.partition}",
+        search_from=10,
         sort="dirty",
         descending=True,
         empty="No partition is compacted.",
     )
-
-

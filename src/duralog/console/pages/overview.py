@@ -83,8 +83,7 @@ class _OverviewPage:
             byte_rate_text(overview.bytes_in_per_second),
         )
         lags = [group.lag for group in overview.groups if group.lag is not None]
-        self._lag_tile.show(number_text(sum(lags)) if lags else UNKNOWN, counted(len(overview.groups), "group")
-        )
+        self._lag_tile.show(number_text(sum(lags)) if lags else UNKNOWN, counted(len(overview.groups), "group"))
         if notes_changed:
             self._notes_place.clear()
             if overview.notes:
@@ -119,6 +118,7 @@ def topics_table() -> DataTable[TopicFacts]:
                 cell=lambda topic: number_text(topic.partitions),
                 sort=lambda topic: topic.partitions,
                 numeric=True,
+                wide=True,
             ),
             Column(
                 name="size",
@@ -134,6 +134,7 @@ def topics_table() -> DataTable[TopicFacts]:
                 sort=lambda topic: topic.records,
                 numeric=True,
                 hint="End offsets less start offsets; a compacted log has fewer",
+                wide=True,
             ),
             Column(
                 name="rate",
@@ -160,6 +161,7 @@ def topics_table() -> DataTable[TopicFacts]:
         sort="name",
         tone=lambda topic: "bad-row" if topic.trouble else "",
         empty="Only internal topics are here.",
+        rows_on_a_page=25,
     )
 
 
@@ -189,6 +191,7 @@ def groups_table(name: str) -> DataTable[GroupFacts]:
                 cell=lambda group: number_text(group.members) if group.state is not None else UNKNOWN,
                 sort=lambda group: group.members,
                 numeric=True,
+                wide=True,
             ),
             Column(name="protocol", label="Protocol", cell=lambda group: group.protocol, wide=True),
             Column(name="topics", label="Topics", cell=_topics_of_group, wide=True),
@@ -197,6 +200,7 @@ def groups_table(name: str) -> DataTable[GroupFacts]:
         search=lambda group: f"{group.name} {group.state or ''} {' '.join(group.topics)}",
         sort="name",
         empty="No groups.",
+        rows_on_a_page=25,
     )
 
 

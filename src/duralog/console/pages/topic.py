@@ -109,6 +109,8 @@ class _TopicPage:
         except (DuralogError, OSError) as error:
             self._configs_note.text = describe(error)
             return
+        if facts is None:
+            return  # The console is being stopped.
         rows = [_config_row(name, value) for name, value in sorted(facts.configs.items())]
         self._configs_note.text = "" if rows else "Kafka's defaults hold for everything. To set one:"
         if not rows:
@@ -191,7 +193,8 @@ class _TopicPage:
                 ),
             ),
             key=lambda row: str(row.partition),
-            search=(lambda row: f"{row.partition} {row.trouble or ''}"),
+            search=lambda row: f"{row.partition} {row.trouble or ''}",
+            search_from=10,
             sort="partition",
             tone=lambda row: "bad-row" if row.trouble else "",
         )
