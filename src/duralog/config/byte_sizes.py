@@ -1,4 +1,4 @@
-"""How people write a number of bytes, on the command line and in options."""
+"""How people write a number of bytes, on the command line and in options, and how they like to read one."""
 
 from __future__ import annotations
 
@@ -18,3 +18,13 @@ def parse_bytes(text: str) -> int:
     if not 0 < size <= _INT64_MAX:
         raise ValueError(f"{text!r}: a size is at least 1 and less than 2^63")
     return size
+
+
+def size_text(size_bytes: int) -> str:
+    """`1.5 GiB`: three digits, for a line that people read."""
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.3g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
+        size /= 1024
+    return f"{size:.3g} TiB"

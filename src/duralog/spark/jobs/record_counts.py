@@ -28,8 +28,10 @@ from duralog.format.compression import Codec
 from duralog.format.layout import CODEC_MASK, CONTROL_BIT, NO_TIMESTAMP
 from duralog.spark.jobs.key_prefixes import PrefixRule, prefixes_of
 from duralog.spark.jobs.keyed_offsets import within
+from duralog.spark.jobs.record_shapes import RecordShape
 from duralog.spark.slice_reading import read_slice_pieces
 from duralog.spark.slices import CorruptBytes, Slice
+from duralog.spark.thread_tasks import Advance, ignore
 
 MOST_PREFIXES = 100_000
 _SHOWN_KEY_BYTES = 64
@@ -104,6 +106,8 @@ class Counts:
     codecs: dict[str, CodecCounts] = field(default_factory=dict)
     largest: list[LargeRecord] = field(default_factory=list)
     prefixes: dict[bytes | None, PrefixCounts] = field(default_factory=dict)
+    shape: RecordShape | None = None
+    """For charts, if they are wanted."""
     damage: list[str] = field(default_factory=list)
     """What could not be read, as far as it is told."""
 
@@ -117,6 +121,9 @@ class Counts:
         for codec, counts in other.codecs.items():
             self.codecs.setdefault(codec, CodecCounts()).add(counts)
         self.largest = heapq.nlargest(largest, [*self.largest, *other.largest], key=_size_and_offset)
+        if other.shape is not None:
+            self.shape = self.shape or RecordShape()
+            self.shape.add(other.shape)
         self.damage = [*self.damage, *other.damage][:_MOST_DAMAGE_TOLD]
         self.add_prefixes(other.prefixes)
 
@@ -142,20 +149,31 @@ _SUMS = (
 )
 
 
-def count_slices(slices: tuple[Slice, ...], rule: PrefixRule | None, largest: int) -> Counts:
-    """What a Spark task does."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountRules:
+    """What is counted beside what always is."""
+
+    prefix: PrefixRule | None = None
+    largest: int = 0
+    """How many of the largest records are named."""
+    shapes: bool = False
+    """Also sizes and times, for charts."""
+
+
+def count_slices(slices: tuple[Slice, ...], advance: Advance = ignore, *, rules: CountRules) -> Counts:
+    """What a task does."""
     total = Counts()
     for found in slices:
-        total.add(_SliceCounter(found, rule, largest).count(), largest)
+        total.add(_SliceCounter(found, rules, advance).count(), rules.largest)
     return total
 
 
 class _SliceCounter:
-    def __init__(self, found: Slice, rule: PrefixRule | None, largest: int) -> None:
+    def __init__(self, found: Slice, rules: CountRules, advance: Advance) -> None:
         self._slice = found
-        self._rule = rule
-        self._largest = largest
-        self._counts = Counts()
+        self._rules = rules
+        self._advance = advance
+        self._counts = Counts(shape=RecordShape() if rules.shapes else None)
         self._counted_to = found.start_offset - 1
         """The last offset of the last batch that was counted: should a file change, some of it is read again."""
 
@@ -175,6 +193,7 @@ class _SliceCounter:
             if len(records):
                 self._records(records, sizes)
         self._batches(piece, sizes)
+        self._advance(len(piece.data))
         yield
 
     def _batches(self, piece: Piece, sizes: NDArray[np.int64]) -> None:
@@ -220,16 +239,18 @@ class _SliceCounter:
         counts.value_bytes += int(value_bytes.sum(dtype=np.int64))
         if (times := columns.timestamp[has_time]).size:
             counts.times.add(int(times.min()), int(times.max()))
+        if counts.shape is not None:
+            counts.shape.add_records(content, times)
         self._keep_largest(records, content)
-        if self._rule is not None:
-            self._prefixes(records, self._rule, sizes, content, is_tombstone, has_time)
+        if self._rules.prefix is not None:
+            self._prefixes(records, self._rules.prefix, sizes, content, is_tombstone, has_time)
 
     def _keep_largest(self, records: DecodedRecords, content: NDArray[np.int64]) -> None:
-        wanted = min(self._largest, len(content))
+        wanted = min(self._rules.largest, len(content))
         if not wanted:
             return
         columns, counts = records.columns, self._counts
-        if len(counts.largest) == self._largest and content.max() < counts.largest[-1].size_bytes:
+        if len(counts.largest) == self._rules.largest and content.max() < counts.largest[-1].size_bytes:
             return
         found = []
         for row in np.argpartition(content, -wanted)[-wanted:].tolist():
@@ -244,7 +265,7 @@ class _SliceCounter:
                     None if length < 0 else records.data[begin : begin + min(length, _SHOWN_KEY_BYTES)].tobytes(),
                 )
             )
-        counts.largest = heapq.nlargest(self._largest, [*counts.largest, *found], key=_size_and_offset)
+        counts.largest = heapq.nlargest(self._rules.largest, [*counts.largest, *found], key=_size_and_offset)
 
     def _prefixes(
         self,

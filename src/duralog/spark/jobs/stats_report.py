@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from duralog.config.byte_sizes import size_text
 from duralog.spark.jobs.record_counts import Counts, LargeRecord, PrefixCounts
+from duralog.spark.jobs.stats_shapes import TopicShape
+from duralog.storage.html_tables import captioned, time_shown
 from duralog.storage.log_directory import TopicPartition
 
 if TYPE_CHECKING:
@@ -84,6 +87,8 @@ class StatsReport:
     """By topic, partition and prefix; none if no prefixes were asked for."""
     read_bytes: int
     seconds: float
+    shapes: Mapping[str, TopicShape] = field(default_factory=dict)
+    """By topic: what charts are drawn from, if they are wanted."""
 
     @property
     def is_sound(self) -> bool:
@@ -98,6 +103,37 @@ class StatsReport:
             "read_bytes": self.read_bytes,
             "seconds": self.seconds,
         }
+
+    def _repr_html_(self) -> str:
+        names = (
+            "topic",
+            "partitions",
+            "records",
+            "keys",
+            "duplicates",
+            "tombstones",
+            "on disk",
+            "ratio",
+            "first",
+            "last",
+        )
+        rows = [
+            (
+                topic.topic,
+                f"{sum(found.topic == topic.topic for found in self.partitions):,}",
+                f"{topic.records:,}",
+                f"{topic.distinct_keys:,}",
+                f"{topic.duplicate_records:,}",
+                f"{topic.tombstones:,}",
+                size_text(topic.disk_bytes),
+                "-" if topic.compression_ratio is None else f"{topic.compression_ratio:.2f}",
+                time_shown(topic.first_timestamp_ms),
+                time_shown(topic.last_timestamp_ms),
+            )
+            for topic in self.topics
+        ]
+        text = f"{size_text(self.read_bytes)} read in {self.seconds:.1f} s"
+        return captioned("What is in the topics", text, names, rows, names[1:8])
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """A row for each topic, partition and prefix."""

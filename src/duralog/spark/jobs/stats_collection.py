@@ -1,0 +1,211 @@
+"""Counting what is in the topics of a log directory, for `stats` on Spark and on threads alike.
+
+Who does the work is the caller's choice (`Workers`); what is counted, and how the figures come about, is here once.
+
+Everything that lies in the log counts, data of aborted transactions too, since it takes room; the log's own control
+batches count as batches and bytes. Keys are equal if their digests are, as in compaction, and are compared within a
+partition: `duplicate_records` are those that a later one of the same partition makes obsolete.
+
+What compaction would save is what `duralog compact --explain` says: of what the cleaner would take up now, how many
+records and bytes would go. It is told of compacted topics only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any, Protocol
+
+from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
+from duralog.spark.jobs.distinct_keys import KeyCounts, KeysTask
+from duralog.spark.jobs.key_prefixes import PrefixRule
+from duralog.spark.jobs.key_shuffle import slices_by_task
+from duralog.spark.jobs.record_counts import CountRules, Counts, count_slices
+from duralog.spark.jobs.stats_report import (
+    CompactionSaving,
+    StatsReport,
+    log_figures,
+    prefix_figures,
+    topic_figures,
+)
+from duralog.spark.jobs.stats_shapes import SegmentSizes, segment_sizes, topic_shape
+from duralog.spark.jobs.topic_choice import partitions_by_topic
+from duralog.spark.lake.tables import now_ms
+from duralog.spark.locations import Location, location_of
+from duralog.spark.planning import Plan, plan, resolve
+from duralog.storage.cleaner_settings import CleanerSettings
+from duralog.storage.compaction_preview import ExplainSettings, explain_compaction
+from duralog.storage.log_directory import LogDirectory, TopicPartition
+from duralog.storage.partition_log import PartitionLog
+from duralog.storage.retention import COMPACT
+from duralog.storage.store import Store
+
+
+class Workers(Protocol):
+    """Who does the work."""
+
+    def run(
+        self,
+        items: Sequence[Any],
+        function: Callable[..., Any],
+        *,
+        weight: Callable[[Any], int] | None = None,
+        name: str,
+    ) -> list[Any]:
+        """`function` of every item, in their order."""
+
+    def count_keys(self, tasks: Sequence[KeysTask]) -> list[KeyCounts]:
+        """Of every task, also where the keys do not fit into the memory of one."""
+
+    def savings(
+        self, location: Location, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, CompactionSaving]:
+        """What a compaction of these would save now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatsRequest:
+    topics: Sequence[str] | None
+    """None for all but the internal ones."""
+    partition: int | None = None
+    prefix: PrefixRule | None = None
+    largest: int = 5
+    compaction: bool = True
+    map_bytes: int
+    """Of a task, for keys."""
+    max_slice_bytes: int
+    hot_keys: int = 0
+    """So many keys that come most are named for each topic, and charts can be drawn of it all. 0 for no charts."""
+
+
+def collect(store: Store, request: StatsRequest, workers: Workers) -> StatsReport:
+    """REQUIRES: the store is read-only."""
+    began = time.perf_counter()
+    location = location_of(store)
+    checkpoints = read_checkpoints(location) if request.hot_keys else {}
+    chosen = partitions_by_topic(store, request.topics, request.partition)
+    partitions = [partition for found in chosen.values() for partition in found]
+    ranges = resolve(store, partitions)
+    planned = plan(store, ranges, max_slice_bytes=request.max_slice_bytes)
+    compacted = {topic for topic in chosen if COMPACT in store.topic_config(topic).cleanup_policy}
+    segments: dict[TopicPartition, SegmentSizes] = {}
+    if request.hot_keys:
+        segments = {
+            partition: segment_sizes(
+                store.partition(*partition), partition.topic in compacted, checkpoints.get(partition)
+            )
+            for partition in partitions
+        }
+    counts = _count(partitions, planned, request, workers)
+    keys, prefixes = _keys(planned, request, counts, workers)
+    savings: Mapping[TopicPartition, CompactionSaving] = {}
+    if request.compaction:
+        savings = workers.savings(location, [found for found in partitions if found.topic in compacted])
+    rows = [
+        log_figures(
+            topic=partition.topic,
+            partition=partition.partition,
+            offsets=ranges[partition],
+            counts=counts[partition],
+            distinct=sum(keys[partition].by_number.values()),
+            is_compacted=partition.topic in compacted,
+            saving=savings.get(partition),
+        )
+        for partition in partitions
+    ]
+    shapes = {}
+    if request.hot_keys:
+        shapes = {
+            topic: topic_shape(
+                store,
+                [counts[partition] for partition in found],
+                [keys[partition].popularity for partition in found],
+                [segments[partition] for partition in found],
+                topic,
+                request.hot_keys,
+            )
+            for topic, found in chosen.items()
+        }
+    return StatsReport(
+        topics=tuple(topic_figures(topic, rows, counts, request.largest) for topic in chosen),
+        partitions=tuple(rows),
+        prefixes=tuple(
+            prefix_figures(partition, prefix, of_prefix, keys[partition].by_number.get(prefixes[prefix], 0))
+            for partition in partitions
+            for prefix, of_prefix in sorted(counts[partition].prefixes.items(), key=lambda item: item[0] or b"")
+        ),
+        read_bytes=planned.planned_bytes,
+        seconds=time.perf_counter() - began,
+        shapes=shapes,
+    )
+
+
+def _count(
+    partitions: Sequence[TopicPartition], planned: Plan, request: StatsRequest, workers: Workers
+) -> dict[TopicPartition, Counts]:
+    tasks = [
+        slices
+        for _, found in groupby(planned.slices, key=lambda found: (found.topic, found.partition))
+        for slices in slices_by_task(found, request.max_slice_bytes)
+    ]
+    rules = CountRules(prefix=request.prefix, largest=request.largest, shapes=request.hot_keys > 0)
+    counted = workers.run(
+        tasks,
+        partial(count_slices, rules=rules),
+        weight=lambda slices: sum(found.size_bytes for found in slices),
+        name="stats: records",
+    )
+    totals = {partition: Counts() for partition in partitions}
+    for slices, counts in zip(tasks, counted, strict=True):
+        totals[TopicPartition(slices[0].topic, slices[0].partition)].add(counts, request.largest)
+    return totals
+
+
+def _keys(
+    planned: Plan, request: StatsRequest, counts: Mapping[TopicPartition, Counts], workers: Workers
+) -> tuple[dict[TopicPartition, KeyCounts], dict[bytes | None, int]]:
+    """By partition: how many keys there are by the number of their prefix. And these numbers, 0 for no prefix."""
+    prefixes: list[bytes | None] = [None]
+    prefixes += sorted({prefix for found in counts.values() for prefix in found.prefixes if prefix is not None})
+    numbers = {prefix: number for number, prefix in enumerate(prefixes)}
+    tasks = {}
+    for (topic, number), slices in groupby(planned.slices, key=lambda found: (found.topic, found.partition)):
+        partition = TopicPartition(topic, number)
+        of_partition = counts[partition]
+        tasks[partition] = KeysTask(
+            slices=tuple(slices),
+            rule=request.prefix,
+            numbers={prefix: numbers[prefix] for prefix in of_partition.prefixes},
+            most_keys=of_partition.records - of_partition.keyless_records,
+            map_bytes=request.map_bytes,
+            frequent=request.hot_keys,
+        )
+    found = workers.count_keys(list(tasks.values()))
+    return {**{partition: KeyCounts() for partition in counts}, **dict(zip(tasks, found, strict=True))}, numbers
+
+
+def saving_of(location: Location, partition: TopicPartition) -> CompactionSaving:
+    """What a compaction of the partition would save now, by the cleaner's own rules."""
+    # Before the log: the checkpoint must not be ahead of what is read.
+    checkpoint = read_checkpoints(location).get(partition)
+    with location.open_store() as store:
+        return saving_in(store.partition(*partition), checkpoint, CleanerSettings.of(store.config))
+
+
+def saving_in(log: PartitionLog, checkpoint: int | None, cleaner: CleanerSettings) -> CompactionSaving:
+    settings = ExplainSettings(now_ms=now_ms(), memory_bytes=cleaner.memory_bytes, load_factor=cleaner.load_factor)
+    report = explain_compaction(log, checkpoint, settings).report
+    if report is None:
+        return CompactionSaving(records=0, size_bytes=0)
+    return CompactionSaving(
+        records=report.records_before - report.records_after, size_bytes=report.bytes_before - report.bytes_after
+    )
+
+
+def read_checkpoints(location: Location) -> Mapping[TopicPartition, int]:
+    """Up to where the cleaner has compacted each log."""
+    files, path = location.connect()
+    return LogDirectory(files, path).read_checkpoint(CLEANER_OFFSET_CHECKPOINT)

@@ -1,0 +1,59 @@
+"""Values as small tables in HTML: how they show themselves in a notebook.
+
+All text is escaped, characters that are not printable are shown as escapes, and a table has no more rows than a reader
+looks at: what else there is, is counted below. Nothing is loaded for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from html import escape
+
+MOST_ROWS = 20
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def table_html(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numbers: Sequence[str] = (),
+    *,
+    number_mark: str = 'style="text-align: right"',
+) -> str:
+    """Cells as they are to be shown. `numbers` are the columns that stand to the right, by `number_mark`."""
+    mark = [f" {number_mark}" if column in numbers else "" for column in columns]
+    head = "".join(f"<th{one}>{shown(name)}</th>" for one, name in zip(mark, columns, strict=True))
+    body = "".join(
+        "<tr>" + "".join(f"<td{one}>{shown(cell)}</td>" for one, cell in zip(mark, row, strict=True)) + "</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def captioned(
+    title: str, text: str, columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()
+) -> str:
+    """A title, a few words, a table of the first rows, and how many more there are."""
+    words = f" &nbsp;{shown(text)}" if text else ""
+    more = f"<div>and {len(rows) - MOST_ROWS:,} more</div>" if len(rows) > MOST_ROWS else ""
+    table = table_html(columns, rows[:MOST_ROWS], numbers) if rows else ""
+    return f"<div><b>{shown(title)}</b>{words}</div>{table}{more}"
+
+
+def shown(text: str) -> str:
+    """Text of any origin, escaped."""
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return escape(text)
+
+
+def time_shown(timestamp_ms: int | None) -> str:
+    """In UTC, to the second; the bare number where the calendar ends."""
+    if timestamp_ms is None or timestamp_ms == -1:
+        return "-"
+    try:
+        moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return str(timestamp_ms)
+    return f"{moment:%Y-%m-%d %H:%M:%S}Z"
