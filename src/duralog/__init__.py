@@ -33,6 +33,8 @@ from duralog.format.record import Record, TimestampType
 
 if TYPE_CHECKING:
     from duralog.config import BrokerConfig
+    from duralog.spark.jobs.stats_here import stats_here as stats
+    from duralog.spark.jobs.stats_report import StatsReport
     from duralog.storage.cleaner_state import CleanerTotals, PartitionState
     from duralog.storage.compaction_report import CompactionProgress, CompactionReport
     from duralog.storage.lookup import TimestampedOffset
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from duralog.storage.partition_log import PartitionLog
     from duralog.storage.retention import BUILT_IN_POLICIES, AgingLog, Removable, RetentionPolicy, RetentionReport
     from duralog.storage.store import Store
+    from duralog.storage.verification import Verification
 
 __version__ = "0.1.0.dev0"
 
@@ -70,6 +73,7 @@ __all__ = [
     "Removable",
     "RetentionPolicy",
     "RetentionReport",
+    "StatsReport",
     "StorageError",
     "Store",
     "StoreLocked",
@@ -77,8 +81,10 @@ __all__ = [
     "TimestampedOffset",
     "TopicExists",
     "UnknownTopic",
+    "Verification",
     "__version__",
     "open",
+    "stats",
 ]
 
 _LOADED_LATER = {
@@ -94,15 +100,20 @@ _LOADED_LATER = {
     "Removable": "duralog.storage.retention",
     "RetentionPolicy": "duralog.storage.retention",
     "RetentionReport": "duralog.storage.retention",
+    "StatsReport": "duralog.spark.jobs.stats_report",
     "Store": "duralog.storage.store",
     "TimestampedOffset": "duralog.storage.lookup",
+    "Verification": "duralog.storage.verification",
+    "stats": "duralog.spark.jobs.stats_here:stats_here",
 }
+"""By public name: where it is, and behind a colon what it is called there."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LOADED_LATER:
         raise AttributeError(f"module 'duralog' has no attribute {name!r}")
-    value = getattr(import_module(_LOADED_LATER[name]), name)
+    module, _, inner = _LOADED_LATER[name].partition(":")
+    value = getattr(import_module(module), inner or name)
     globals()[name] = value
     return value
 

@@ -112,6 +112,11 @@ class CompactionReport:
     """Not touched, and why."""
     notes: list[str] = field(default_factory=list)
 
+    def _repr_html_(self) -> str:
+        from duralog.storage.notebook_tables import compaction_html
+
+        return compaction_html(self)
+
     def begin_round(self) -> None:
         """Forget what only the last round tells."""
         self.records_before -= self.records_after

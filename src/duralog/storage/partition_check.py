@@ -53,6 +53,11 @@ class PartitionReport:
     def name(self) -> str:
         return os.path.basename(os.path.normpath(self.folder))
 
+    def _repr_html_(self) -> str:
+        from duralog.storage.notebook_tables import partition_report_html
+
+        return partition_report_html(self)
+
     def to_dict(self) -> dict[str, object]:
         """The totals. Findings and notes are objects of their own."""
         return {

@@ -20,6 +20,8 @@ from duralog.storage.reading import FetchedSlice, read_record_batches, read_reco
 from duralog.storage.time_lookup import offset_for_timestamp
 
 if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+    import polars
     import pyarrow as pa
 
 DEFAULT_SLICE_BYTES = 1 << 20
@@ -34,6 +36,11 @@ class ReadableLog(ABC):
 
     def __repr__(self) -> str:
         return f"<PartitionLog {self.topic}-{self.partition} from {self.start_offset} to {self.end_offset}>"
+
+    def _repr_html_(self) -> str:
+        from duralog.storage.notebook_tables import log_html
+
+        return log_html(self)
 
     @property
     @abstractmethod
@@ -115,6 +122,32 @@ class ReadableLog(ABC):
             view, start, end, level, topic=self.topic, partition=self.partition, columns=columns
         )
         return to_table(batches, columns)
+
+    def to_pandas(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        *,
+        isolation: str = Isolation.READ_UNCOMMITTED,
+        columns: Sequence[str] | None = None,
+    ) -> pandas.DataFrame:
+        """As `read_arrow`, as a data frame of pandas, if that is installed."""
+        from duralog.columnar.frames import to_pandas
+
+        return to_pandas(self.read_arrow(start_offset, end_offset, isolation=isolation, columns=columns))
+
+    def to_polars(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        *,
+        isolation: str = Isolation.READ_UNCOMMITTED,
+        columns: Sequence[str] | None = None,
+    ) -> polars.DataFrame:
+        """As `read_arrow`, as a data frame of polars, if that is installed."""
+        from duralog.columnar.frames import to_polars
+
+        return to_polars(self.read_arrow(start_offset, end_offset, isolation=isolation, columns=columns))
 
     def read_slice(
         self,

@@ -145,6 +145,11 @@ class RetentionReport:
     def size_bytes(self) -> int:
         return sum(removal.size_bytes for removal in self.removals)
 
+    def _repr_html_(self) -> str:
+        from duralog.storage.notebook_tables import retention_html
+
+        return retention_html(self)
+
 
 def plan(log: AgingLog, policies: Iterable[RetentionPolicy] = BUILT_IN_POLICIES) -> list[Removal]:
     """The segments of one log that go, oldest first: always a beginning of `log.segments`."""

@@ -38,6 +38,8 @@ from duralog.storage.upkeep import Upkeep
 
 _MANY_PARTITIONS = 8
 _CREATING_THREADS = 8
+_MOST_LOOKED_AT = 200
+"""Of more partitions than these, a notebook shows only what is known already."""
 
 _logger = logging.getLogger(__name__)
 
@@ -183,6 +185,27 @@ class Store:
         """The log of a partition. `__cluster_metadata` can be had, too."""
         log = self._logs.get(TopicPartition(topic, partition))
         return log if log is not None and not self._is_closed else self._find_log(TopicPartition(topic, partition))
+
+    def _repr_html_(self) -> str:
+        from duralog.storage.notebook_tables import store_html
+
+        looked_at: list[PartitionLog] = []
+        logs: dict[str, list[PartitionLog]] = {}
+        everywhere = self._everywhere()
+        for partition in everywhere:
+            log = self._logs.get(partition)
+            if log is None and self.read_only and not self._is_closed and len(everywhere) <= _MOST_LOOKED_AT:
+                # For this look only: what a reader asks for later shall be as it is then.
+                with suppress(DuralogError):
+                    log = self._opened.loader.load(partition, self._topics.get(partition.topic))
+                    looked_at.append(log)
+            if log is not None:
+                logs.setdefault(partition.topic, []).append(log)
+        try:
+            return store_html(self, logs)
+        finally:
+            for log in looked_at:
+                log.close()
 
     def _find_log(self, partition: TopicPartition) -> PartitionLog:
         if self._is_closed:

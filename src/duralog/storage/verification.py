@@ -91,6 +91,8 @@ class Verification:
         """
         self.path = path
         self.totals = Totals()
+        self.reports: list[PartitionReport] = []
+        """Of the partitions that are done."""
         self.errors: Sequence[CorruptRecord] = ()
         self.notes: Sequence[Note] = ()
         self._threads = threads
@@ -149,19 +151,23 @@ class Verification:
     def conclude(self, checked: Iterable[Checked]) -> Iterator[PartitionReport]:
         """What becomes of the `work`, whose results come in its order. Asks for them as it needs them."""
         results = iter(checked)
-        reports: list[PartitionReport] = []
         for check in self._checks:
             report = check.finish([next(results) for _ in check.chains])
-            reports.append(report)
+            self.reports.append(report)
             self.totals.partitions += 1
             self.totals.counts.add(report.counts)
             self.totals.errors += report.error_count
             yield report
         if self._directory is not None:
             if self._is_whole:
-                self._directory.finish(reports)
+                self._directory.finish(self.reports)
             self.errors, self.notes = self._directory.findings.errors, self._directory.findings.notes
             self.totals.errors += self._directory.findings.count
+
+    def _repr_html_(self) -> str:
+        from duralog.storage.notebook_tables import verification_html
+
+        return verification_html(self)
 
     def _wait(self, future: Future[Checked], name: str, show: Show | None) -> Checked:
         while True:
