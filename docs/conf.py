@@ -1,0 +1,117 @@
+"""The documentation as a site: `make docs` builds it into build/docs, with every warning an error.
+
+The root of the project is the root of the pages, so that a link means the same here, in an editor and on a code host.
+What the sidebar shows, in which order, is `NAVIGATION`; a page that is missing there fails the build.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import duralog
+
+NAVIGATION = {
+    "Learn": ["README", "docs/tutorial", "docs/uses", "docs/first-minute"],
+    "How to": [
+        "docs/howto/read-a-backup-with-spark",
+        "docs/howto/find-a-record-by-time",
+        "docs/howto/why-is-my-topic-not-compacted",
+        "docs/howto/restore-after-corruption",
+        "docs/howto/test-against-a-broker",
+        "docs/howto/move-a-topic-to-kafka",
+        "docs/howto/export-to-a-lakehouse",
+        "docs/howto/latest-state-of-every-key",
+        "docs/howto/reset-a-consumer-group",
+        "docs/howto/watch-lag-and-disk",
+        "docs/howto/upgrade-old-logs",
+        "docs/howto/tune-the-machine",
+        "docs/howto/run-as-a-service",
+    ],
+    "Guides": [
+        "docs/store",
+        "docs/broker",
+        "docs/spark",
+        "docs/console",
+        "docs/compaction",
+        "docs/recovery",
+        "docs/scale",
+    ],
+    "Reference": [
+        "docs/commands",
+        "docs/dump",
+        "docs/reference/options",
+        "docs/configs",
+        "docs/reference/python",
+        "docs/formats",
+    ],
+    "Inside": [
+        "docs/architecture",
+        "docs/decisions/index",
+        "docs/comparison",
+        "NOT_SUPPORTED",
+        "bench/README",
+        "bench/RESULTS",
+        "CHANGELOG",
+    ],
+}
+
+ROOT = Path(__file__).parents[1]
+
+project = "duralog"
+version = release = duralog.__version__
+extensions = ["myst_parser"]
+root_doc = "docs/index"
+include_patterns = ["README.md", "NOT_SUPPORTED.md", "CHANGELOG.md", "bench/*.md", "docs/**.md"]
+exclude_patterns = [
+    ".*",
+    "build",
+    "dist",
+    "src",
+    "tests",
+    "oracle",
+    "examples",
+    "bench/data",
+    "bench/work",
+    "**.template.md",
+]
+
+nitpicky = True
+myst_heading_anchors = 4
+html_theme = "furo"
+html_title = "duralog"
+html_copy_source = False
+html_show_sphinx = False
+html_show_copyright = False
+
+_HTML_ANCHOR = re.compile(r'^<a id="([\w-]+)"></a>$', re.MULTILINE)
+_FRONT = (
+    '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={0}"><a href="{0}">duralog</a>\n'
+)
+
+
+def _toctree(caption: str, pages: list[str]) -> str:
+    there = [page for page in pages if (ROOT / f"{page}.md").exists()]
+    return "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", *(f"/{page}" for page in there), "```", ""])
+
+
+def _prepare(_app: Any, page: str, source: list[str]) -> None:
+    """Anchors made by hand become targets; the front page and the decisions get their part of the sidebar."""
+    text = _HTML_ANCHOR.sub(r"(\1)=", source[0])
+    if page == root_doc:
+        text += "\n" + "\n".join(_toctree(caption, pages) for caption, pages in NAVIGATION.items())
+    elif page == "docs/decisions/index":
+        decisions = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+        text += "\n" + _toctree("Decisions", [f"docs/decisions/{path.stem}" for path in decisions])
+    source[0] = text
+
+
+def _add_front(app: Any, failure: Exception | None) -> None:
+    if failure is None and app.builder.format == "html":
+        (Path(app.outdir) / "index.html").write_text(_FRONT.format(f"{root_doc}.html"), encoding="utf-8")
+
+
+def setup(app: Any) -> None:
+    app.connect("source-read", _prepare)
+    app.connect("build-finished", _add_front)

@@ -1,0 +1,175 @@
+"""The first minute of somebody new: the commands of the README in an empty folder, timed, for docs/first-minute.md.
+
+    python scripts/first_minute.py              everything, `make run` in a new clone included: some minutes
+    python scripts/first_minute.py --no-clone   without `make run`; what the page says about that stays
+
+The environment is a new one, and so is the cache of compiled kernels: every step pays what it costs on a machine that
+has never seen duralog. The one thing that differs from the README is where pip gets duralog from: this project's
+folder.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "first-minute.md"
+sys.path.insert(0, str(ROOT / "docs"))
+
+from markdown_blocks import Block, blocks  # noqa: E402
+
+TEXT = """<!-- Made by scripts/first_minute.py: run it again when the README changes. -->
+
+# First minute
+
+What somebody new gets from the README, from an empty folder: a new environment, nothing compiled, nothing cached but
+what pip keeps. Run on {date}, with {cores} cores and Python {python}, by `python scripts/first_minute.py`, which takes
+the commands out of the README. pip gets duralog from the project's folder.
+
+{steps}
+
+## From a clone
+
+{clone}
+"""
+_CLONE = re.compile(r"^## From a clone\n\n(.*)", re.MULTILINE | re.DOTALL)
+_SECONDS = 900
+_MOST_LINES = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    title: str
+    typed: str
+    printed: str
+    seconds: float
+
+
+class EmptyFolder:
+    """A folder with nothing in it, and the steps that were taken there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("VIRTUAL_ENV", "PYTEST"))},
+            "PATH": f"{folder / 'env' / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "DURALOG_CACHE_DIR": str(folder / "cache"),
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "NO_COLOR": "1",
+            "COLUMNS": "110",
+        }
+        self.steps: list[Step] = []
+
+    def write(self, name: str, text: str) -> None:
+        (self._folder / name).write_text(text, encoding="utf-8")
+
+    def step(self, title: str, typed: str, command: str | None = None) -> None:
+        """Run what is typed, or the command that stands for it, and everything that it starts; it must not fail."""
+        began = time.monotonic()
+        process = subprocess.Popen(
+            ["bash", "-e", "-o", "pipefail", "-c", command or typed],
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            start_new_session=True,
+        )
+        try:
+            printed, _ = process.communicate(timeout=_SECONDS)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+        seconds = time.monotonic() - began
+        if process.returncode:
+            raise SystemExit(f"{typed}\nended with exit code {process.returncode}:\n{printed}")
+        self.steps.append(Step(title, typed, printed.strip(), seconds))
+        print(f"{seconds:6.1f} s  {title}", flush=True)
+
+
+def readme_blocks() -> list[Block]:
+    return list(blocks((ROOT / "README.md").read_text(encoding="utf-8")))
+
+
+def containing(text: str) -> Block:
+    return next(block for block in readme_blocks() if text in block.text)
+
+
+def first_minute(folder: EmptyFolder) -> None:
+    folder.step("an environment", f"{Path(sys.executable).name} -m venv env", f"{sys.executable} -m venv env")
+    install = containing("pip install").lines[0].split("  #")[0].rstrip()
+    folder.step("install", install, install.replace("'duralog[", f"'{ROOT}[") + " --quiet")
+
+    snippet = containing("duralog.open").text
+    folder.write("first.py", snippet)
+    folder.step("the first snippet, kernels compiled on the way", "python first.py")
+    folder.step("the first snippet's folder, seen again", "duralog consume data -t orders")
+
+    broker = containing("duralog serve")
+    # What a reader stops with Ctrl-C has to be stopped here.
+    folder.step("a broker, a producer, a consumer", broker.text.strip(), f"{broker.text}\nkill %1; wait %1")
+
+    folder.write("test_orders.py", containing("def test_orders").text)
+    folder.step("pytest", "pip install pytest", "pip install pytest --quiet")
+    folder.step("a test against a broker", "pytest -q test_orders.py")
+
+
+def from_a_clone(folder: EmptyFolder) -> None:
+    folder.step("the clone", "git clone ... duralog", f"git clone --quiet {ROOT} duralog")
+    folder.step("set-up: environment, pinned requirements, Java", "make env java", "make -s -C duralog env java")
+    folder.step("the whole story", containing("make run").lines[0].split("  #")[0].rstrip(), "make -s -C duralog run")
+
+
+def told(steps: list[Step]) -> str:
+    rows = "\n".join(f"| {step.title} | {step.seconds:.1f} s |" for step in steps)
+    together = sum(step.seconds for step in steps)
+    parts = [f"| step | took |\n|---|---|\n{rows}\n| **together** | **{together:.1f} s** |"]
+    for step in steps:
+        lines = step.printed.replace(str(ROOT), "duralog").splitlines()
+        if not lines:
+            continue
+        shown = lines if len(lines) <= _MOST_LINES else [*lines[:3], "...", *lines[4 - _MOST_LINES :]]
+        typed = "\n".join(f"$ {line}" for line in step.typed.splitlines())
+        parts.append("```text\n" + "\n".join([typed, *(line.rstrip() for line in shown)]) + "\n```")
+    return "\n\n".join(parts)
+
+
+def main(arguments: list[str]) -> int:
+    if arguments not in ([], ["--no-clone"]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory() as place:
+        minute = EmptyFolder(Path(place))
+        first_minute(minute)
+    if arguments:
+        former = _CLONE.search(PAGE.read_text(encoding="utf-8")) if PAGE.exists() else None
+        clone = former[1].strip() if former else "Not run yet."
+    else:
+        with tempfile.TemporaryDirectory() as place:
+            cloned = EmptyFolder(Path(place))
+            from_a_clone(cloned)
+        clone = told(cloned.steps)
+    document = TEXT.format(
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        cores=os.cpu_count(),
+        python=platform.python_version(),
+        steps=told(minute.steps),
+        clone=clone,
+    )
+    PAGE.write_text(document, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

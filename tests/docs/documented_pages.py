@@ -1,0 +1,18 @@
+"""Every page of the documentation: what the site has, and what a reader of the project finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    [
+        *(ROOT / name for name in ("README.md", "NOT_SUPPORTED.md", "CHANGELOG.md")),
+        *(ROOT / "bench").glob("*.md"),
+        *(path for path in (ROOT / "docs").rglob("*.md") if not path.name.endswith(".template.md")),
+    ]
+)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))

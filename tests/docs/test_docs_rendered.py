@@ -1,0 +1,51 @@
+"""Pages that are made from the code say what the code says; lists of pages are complete."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.docs.documented_pages import PAGES, ROOT, name_of
+
+
+@pytest.mark.parametrize("script", ["render_options.py", "render_python.py"])
+def test_a_rendered_page_is_fresh(script: str) -> None:
+    checked = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / script), "--check"], capture_output=True, encoding="utf-8", check=False
+    )
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_every_decision_is_listed() -> None:
+    listed = (ROOT / "docs" / "decisions" / "index.md").read_text(encoding="utf-8")
+    for decision in (ROOT / "docs" / "decisions").glob("0*.md"):
+        assert f"({decision.name})" in listed, decision.name
+
+
+def test_every_how_to_page_is_on_the_front() -> None:
+    front = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    how_to = [page for page in PAGES if page.parent.name == "howto"]
+    assert len(how_to) >= 11
+    for page in how_to:
+        assert f"(howto/{page.name})" in front, page.name
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name == "howto"], ids=name_of)
+def test_a_how_to_page_says_what_can_go_wrong(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert "\n> " in text, "the problem, in the reader's words"
+    assert "## What can go wrong" in text
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs" / "images").glob("*.svg")), ids=lambda path: path.name)
+def test_a_picture_stands_alone_in_light_and_dark(picture: Path) -> None:
+    text = picture.read_text(encoding="utf-8")
+    drawing = ElementTree.fromstring(text)
+    assert drawing.get("role") == "img"
+    assert drawing.find("{http://www.w3.org/2000/svg}title") is not None
+    assert "prefers-color-scheme: dark" in text
+    assert text.count("http") == 1, "the namespace, and no other address"
