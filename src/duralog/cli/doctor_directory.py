@@ -27,6 +27,7 @@ from duralog.format.filenames import (
 )
 from duralog.format.layout import TIME_INDEX_ENTRY
 from duralog.storage.files import FileSource
+from duralog.storage.metadata_log import METADATA_TOPIC
 
 _AHEAD_MS = 3_600_000
 """Kafka's own default of `message.timestamp.after.max.ms` for what a clock may be ahead."""
@@ -49,6 +50,7 @@ class DirectoryFacts:
     """Absolute, without links; of a directory that is not there yet, the folder that it will be made in."""
     is_there: bool = True
     partitions: int = 0
+    """Without the metadata log."""
     segments: int = 0
     files: int = 0
     log_bytes: int = 0
@@ -78,7 +80,9 @@ def look_at(path: str) -> DirectoryFacts:
         return facts
     for name in names:
         folder = parse_partition_folder(name)
-        if folder is not None and folder.state is FolderState.LIVE and os.path.isdir(f"{given}/{name}"):
+        if folder is None or folder.state is not FolderState.LIVE or folder.topic == METADATA_TOPIC:
+            continue
+        if os.path.isdir(f"{given}/{name}"):
             try:
                 _look_at_partition(facts, f"{given}/{name}")
             except OSError as error:
