@@ -6,30 +6,38 @@ Everything that takes long to load (numba, pyarrow, numpy) is imported by the co
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
 import typer
 
 from duralog import __version__
+from duralog.cli.bench import bench
 from duralog.cli.compact import compact
+from duralog.cli.completion import ASKED, answer_shell, completion
 from duralog.cli.consume import consume
+from duralog.cli.doctor import doctor
 from duralog.cli.dump import dump
 from duralog.cli.failures import INTERRUPTED
 from duralog.cli.group import group_app
+from duralog.cli.help_pages import LOOK, LOOK_AFTER, PIPELINE, TALK, TOOLS, CommandGroup
 from duralog.cli.job import job_app
 from duralog.cli.lookup import lookup
 from duralog.cli.produce import produce
 from duralog.cli.repair import repair
 from duralog.cli.retain import retain
 from duralog.cli.serve import serve
+from duralog.cli.stats import stats
 from duralog.cli.topic import topic_app
 from duralog.cli.verify import verify
 from duralog.console.command import console
 
 app = typer.Typer(
     name="duralog",
+    cls=CommandGroup,
     help="Apache Kafka's log storage: the same files on disk, byte for byte.",
+    epilog="duralog COMMAND --help tells more. DIR is a log directory: what Kafka calls log.dirs.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -52,23 +60,29 @@ def _options(
     pass
 
 
-app.command()(serve)
-app.command()(produce)
-app.command()(consume)
-app.command()(dump)
-app.command()(verify)
-app.command()(repair)
-app.command()(lookup)
-app.command()(retain)
-app.command()(compact)
-app.command()(console)
-app.add_typer(topic_app)
-app.add_typer(group_app)
-app.add_typer(job_app)
+app.command(rich_help_panel=TALK)(serve)
+app.command(rich_help_panel=TALK)(produce)
+app.command(rich_help_panel=TALK)(consume)
+app.add_typer(topic_app, rich_help_panel=TALK)
+app.add_typer(group_app, rich_help_panel=TALK)
+app.command(rich_help_panel=LOOK)(dump)
+app.command(rich_help_panel=LOOK)(lookup)
+app.command(rich_help_panel=LOOK)(stats)
+app.command(rich_help_panel=LOOK)(console)
+app.command(rich_help_panel=LOOK_AFTER)(verify)
+app.command(rich_help_panel=LOOK_AFTER)(repair)
+app.command(rich_help_panel=LOOK_AFTER)(compact)
+app.command(rich_help_panel=LOOK_AFTER)(retain)
+app.add_typer(job_app, rich_help_panel=PIPELINE)
+app.command(rich_help_panel=TOOLS)(doctor)
+app.command(rich_help_panel=TOOLS)(bench)
+app.command(rich_help_panel=TOOLS)(completion)
 
 
 def main() -> None:
+    if ASKED in os.environ:
+        answer_shell(app)
     try:
-        app()
+        app(prog_name="duralog")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.failures import FAILURE, told_plainly
+from duralog.cli.failures import FAILURE, WrongUsage, told_plainly
 from duralog.cli.options import (
     HOW,
     AsJson,
+    ConfigOverrides,
+    Data,
     Directory,
     NoProgress,
     PartitionChoice,
@@ -20,11 +22,13 @@ from duralog.cli.options import (
     ServerProperties,
     TopicChoice,
     config_settings,
+    directory_given,
     now_ms,
     parsed,
     parsed_time,
     standard_output,
 )
+from duralog.cli.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:
@@ -38,23 +42,15 @@ _SMALLEST_MAP_BYTES = 1024
 
 
 def compact(
-    directory: Directory,
+    directory: Directory = None,
+    data: Data = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", "-e", help="Only tell what would happen, and why not.", rich_help_panel=HOW),
     ] = False,
     topic: TopicChoice = None,
     partition: PartitionChoice = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--config",
-            "-c",
-            metavar="NAME=VALUE",
-            help="As if this were a config of the --topic; may be given again.",
-            rich_help_panel=HOW,
-        ),
-    ] = None,
+    config: ConfigOverrides = None,
     again: Annotated[
         bool,
         typer.Option("--again", help="As if nothing had been compacted: old tombstones go.", rich_help_panel=HOW),
@@ -64,11 +60,15 @@ def compact(
         typer.Option("--roll", help="Begin new segments first: the active one is compacted, too.", rich_help_panel=HOW),
     ] = False,
     threads: Annotated[
-        int, typer.Option(min=1, max=64, help="Compact each log with so many threads.", rich_help_panel=HOW)
+        int,
+        typer.Option(
+            "--threads", metavar="N", min=1, max=64, help="Compact each log with so many threads.", rich_help_panel=HOW
+        ),
     ] = 2,
     map_bytes: Annotated[
         str | None,
         typer.Option(
+            "--map-bytes",
             metavar="SIZE",
             help="Memory for the map of keys; without it, log.cleaner.dedupe.buffer.size.",
             show_default=False,
@@ -78,13 +78,17 @@ def compact(
     records: Annotated[
         int,
         typer.Option(
-            "--records", "-r", metavar="N", min=0, help="--explain: list so many that would go.", rich_help_panel=HOW
+            "--records", "-r", metavar="N", min=0, help="With --explain: list so many that go.", rich_help_panel=HOW
         ),
     ] = 0,
     now: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="--explain: as if it were that time.", show_default=False, rich_help_panel=HOW
+            "--now",
+            metavar="TIME",
+            help="With --explain: as if it were that time.",
+            show_default=False,
+            rich_help_panel=HOW,
         ),
     ] = None,
     server_properties: ServerProperties = None,
@@ -92,23 +96,25 @@ def compact(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> None:
-    """Compact the logs of compacted topics now: of each key, only the last record stays.
+    """Compact compacted topics, or explain why it does not happen.
 
-    It does what Kafka's cleaner does, however little is new, and takes up where that stopped. With --explain nothing
-    is changed and the directory may be in use; without it, no broker may have it open.
+    Of each key, only the last record stays. It does what Kafka's cleaner does, however little is new, and takes up
+    where that stopped. With --explain nothing is changed and the directory may be in use; without it, no broker may
+    have it open.
 
     Exit code: 0 done, 1 a partition could not be compacted or read, or is damaged, 2 wrong usage, 130 interrupted.
     """
+    given = directory_given(directory, data)
     overrides = config_settings(config)
     memory_bytes = None if map_bytes is None else parsed("--map-bytes", parse_bytes, map_bytes)
     if memory_bytes is not None and memory_bytes < _SMALLEST_MAP_BYTES:
-        raise typer.BadParameter(f"--map-bytes: a map has at least {_SMALLEST_MAP_BYTES} bytes")
+        raise WrongUsage(f"--map-bytes: a map has at least {_SMALLEST_MAP_BYTES} bytes")
     if explain and roll:
-        raise typer.BadParameter("--roll changes the directory, --explain does not: give one of them")
+        raise WrongUsage("--roll changes the directory, --explain does not: give one of them")
     if not explain and (records or now is not None):
-        raise typer.BadParameter("--records and --now go with --explain")
+        raise WrongUsage("--records and --now go with --explain")
     at_ms = parsed_time("--now", now)
-    with told_plainly():
+    with told_plainly(), names_checked(given, topic, partition):
         from duralog.cli.compilation import announce_compilation
         from duralog.cli.logs import say_warnings
 
@@ -120,11 +126,11 @@ def compact(
         from duralog.cli.opened_store import opened_store, tasks_at_once
         from duralog.storage.files import directory_of
 
-        path, chosen = directory_of(directory)
+        path, chosen = directory_of(given)
         if chosen is not None:
             topic, partition = chosen.topic, chosen.partition
         if overrides and topic is None:
-            raise typer.BadParameter("--config is of one topic: give --topic")
+            raise WrongUsage("--config is of one topic: give --topic")
         output = standard_output(as_json=as_json, quiet=quiet)
         tasks = tasks_at_once()
         with opened_store(

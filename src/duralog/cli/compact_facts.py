@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from duralog.cli.compact_advice import advice, verdict
 from duralog.cli.failures import printable
 from duralog.cli.output import Output
-from duralog.cli.tables import fitting, header_line, plural, row_line, size_text
+from duralog.cli.tables import plural, row_line, size_text, write_table
 from duralog.cli.times import duration_text, format_time, in_words
 from duralog.config import TopicConfig
 from duralog.storage.cleanable import Limit
@@ -163,10 +163,7 @@ def _write_records(records: Sequence[GoneRecord], output: Output) -> None:
         ]
         for record in records
     ]
-    columns = fitting(_RECORD_NAMES, right=("offset", "by_offset"), rows=rows)
-    output.columns(header_line(columns))
-    for row in rows:
-        output.line(row_line(columns, row))
+    write_table(output, _RECORD_NAMES, rows, right=("offset", "by_offset"), cut=("key",), least=("by_offset",))
 
 
 def _key_text(key: bytes | None) -> str:

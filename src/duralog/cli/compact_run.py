@@ -15,7 +15,7 @@ from duralog.cli.compact_objects import failure_object, report_object
 from duralog.cli.compact_view import CompactionView
 from duralog.cli.failures import describe, printable, say
 from duralog.cli.output import Output
-from duralog.cli.tables import fitting, header_line, plural, row_line, size_text
+from duralog.cli.tables import plural, size_text, write_table
 from duralog.cli.times import in_words
 from duralog.config import TopicConfig
 from duralog.errors import DuralogError
@@ -28,6 +28,7 @@ _NAMES = (
     *("partition", "records", "kept", "bytes", "left", "freed", "seconds", "speed"),
     *("keyless", "expired", "aborted", "rounds"),
 )
+_LEAST = ("keyless", "aborted", "rounds", "seconds", "expired", "left", "speed")
 _MOST_IDLE = 8
 """Of so many logs it is told why there is nothing to do, no more."""
 _LARGEST_MAP_BYTES = 2**31 - 1
@@ -121,10 +122,7 @@ def write_reports(reports: Sequence[CompactionReport], totals: CompactionTotals,
     """A table of what was compacted, damage, why there was nothing to do, and a line about all."""
     rows = [_cells(report) for report in reports if report.rounds]
     if rows and not output.quiet:
-        columns = fitting(_NAMES, right=_NAMES[1:], rows=rows)
-        output.columns(header_line(columns))
-        for row in rows:
-            output.line(row_line(columns, row))
+        write_table(output, _NAMES, rows, right=_NAMES[1:], least=_LEAST)
     idle = [report for report in reports if not report.rounds]
     for report in reports:
         for damage in (*report.left_segments, *report.corrupt_batches):

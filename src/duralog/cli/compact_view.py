@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from duralog.cli.progress import ProgressLine, Rate, figures_text
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from duralog.storage.compaction_report import CompactionProgress
-
-_PATIENCE_SECONDS = 1.0
-_INTERVAL_SECONDS = 0.1
 
 
 class CompactionView:
@@ -22,16 +20,13 @@ class CompactionView:
         """A rehearsal only reads."""
         self._partitions = partitions
         self._is_rehearsal = is_rehearsal
-        self._wanted = wanted and sys.stderr.isatty()
-        self._next_look = time.monotonic() + _PATIENCE_SECONDS
+        self._line = ProgressLine(wanted=wanted)
         self._number = 0
         self._name = ""
         self._phase: tuple[object, ...] = ()
         self._phase_start: CompactionProgress | None = None
-        self._drawn_phase: tuple[object, ...] = ()
-        self._bar: Any = None
-        self._task: Any = None
-        self._is_shown = False
+        self._phase_began = time.monotonic()
+        self._rate = Rate(self._phase_began)
 
     def __enter__(self) -> CompactionView:
         return self
@@ -47,40 +42,23 @@ class CompactionView:
         self._name = name
 
     def show(self, progress: CompactionProgress) -> None:
-        if not self._wanted:
-            return
+        now = time.monotonic()
         phase = (self._number, progress.phase, progress.round)
         if self._phase_start is None or phase != self._phase:
-            self._phase, self._phase_start = phase, progress
-        now = time.monotonic()
-        if now >= self._next_look:
-            self._next_look = now + _INTERVAL_SECONDS
-            self._draw(progress, self._phase_start)
+            # Speed and time left are those of the phase: reading keys is faster than rewriting.
+            self._phase, self._phase_start, self._phase_began = phase, progress, now
+            self._rate = Rate(now, progress.bytes_done)
+        if self._line.is_due(now):
+            self._draw(progress, self._phase_start, now)
 
     def hide(self) -> None:
-        """Take the line away, so that others can be written to the same terminal. It comes back by itself."""
-        if self._is_shown:
-            self._is_shown = False
-            self._bar.stop()
+        self._line.hide()
 
-    def _draw(self, progress: CompactionProgress, start: CompactionProgress) -> None:
-        if self._bar is None:
-            self._bar = _make_bar()
-            self._task = self._bar.add_task("", total=None, detail="")
-        if self._phase != self._drawn_phase:
-            # Speed and time left are those of the phase: reading keys is faster than rewriting.
-            self._drawn_phase = self._phase
-            self._bar.reset(self._task, total=max(progress.bytes_total, 1))
-        self._bar.update(
-            self._task,
-            completed=progress.bytes_done,
-            description=self._title(progress),
-            detail=_detail(progress, start),
-        )
-        if not self._is_shown:
-            self._is_shown = True
-            self._bar.start()
-        self._bar.refresh()
+    def _draw(self, progress: CompactionProgress, start: CompactionProgress, now: float) -> None:
+        rate = self._rate.at(now, progress.bytes_done)
+        figures = figures_text(progress.bytes_done, progress.bytes_total, rate, seconds=now - self._phase_began)
+        share = progress.bytes_done / max(progress.bytes_total, 1)
+        self._line.draw(self._title(progress), share, figures, _detail(progress, start))
 
     def _title(self, progress: CompactionProgress) -> str:
         number = f"{self._number}/{self._partitions} " if self._partitions > 1 else ""
@@ -94,29 +72,3 @@ def _detail(progress: CompactionProgress, start: CompactionProgress) -> str:
     read = progress.records_read - start.records_read
     kept = f", kept {progress.records_kept - start.records_kept:,} of {read:,}" if read else ""
     return f"map {progress.map_fill:.1%} full{kept}"
-
-
-def _make_bar() -> Any:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=None),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[detail]}", markup=False),
-        console=Console(stderr=True),
-        auto_refresh=False,
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )

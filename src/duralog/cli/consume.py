@@ -5,22 +5,32 @@ This module is the command line; `consumed_store` and `consumed_broker` read, `s
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 from typing import Annotated
 
 import typer
 
-from duralog.cli.failures import told_plainly
-from duralog.cli.options import HOW, WHICH, AsJson, PartitionChoice, Quiet, parsed_time, standard_output
-from duralog.cli.target import Target, is_broker
-
-TopicName = Annotated[
-    str, typer.Option("--topic", "-t", metavar="NAME", help="The topic.", rich_help_panel=WHICH, show_default=False)
-]
+from duralog.cli.failures import WrongUsage, told_plainly
+from duralog.cli.options import (
+    HOW,
+    WHICH,
+    AsJson,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    TopicName,
+    parsed_time,
+    standard_output,
+)
+from duralog.cli.target import Target, TargetData, is_broker, target_given
+from duralog.cli.unknown_names import names_checked
 
 
 def consume(
-    target: Target,
+    target: Target = None,
+    data: TargetData = None,
+    *,
     topic: TopicName,
     partition: PartitionChoice = None,
     offset: Annotated[
@@ -39,7 +49,7 @@ def consume(
     tail: Annotated[
         int | None,
         typer.Option(
-            min=0, metavar="N", help="From N offsets before the end of each partition.", rich_help_panel=WHICH
+            "--tail", min=0, metavar="N", help="From N offsets before the end of each partition.", rich_help_panel=WHICH
         ),
     ] = None,
     limit: Annotated[
@@ -49,8 +59,10 @@ def consume(
     group: Annotated[
         str | None,
         typer.Option(
+            "--group",
+            "-g",
             metavar="NAME",
-            help="As a member of this consumer group, from where it stopped, committing as it goes (broker only).",
+            help="As a member of this consumer group, which goes on and commits (broker only).",
             rich_help_panel=WHICH,
         ),
     ] = None,
@@ -65,24 +77,27 @@ def consume(
     ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    no_progress: NoProgress = False,
 ) -> None:
-    """Show the records of a topic: to its end, or on and on with --follow.
+    """Show the records of a topic, to its end or on and on.
 
     Without --offset, --time, --tail or --group from the beginning. A line has partition, offset, time, key, value and
     headers.
 
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
+    place = target_given(target, data)
     if sum(given is not None for given in (offset, time, tail, group)) > 1:
-        raise typer.BadParameter("give one of --offset, --time, --tail and --group")
+        raise WrongUsage("give one of --offset, --time, --tail and --group")
     if as_json and values:
-        raise typer.BadParameter("--values and --json: give one of them")
-    if group is not None and (partition is not None or not is_broker(target)):
-        raise typer.BadParameter("--group: a broker gives the group its partitions: give HOST:PORT and no --partition")
+        raise WrongUsage("--values and --json: give one of them")
+    if group is not None and (partition is not None or not is_broker(place)):
+        raise WrongUsage("--group: a broker gives the group its partitions: give HOST:PORT and no --partition")
     timestamp_ms = parsed_time("--time", time)
-    with told_plainly():
+    with told_plainly(), names_checked(place, topic, partition):
         from duralog.cli.consume_request import ConsumeRequest
         from duralog.cli.failures import say
+        from duralog.cli.progress import Progress
         from duralog.cli.shown_records import ShownRecords, Style
         from duralog.cli.tables import plural
 
@@ -99,13 +114,21 @@ def consume(
         output = standard_output(as_json=as_json, quiet=quiet)
         shown = ShownRecords(output, Style.JSON if as_json else Style.VALUES if values else Style.LINES)
         if limit != 0:
-            if is_broker(target):
+            if is_broker(place):
                 from duralog.cli.consumed_broker import from_broker as records
             else:
                 from duralog.cli.consumed_store import from_store as records
-            with closing(records(target, request, before_waiting=output.flush)) as found:
-                for item in found:
-                    shown.show(*item)
+            # Lines that run over the terminal are progress enough; and without an end, nothing is near it.
+            is_shown = not (no_progress or quiet or follow or sys.stdout.isatty())
+            with (
+                Progress(limit, unit="record", wanted=is_shown) as progress,
+                closing(records(place, request, before_waiting=output.flush, on_total=progress.expect)) as found,
+            ):
+                output.before_writing = progress.hide
+                for topic_name, number, record in found:
+                    shown.show(topic_name, number, record)
+                    progress.begin(f"{topic_name}-{number}")
+                    progress.advance(1)
                     if shown.count == limit:
                         break
         output.flush()

@@ -7,7 +7,8 @@ from typing import Any
 
 from duralog.cli.consume_request import ConsumeRequest
 from duralog.cli.target import ANSWER_SECONDS, admin_client, client_settings, in_words, kafka_client, told_by_broker
-from duralog.errors import DuralogError, OffsetOutOfRange, UnknownTopic
+from duralog.cli.unknown_names import unknown_partition, unknown_topic
+from duralog.errors import DuralogError, OffsetOutOfRange
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.record import Record, TimestampType
 
@@ -17,9 +18,16 @@ _TYPES = {1: TimestampType.CREATE_TIME, 2: TimestampType.LOG_APPEND_TIME}
 
 
 def from_broker(
-    target: str, request: ConsumeRequest, *, before_waiting: Callable[[], None]
+    target: str,
+    request: ConsumeRequest,
+    *,
+    before_waiting: Callable[[], None],
+    on_total: Callable[[int], None] = lambda _: None,
 ) -> Generator[tuple[str, int, Record], None, None]:
-    """As they come. Without `follow`, up to where the partitions ended when asked; a group's, until nothing is left."""
+    """As they come. Without `follow`, up to where the partitions ended when asked; a group's, until nothing is left.
+
+    `on_total` is told how many offsets there are to read, where that is known.
+    """
     client = kafka_client()
     admin = admin_client(target)
     consumer = client.Consumer(
@@ -38,10 +46,10 @@ def from_broker(
     )
     with told_by_broker(target):
         try:
-            partitions = _partitions(admin, request)
+            partitions = _partitions(admin, target, request)
             reading = _Reading(client, consumer, request)
             if request.group is None:
-                reading.assign(partitions)
+                on_total(reading.assign(partitions))
             else:
                 consumer.subscribe([request.topic], on_assign=reading.on_assign)
             yield from reading.records(before_waiting)
@@ -49,13 +57,13 @@ def from_broker(
             consumer.close()
 
 
-def _partitions(admin: Any, request: ConsumeRequest) -> list[int]:
-    found = admin.list_topics(request.topic, timeout=ANSWER_SECONDS).topics[request.topic]
-    if found.error is not None or not found.partitions:
-        raise UnknownTopic(f"there is no topic {request.topic}")
-    numbers = sorted(found.partitions)
+def _partitions(admin: Any, address: str, request: ConsumeRequest) -> list[int]:
+    topics = admin.list_topics(timeout=ANSWER_SECONDS).topics
+    if request.topic not in topics or not topics[request.topic].partitions:
+        raise unknown_topic(address, request.topic, topics)
+    numbers = sorted(topics[request.topic].partitions)
     if request.partition is not None and request.partition not in numbers:
-        raise UnknownTopic(f"there is no partition {request.partition} of {request.topic}")
+        raise unknown_partition(address, request.topic, request.partition, numbers)
     return numbers if request.partition is None else [request.partition]
 
 
@@ -68,21 +76,28 @@ class _Reading:
         """Partitions whose end was not reached yet."""
         self._has_begun = False
 
-    def assign(self, partitions: list[int]) -> None:
+    def assign(self, partitions: list[int]) -> int:
+        """Returns how many offsets there are to read."""
+        edges = {number: self._edges(number) for number in partitions}
         places = [
-            self._client.TopicPartition(self._request.topic, number, self._start(number)) for number in partitions
+            self._client.TopicPartition(self._request.topic, number, start) for number, (start, _) in edges.items()
         ]
         self._consumer.assign(places)
         self._left = set(partitions)
         self._has_begun = True
+        return sum(end - start for start, end in edges.values())
 
     def on_assign(self, _consumer: Any, places: list[Any]) -> None:
         self._left = {place.partition for place in places}
         self._has_begun = True
 
-    def _start(self, number: int) -> int:
+    def _edges(self, number: int) -> tuple[int, int]:
+        """From where to read a partition, and up to where."""
         place = self._client.TopicPartition(self._request.topic, number)
         low, high = self._consumer.get_watermark_offsets(place, timeout=ANSWER_SECONDS)
+        return self._start(number, place, low, high), int(high)
+
+    def _start(self, number: int, place: Any, low: int, high: int) -> int:
         request = self._request
         if request.timestamp_ms is not None:
             place.offset = request.timestamp_ms

@@ -7,7 +7,8 @@ from collections.abc import Callable, Generator
 
 from duralog.cli.consume_request import ConsumeRequest
 from duralog.cli.opened_store import opened_store
-from duralog.errors import OffsetOutOfRange, UnknownTopic
+from duralog.cli.unknown_names import unknown_partition
+from duralog.errors import OffsetOutOfRange
 from duralog.format.record import Record
 from duralog.storage.isolation import Isolation
 from duralog.storage.partition_log import PartitionLog
@@ -17,20 +18,29 @@ _LOOK_SECONDS = 0.25
 
 
 def from_store(
-    target: str, request: ConsumeRequest, *, before_waiting: Callable[[], None]
+    target: str,
+    request: ConsumeRequest,
+    *,
+    before_waiting: Callable[[], None],
+    on_total: Callable[[int], None] = lambda _: None,
 ) -> Generator[tuple[str, int, Record], None, None]:
-    """Partition after partition. With `follow`, it looks again and again for what came since."""
+    """Partition after partition. With `follow`, it looks again and again for what came since.
+
+    `on_total` is told how many offsets there are to read.
+    """
     positions: dict[int, int] = {}
     isolation = Isolation.READ_COMMITTED if request.committed else Isolation.READ_UNCOMMITTED
     is_first = True
     while True:
         with opened_store(target, read_only=True, server_properties=None) as store:
-            for log in _logs(store, request):
-                position = positions.get(log.partition)
-                if position is None:
+            logs = _logs(store, request)
+            for log in logs:
+                if log.partition not in positions:
                     # Of a partition that came later, everything is new.
-                    position = _start(log, request, isolation) if is_first else log.start_offset
-                position = max(position, log.start_offset)
+                    positions[log.partition] = _start(log, request, isolation) if is_first else log.start_offset
+            on_total(sum(max(log.end_offset - positions[log.partition], 0) for log in logs))
+            for log in logs:
+                position = max(positions[log.partition], log.start_offset)
                 for record in log.read(position, isolation=isolation) if position <= log.end_offset else ():
                     yield request.topic, log.partition, record
                     position = record.offset + 1
@@ -46,7 +56,7 @@ def _logs(store: Store, request: ConsumeRequest) -> list[PartitionLog]:
     numbers = store.partitions(request.topic)
     if request.partition is not None:
         if request.partition not in numbers:
-            raise UnknownTopic(f"there is no partition {request.partition} of {request.topic}")
+            raise unknown_partition(store.path, request.topic, request.partition, numbers)
         numbers = [request.partition]
     return [store.partition(request.topic, number) for number in numbers]
 

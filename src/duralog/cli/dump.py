@@ -8,14 +8,24 @@ from typing import Annotated
 import typer
 
 from duralog.cli.dump_request import DumpRequest, Mode, Quota
-from duralog.cli.failures import FAILURE, told_plainly
+from duralog.cli.failures import FAILURE, WrongUsage, told_plainly
 from duralog.cli.option_values import ALL_OFFSETS, parse_hex, parse_key, parse_offsets
-from duralog.cli.options import parsed, parsed_time
+from duralog.cli.options import (
+    HOW,
+    WHAT,
+    WHICH,
+    AsJson,
+    Data,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    TopicChoice,
+    parsed,
+    parsed_time,
+    standard_output,
+)
+from duralog.cli.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
-
-_SHOW = "What to show"
-_SELECT = "Which batches and records"
-_FORM = "How"
 
 EXPORT_EXTENSIONS = (".parquet", ".arrow", ".feather", ".csv")
 """As `columnar.export` has them, which would take long to load for a check of the command line."""
@@ -23,54 +33,63 @@ EXPORT_EXTENSIONS = (".parquet", ".arrow", ".feather", ".csv")
 
 def dump(
     paths: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
-            metavar="PATH", help="Files, partition folders, or folders of partition folders.", show_default=False
+            metavar="PATH", help="Log directories, partition folders such as orders-0, or files.", show_default=False
         ),
-    ],
+    ] = None,
+    data: Data = None,
+    topic: TopicChoice = None,
+    partition: PartitionChoice = None,
     records: Annotated[
-        bool, typer.Option("--records", "-r", help="Show each record with its key and value.", rich_help_panel=_SHOW)
+        bool, typer.Option("--records", "-r", help="Show each record with its key and value.", rich_help_panel=WHAT)
     ] = False,
     summary: Annotated[
-        bool, typer.Option("--summary", "-s", help="Only count what is there, and check it.", rich_help_panel=_SHOW)
+        bool, typer.Option("--summary", "-s", help="Only count what is there, and check it.", rich_help_panel=WHAT)
     ] = False,
     verify: Annotated[
         bool,
-        typer.Option("--verify", help="Check indexes against their log, and all checksums.", rich_help_panel=_SHOW),
+        typer.Option("--verify", help="Check indexes against their log, and all checksums.", rich_help_panel=WHAT),
     ] = False,
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="FILE", help="Write records to a .parquet, .arrow or .csv file.", rich_help_panel=_SHOW
+            "--to", metavar="FILE", help="Write records to a .parquet, .arrow or .csv file.", rich_help_panel=WHAT
         ),
     ] = None,
     offsets: Annotated[
         str | None,
         typer.Option(
+            "--offsets",
             metavar="A:B",
             help="Offsets from A up to, not including, B. Either may be left out.",
-            rich_help_panel=_SELECT,
+            rich_help_panel=WHICH,
         ),
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
+            "--since",
             metavar="TIME",
             help="From this time on: ISO 8601 (UTC), epoch ms, or an age like 2h.",
-            rich_help_panel=_SELECT,
+            rich_help_panel=WHICH,
         ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Before this time.", rich_help_panel=_SELECT)
+        str | None, typer.Option("--until", metavar="TIME", help="Before this time.", rich_help_panel=WHICH)
     ] = None,
     key: Annotated[
         str | None,
         typer.Option(
-            metavar="TEXT", help="Records with exactly this key; 0x... gives its bytes.", rich_help_panel=_SELECT
+            "--key",
+            "-k",
+            metavar="TEXT",
+            help="Records with exactly this key; 0x... gives its bytes.",
+            rich_help_panel=WHICH,
         ),
     ] = None,
     key_hex: Annotated[
-        str | None, typer.Option(metavar="HEX", help="The same, in hexadecimal.", rich_help_panel=_SELECT)
+        str | None, typer.Option("--key-hex", metavar="HEX", help="The same, in hexadecimal.", rich_help_panel=WHICH)
     ] = None,
     limit: Annotated[
         int | None,
@@ -80,41 +99,50 @@ def dump(
             metavar="N",
             min=0,
             help="Stop after N batches, records or entries.",
-            rich_help_panel=_SELECT,
+            rich_help_panel=WHICH,
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a line, and nothing else.", rich_help_panel=_FORM)
-    ] = False,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Do not decode the records of Kafka's own topics.", rich_help_panel=_FORM)
+        bool, typer.Option("--raw", help="Do not decode the records of Kafka's own topics.", rich_help_panel=HOW)
     ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No headings, notes, summary or progress.", rich_help_panel=_FORM)
-    ] = False,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bar.", rich_help_panel=_FORM)] = False,
     max_decompressed_bytes: Annotated[
-        str, typer.Option(metavar="SIZE", help="Refuse batches that unpack to more.", rich_help_panel=_FORM)
+        str,
+        typer.Option(
+            "--max-decompressed-bytes",
+            metavar="SIZE",
+            help="Refuse batches that unpack to more.",
+            rich_help_panel=HOW,
+        ),
     ] = "1g",
     max_field_bytes: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Cut keys and values in lines of text after so much.", rich_help_panel=_FORM),
+        typer.Option(
+            "--max-field-bytes",
+            metavar="SIZE",
+            help="Cut keys and values in lines of text after so much.",
+            rich_help_panel=HOW,
+        ),
     ] = None,
     index_interval: Annotated[
         str | None,
         typer.Option(
+            "--index-interval",
             metavar="SIZE",
-            help="--verify: the topic's index.interval.bytes; indexes must then match exactly.",
-            rich_help_panel=_FORM,
+            help="The topics' index.interval.bytes; indexes must then match exactly.",
+            rich_help_panel=HOW,
         ),
     ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
 ) -> None:
-    """Show what is in log segments, indexes, snapshots and checkpoints.
+    """Show what is in logs, indexes, snapshots, checkpoints.
 
-    Without options: a line for each batch, and every entry of the other files.
+    Without options: a line for each batch, and every entry of the other files. Nothing is changed.
 
     Exit code: 0 all is well, 1 something is corrupt or cannot be read, 2 wrong usage, 130 interrupted.
     """
+    places = _places(paths, data)
     request = DumpRequest(
         mode=_mode(records=records or key is not None or key_hex is not None, summary=summary, verify=verify, to=to),
         quota=Quota(limit),
@@ -129,27 +157,35 @@ def dump(
         if index_interval is None
         else parsed("--index-interval", parse_bytes, index_interval),
         to=to,
+        topic=topic,
+        partition=partition,
     )
     _refuse_contradictions(request)
-    with told_plainly():
+    with told_plainly(), names_checked(places[0], topic, partition):
         from duralog.cli.dump_run import DumpRun
-        from duralog.cli.output import Output
 
-        on_terminal = sys.stdout.isatty()
-        output = Output(sys.stdout.buffer, as_json=as_json, colour=on_terminal and not as_json, quiet=quiet)
+        output = standard_output(as_json=as_json, quiet=quiet)
         # Lines that run over the terminal are progress enough.
-        is_flood = on_terminal and request.mode in (Mode.BATCHES, Mode.RECORDS) and request.key is None
+        is_flood = sys.stdout.isatty() and request.mode in (Mode.BATCHES, Mode.RECORDS) and request.key is None
         run = DumpRun(request, output, progress_wanted=not (no_progress or quiet or is_flood))
-        run.dump(paths)
+        run.dump(places)
         if run.has_failed:
             raise typer.Exit(FAILURE)
+
+
+def _places(paths: list[str] | None, data: str | None) -> list[str]:
+    if paths and data is not None:
+        raise WrongUsage(f"{paths[0]!r} and --data {data!r} are two places: give one of them")
+    if not paths and data is None:
+        raise WrongUsage("where? Give PATH as the argument, or --data DIR")
+    return paths or [data or ""]
 
 
 def _mode(*, records: bool, summary: bool, verify: bool, to: str | None) -> Mode:
     if to is not None:
         records = True
     if records + summary + verify > 1:
-        raise typer.BadParameter("give only one of --records (with --key and --to), --summary and --verify")
+        raise WrongUsage("give only one of --records (with --key and --to), --summary and --verify")
     if to is not None:
         return Mode.EXPORT
     if records:
@@ -161,7 +197,7 @@ def _mode(*, records: bool, summary: bool, verify: bool, to: str | None) -> Mode
 
 def _key(text: str | None, digits: str | None) -> bytes | None:
     if text is not None and digits is not None:
-        raise typer.BadParameter("give --key or --key-hex, not both")
+        raise WrongUsage("give --key or --key-hex, not both")
     if digits is not None:
         return parsed("--key-hex", parse_hex, digits)
     return None if text is None else parsed("--key", parse_key, text)
@@ -169,12 +205,12 @@ def _key(text: str | None, digits: str | None) -> bytes | None:
 
 def _refuse_contradictions(request: DumpRequest) -> None:
     if request.mode in (Mode.SUMMARY, Mode.VERIFY) and request.is_limited:
-        raise typer.BadParameter("--limit does not go with --summary or --verify, which look at everything")
+        raise WrongUsage("--limit does not go with --summary or --verify, which look at everything")
     if request.mode is Mode.VERIFY and request.is_narrowed:
-        raise typer.BadParameter("--verify checks whole files: leave out --offsets, --since and --until")
+        raise WrongUsage("--verify checks whole files: leave out --offsets, --since and --until")
     if request.since_ms is not None and request.until_ms is not None and request.until_ms <= request.since_ms:
-        raise typer.BadParameter("--until is not after --since: nothing lies between")
+        raise WrongUsage("--until is not after --since: nothing lies between")
     if request.to is not None:
         extension = "." + request.to.rpartition(".")[2].lower()
         if extension not in EXPORT_EXTENSIONS:
-            raise typer.BadParameter(f"--to: {request.to!r} must end in {', '.join(EXPORT_EXTENSIONS)}")
+            raise WrongUsage(f"--to: {request.to!r} must end in {', '.join(EXPORT_EXTENSIONS)}")

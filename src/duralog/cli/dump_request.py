@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from duralog.cli.option_values import OffsetRange
+from duralog.format.filenames import PartitionFolder
 
 
 class Mode(Enum):
@@ -65,10 +66,21 @@ class DumpRequest:
     """Of the topic, where the user knows it."""
     to: str | None
     """The file that records are exported to."""
+    topic: str | None = None
+    """Only the folders of its partitions."""
+    partition: int | None = None
 
     @property
     def is_limited(self) -> bool:
         return self.quota.is_limited
+
+    def concerns_folder(self, partition: PartitionFolder | None) -> bool:
+        """Whether files of that partition, or of none, may be shown."""
+        if self.topic is None and self.partition is None:
+            return True
+        if partition is None:
+            return False
+        return self.topic in (None, partition.topic) and self.partition in (None, partition.partition)
 
     @property
     def is_narrowed(self) -> bool:

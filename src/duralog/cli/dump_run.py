@@ -14,7 +14,7 @@ from duralog.cli.dump_request import DumpRequest, Mode
 from duralog.cli.failures import CannotWrite, describe, printable, say
 from duralog.cli.output import Output
 from duralog.cli.progress import Progress
-from duralog.errors import CorruptRecord, DuralogError
+from duralog.errors import CorruptRecord, DuralogError, UnknownTopic
 from duralog.format.filenames import FileKind, FileState
 from duralog.storage.files import Content, FoundFile, identify, list_folder, size_of
 
@@ -69,7 +69,10 @@ class DumpRun:
                 "a folder of them, or files"
             )
             return
-        yield from filter(self._concerns, _without_outside(listed, self._request))
+        chosen = [file for file in listed if self._request.concerns_folder(file.partition)]
+        if not chosen:
+            raise UnknownTopic(f"{printable(path)}: there is no such topic or partition in here")
+        yield from filter(self._concerns, _without_outside(chosen, self._request))
 
     def _concerns(self, file: FoundFile) -> bool:
         """Whether the file has something of what was asked for."""

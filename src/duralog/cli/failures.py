@@ -40,6 +40,18 @@ class CannotWrite(DuralogError):
     """What a command makes has no place to go to: nothing else it could do makes sense any more."""
 
 
+class WrongUsage(typer.BadParameter):
+    """The command was called wrongly: a sentence that says what to give."""
+
+    def format_message(self) -> str:
+        return self.message
+
+
+def missing_extra(purpose: str, package: str, *, extra: str) -> DuralogError:
+    """What to say where something is not installed that only some commands need."""
+    return DuralogError(f"{purpose}, this command needs {package}: pip install 'duralog[{extra}]'")
+
+
 def describe(error: Exception) -> str:
     """What happened and, where it is known, what to do next."""
     if isinstance(error, OSError) and error.strerror:

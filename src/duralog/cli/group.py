@@ -7,15 +7,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.failures import told_plainly
-from duralog.cli.options import HOW, WHICH, AsJson, PartitionChoice, Quiet, parsed_time, standard_output
-from duralog.cli.target import BrokerAddress, Target, checked_address, is_broker
+from duralog.cli.failures import WrongUsage, told_plainly
+from duralog.cli.help_pages import CommandGroup
+from duralog.cli.options import (
+    HOW,
+    WHICH,
+    AsJson,
+    DryRun,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    TopicName,
+    Yes,
+    parsed_time,
+    standard_output,
+)
+from duralog.cli.target import BrokerAddress, Target, TargetData, checked_address, is_broker, target_given
 
 if TYPE_CHECKING:
     from duralog.cli.group_views import GroupView
 
 group_app = typer.Typer(
     name="group",
+    cls=CommandGroup,
     help="List, describe, reset and delete consumer groups.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -27,34 +41,56 @@ GroupName = Annotated[
 
 
 @group_app.command("list")
-def list_groups(target: Target, as_json: AsJson = False, quiet: Quiet = False) -> None:
-    """One line for each group: state, kind, members, lag. Of a directory, as its log of offsets has them."""
+def list_groups(
+    target: Target = None,
+    data: TargetData = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+) -> None:
+    """One line for each group: state, kind, members, lag.
+
+    Of a directory, as its log of offsets has them. Nothing is changed.
+
+    Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
+    """
+    place = target_given(target, data)
     with told_plainly():
         from duralog.cli.group_views import write_groups
 
         output = standard_output(as_json=as_json, quiet=quiet)
-        write_groups(_views(target), output)
+        write_groups(_views(place, is_shown=not (no_progress or quiet)), output)
         output.flush()
 
 
 @group_app.command()
 def describe(
-    target: Target,
+    target: Target = None,
+    data: TargetData = None,
     group: Annotated[
         str | None, typer.Option("--group", "-g", metavar="NAME", help="Only this group.", rich_help_panel=WHICH)
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    no_progress: NoProgress = False,
 ) -> None:
-    """Committed offsets and lag of every partition, and the members. Nothing is changed."""
+    """Committed offsets, lag and members of groups.
+
+    Nothing is changed.
+
+    Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
+    """
+    place = target_given(target, data)
     with told_plainly():
         from duralog.cli.group_views import write_group
         from duralog.errors import DuralogError
 
         output = standard_output(as_json=as_json, quiet=quiet)
-        views = _views(target, group)
+        views = _views(place, group, is_shown=not (no_progress or quiet))
         if group is not None and not any(view.group == group and view.state != "dead" for view in views):
-            raise DuralogError(f"{target}: there is no group {group}")
+            raise DuralogError(
+                f"there is no group {group} in {place}: duralog group list {place} tells which there are"
+            )
         for view in views:
             write_group(view, output)
         output.flush()
@@ -64,9 +100,7 @@ def describe(
 def reset(
     broker: BrokerAddress,
     group: GroupName,
-    topic: Annotated[
-        str, typer.Option("--topic", "-t", metavar="NAME", help="The topic.", rich_help_panel=WHICH, show_default=False)
-    ],
+    topic: TopicName,
     partition: PartitionChoice = None,
     earliest: Annotated[bool, typer.Option("--earliest", help="To the first record.", rich_help_panel=HOW)] = False,
     latest: Annotated[bool, typer.Option("--latest", help="To the end.", rich_help_panel=HOW)] = False,
@@ -76,13 +110,18 @@ def reset(
     time: Annotated[
         str | None, typer.Option("--time", metavar="TIME", help="To the first record since.", rich_help_panel=HOW)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only tell where to.", rich_help_panel=HOW)] = False,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Let a group that nobody is in go on elsewhere. Offsets stay within what the partitions hold."""
+    """Let a group go on elsewhere.
+
+    Nobody may be in the group. Offsets stay within what the partitions hold.
+
+    Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
+    """
     if sum((earliest, latest, offset is not None, time is not None)) != 1:
-        raise typer.BadParameter("give one of --earliest, --latest, --offset and --time")
+        raise WrongUsage("give one of --earliest, --latest, --offset and --time")
     address = checked_address(broker)
     timestamp_ms = parsed_time("--time", time)
     with told_plainly():
@@ -110,14 +149,19 @@ def reset(
 def delete(
     broker: BrokerAddress,
     group: GroupName,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Forget a group that nobody is in, with its offsets. There is no way back."""
+    """Forget a group with its offsets, for good.
+
+    Nobody may be in the group.
+
+    Exit code: 0 done, 1 it could not be done or was not wanted, 2 wrong usage, 130 interrupted.
+    """
     address = checked_address(broker)
     if not yes and not sys.stdin.isatty():
-        raise typer.BadParameter("nobody to ask: give --yes to delete the group")
+        raise WrongUsage("nobody to ask: give --yes to delete the group")
     with told_plainly():
         from duralog.cli.groups_of_broker import BrokerGroups
 
@@ -132,11 +176,11 @@ def delete(
         output.flush()
 
 
-def _views(target: str, group: str | None = None) -> list[GroupView]:
+def _views(target: str, group: str | None = None, *, is_shown: bool) -> list[GroupView]:
     if is_broker(target):
         from duralog.cli.groups_of_broker import BrokerGroups
 
         return BrokerGroups(target).views(None if group is None else [group])
     from duralog.cli.groups_of_store import groups_of_store
 
-    return [view for view in groups_of_store(target) if group in (None, view.group)]
+    return [view for view in groups_of_store(target, is_shown=is_shown) if group in (None, view.group)]

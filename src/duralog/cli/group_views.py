@@ -71,7 +71,7 @@ def write_groups(groups: Sequence[GroupView], output: Output) -> None:
         ]
         for group in groups
     ]
-    write_table(output, _LIST_NAMES, rows, right=_LIST_NAMES[3:])
+    write_table(output, _LIST_NAMES, rows, right=_LIST_NAMES[3:], cut=("group",), least=("kind", "partitions"))
     output.heading(plural(len(rows), "group"))
 
 
@@ -102,7 +102,7 @@ def write_group(group: GroupView, output: Output) -> None:
                 printable(offset.metadata) or "-",
             ]
         )
-    write_table(output, _OFFSET_NAMES, rows, right=_OFFSET_NAMES[1:5])
+    write_table(output, _OFFSET_NAMES, rows, right=_OFFSET_NAMES[1:5], least=("metadata", "member"))
     if group.members:
         output.heading(plural(len(group.members), "member"))
         write_table(
@@ -119,6 +119,7 @@ def write_group(group: GroupView, output: Output) -> None:
                 for member in group.members
             ],
             right=("partitions",),
+            least=("instance", "host"),
         )
 
 

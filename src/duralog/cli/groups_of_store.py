@@ -11,6 +11,7 @@ from typing import Any
 
 from duralog.cli.group_views import GroupMember, GroupOffset, GroupView
 from duralog.cli.opened_store import opened_store
+from duralog.cli.progress import Progress
 from duralog.errors import UnknownTopic
 from duralog.format.internal_topics import CONSUMER_OFFSETS, describe_record
 from duralog.storage.isolation import Isolation
@@ -31,27 +32,31 @@ class _Group:
         return self.classic is None and not self.is_consumer and not self.offsets
 
 
-def groups_of_store(directory: str) -> list[GroupView]:
+def groups_of_store(directory: str, *, is_shown: bool = False) -> list[GroupView]:
     with opened_store(directory, read_only=True, server_properties=None) as store:
         if CONSUMER_OFFSETS not in store.topics():
             return []
-        found = _read(store)
+        found = _read(store, is_shown=is_shown)
         return [_view(store, name, group) for name, group in sorted(found.items()) if not group.is_gone]
 
 
-def _read(store: Store) -> dict[str, _Group]:
+def _read(store: Store, *, is_shown: bool) -> dict[str, _Group]:
     groups: dict[str, _Group] = {}
-    for number in store.partitions(CONSUMER_OFFSETS):
-        log = store.partition(CONSUMER_OFFSETS, number)
-        # What a transaction committed counts when the transaction does.
-        for record in log.read(log.start_offset, isolation=Isolation.READ_COMMITTED):
-            described = describe_record(CONSUMER_OFFSETS, record.key, record.value)
-            assert described is not None
-            key, value = described["key"], described["value"]
-            if not isinstance(key, dict) or isinstance(value, str):
-                continue  # Of a later version of Kafka.
-            group = groups.setdefault(str(key.get("group", key.get("group_id"))), _Group())
-            _apply(group, described["type"], key, value)
+    logs = [store.partition(CONSUMER_OFFSETS, number) for number in store.partitions(CONSUMER_OFFSETS)]
+    total = sum(log.end_offset - log.start_offset for log in logs)
+    with Progress(total, unit="record", wanted=is_shown) as progress:
+        for log in logs:
+            progress.begin(f"{CONSUMER_OFFSETS}-{log.partition}")
+            # What a transaction committed counts when the transaction does.
+            for record in log.read(log.start_offset, isolation=Isolation.READ_COMMITTED):
+                progress.advance(1)
+                described = describe_record(CONSUMER_OFFSETS, record.key, record.value)
+                assert described is not None
+                key, value = described["key"], described["value"]
+                if not isinstance(key, dict) or isinstance(value, str):
+                    continue  # Of a later version of Kafka.
+                group = groups.setdefault(str(key.get("group", key.get("group_id"))), _Group())
+                _apply(group, described["type"], key, value)
     return groups
 
 

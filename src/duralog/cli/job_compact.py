@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.failures import FAILURE, printable, say, told_plainly
+from duralog.cli.failures import FAILURE, WrongUsage, printable, say, told_plainly
 from duralog.cli.options import (
     HOW,
     AsJson,
+    ConfigOverrides,
+    Data,
+    DryRun,
     NoProgress,
     PartitionChoice,
     Quiet,
     ServerProperties,
     config_settings,
+    directory_given,
     parsed,
     standard_output,
 )
@@ -28,6 +32,7 @@ from duralog.cli.spark_job import (
     job_app,
     spark_session,
 )
+from duralog.cli.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:
@@ -39,22 +44,12 @@ _SMALLEST_MAP_BYTES = 1024
 
 @job_app.command()
 def compact(
-    path: Location,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Only tell what would go.", rich_help_panel=HOW)
-    ] = False,
+    path: Location = None,
+    data: Data = None,
+    dry_run: DryRun = False,
     topic: TopicChoices = None,
     partition: PartitionChoice = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--config",
-            "-c",
-            metavar="NAME=VALUE",
-            help="As if this were a config of each --topic. May be given again.",
-            rich_help_panel=HOW,
-        ),
-    ] = None,
+    config: ConfigOverrides = None,
     again: Annotated[
         bool,
         typer.Option("--again", help="As if nothing had been compacted: old tombstones go.", rich_help_panel=HOW),
@@ -66,6 +61,8 @@ def compact(
     min_dirty_ratio: Annotated[
         float | None,
         typer.Option(
+            "--min-dirty-ratio",
+            metavar="R",
             min=0,
             max=1,
             help="Leave logs alone of which no larger share is new.",
@@ -76,6 +73,7 @@ def compact(
     map_bytes: Annotated[
         str | None,
         typer.Option(
+            "--map-bytes",
             metavar="SIZE",
             help="Memory of a task for its map of keys; without it, log.cleaner.dedupe.buffer.size.",
             show_default=False,
@@ -99,22 +97,23 @@ def compact(
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
 ) -> None:
-    """Compact the logs of compacted topics now, partitions in parallel: of each key, only the last record stays.
+    """Compact compacted topics, partitions in parallel.
 
-    The same as duralog compact, with a task for each partition; one with too many keys for a task is shared by many.
-    Without --dry-run, no broker may have the directory open.
+    Of each key, only the last record stays. The same as duralog compact, with a task for each partition; one with too
+    many keys for a task is shared by many. Without --dry-run, no broker may have the directory open.
 
     Exit code: 0 done, 1 a partition could not be compacted or read, or is damaged, 2 wrong usage, 130 interrupted.
     """
+    path = directory_given(path, data)
     overrides = config_settings(config)
     if overrides and not topic:
-        raise typer.BadParameter("--config is of topics: give --topic")
+        raise WrongUsage("--config is of topics: give --topic")
     if dry_run and roll:
-        raise typer.BadParameter("--roll changes the directory, --dry-run does not: give one of them")
+        raise WrongUsage("--roll changes the directory, --dry-run does not: give one of them")
     memory_bytes = None if map_bytes is None else parsed("--map-bytes", parse_bytes, map_bytes)
     if memory_bytes is not None and memory_bytes < _SMALLEST_MAP_BYTES:
-        raise typer.BadParameter(f"--map-bytes: a map has at least {_SMALLEST_MAP_BYTES} bytes")
-    with told_plainly():
+        raise WrongUsage(f"--map-bytes: a map has at least {_SMALLEST_MAP_BYTES} bytes")
+    with told_plainly(), names_checked(path, topic, partition):
         from duralog.cli.opened_store import broker_config
 
         output = standard_output(as_json=as_json, quiet=quiet)

@@ -14,8 +14,18 @@ from duralog.cli.lake_options import (
     TableTarget,
     TargetOptions,
     WithHeaders,
+    source_and_target,
 )
-from duralog.cli.options import HOW, AsJson, NoProgress, Quiet, named_values, parsed, standard_output
+from duralog.cli.options import (
+    HOW,
+    AsJson,
+    Data,
+    NoProgress,
+    Quiet,
+    named_values,
+    parsed,
+    standard_output,
+)
 from duralog.cli.spark_job import (
     DEFAULT_MASTER,
     Conf,
@@ -27,7 +37,8 @@ from duralog.cli.spark_job import (
     job_app,
     spark_session,
 )
-from duralog.cli.tables import fitting, header_line, plural, row_line, size_text
+from duralog.cli.tables import plural, size_text, write_table
+from duralog.cli.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:
@@ -37,8 +48,9 @@ if TYPE_CHECKING:
 
 @job_app.command()
 def export(
-    path: Location,
-    target: TableTarget,
+    path: Location = None,
+    target: TableTarget = None,
+    data: Data = None,
     topic: TopicChoices = None,
     isolation: IsolationChoice = "read_committed",
     storage_option: StorageOptions = None,
@@ -58,17 +70,18 @@ def export(
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
 ) -> None:
-    """Append what is new in topics to tables, by day: every record once.
+    """Append what is new to tables, every record once.
 
     A table is TARGET/TOPIC, partitioned by date, the UTC day of the record's timestamp. A run takes up where the last
     one ended; one that died leaves nothing that counts.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
+    path, target = source_and_target(path, target, data)
     slice_bytes = parsed("--max-split", parse_bytes, max_split)
     storage_options = named_values("--storage-option", storage_option)
     target_options = named_values("--target-option", target_option)
-    with told_plainly():
+    with told_plainly(), names_checked(path, topic):
         output = standard_output(as_json=as_json, quiet=quiet)
         with (
             spark_session("export", master=master, conf=conf) as spark,
@@ -114,10 +127,7 @@ def _write(output: Output, report: ExportReport) -> None:
         )
         for table in report.tables
     ]
-    columns = fitting(names, right=names[1:-1], rows=rows)
-    output.columns(header_line(columns))
-    for row in rows:
-        output.line(row_line(columns, row))
+    write_table(output, names, rows, right=names[1:-1], least=("without date", "files", "read"))
     output.note(
         report.tables[0].format,
         f"{plural(report.records, 'record')} of {plural(len(rows), 'topic')} in {report.seconds:.1f} s",

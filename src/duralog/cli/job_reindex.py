@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from duralog.cli.failures import FAILURE, printable, told_plainly
-from duralog.cli.options import AsJson, NoProgress, PartitionChoice, Quiet, standard_output
+from duralog.cli.options import (
+    AsJson,
+    Data,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    directory_given,
+    standard_output,
+)
 from duralog.cli.spark_job import (
     DEFAULT_MASTER,
     Conf,
@@ -19,7 +27,8 @@ from duralog.cli.spark_job import (
     job_app,
     spark_session,
 )
-from duralog.cli.tables import fitting, header_line, plural, row_line, size_text
+from duralog.cli.tables import plural, size_text, write_table
+from duralog.cli.unknown_names import names_checked
 
 if TYPE_CHECKING:
     from duralog.cli.output import Output
@@ -30,7 +39,8 @@ _NAMES = ("partition", "what", "file", "detail")
 
 @job_app.command()
 def reindex(
-    path: Location,
+    path: Location = None,
+    data: Data = None,
     topic: TopicChoices = None,
     partition: PartitionChoice = None,
     as_json: AsJson = False,
@@ -39,14 +49,15 @@ def reindex(
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
 ) -> None:
-    """Build the offset, time and transaction indexes from the logs again, those that are missing too.
+    """Build all indexes from the logs again.
 
-    Logs are not touched. A partition whose log is damaged stays as it is: duralog job repair first. No broker may have
-    the directory open.
+    Offset, time and transaction indexes, those that are missing too. Logs are not touched. A partition whose log is
+    damaged stays as it is: duralog job repair first. No broker may have the directory open.
 
     Exit code: 0 done, 1 a log is damaged or something could not be read or written, 2 wrong usage, 130 interrupted.
     """
-    with told_plainly():
+    path = directory_given(path, data)
+    with told_plainly(), names_checked(path, topic, partition):
         output = standard_output(as_json=as_json, quiet=quiet)
         with (
             spark_session("reindex", master=master, conf=conf) as spark,
@@ -74,10 +85,7 @@ def _write(output: Output, report: ReindexReport) -> None:
         for action in found.actions
     ]
     if rows and not output.quiet:
-        columns = fitting(_NAMES, rows=rows)
-        output.columns(header_line(columns))
-        for row in rows:
-            output.line(row_line(columns, row))
+        write_table(output, _NAMES, rows, cut=("partition", "detail"))
     for found in report.partitions:
         if found.failure is not None:
             output.damage(f"{found.partition}: {found.failure}")

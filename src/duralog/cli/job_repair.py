@@ -7,7 +7,17 @@ from typing import Annotated
 import typer
 
 from duralog.cli.failures import FAILURE, told_plainly
-from duralog.cli.options import HOW, AsJson, NoProgress, PartitionChoice, Quiet, standard_output
+from duralog.cli.options import (
+    HOW,
+    AsJson,
+    Data,
+    DryRun,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    directory_given,
+    standard_output,
+)
 from duralog.cli.spark_job import (
     DEFAULT_MASTER,
     Conf,
@@ -18,14 +28,14 @@ from duralog.cli.spark_job import (
     job_app,
     spark_session,
 )
+from duralog.cli.unknown_names import names_checked
 
 
 @job_app.command()
 def repair(
-    path: Location,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Only tell what would be done.", rich_help_panel=HOW)
-    ] = False,
+    path: Location = None,
+    data: Data = None,
+    dry_run: DryRun = False,
     restore: Annotated[
         bool, typer.Option("--restore", help="Also put back what is valid in quarantine.", rich_help_panel=HOW)
     ] = False,
@@ -37,14 +47,15 @@ def repair(
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
 ) -> None:
-    """Rebuild indexes and snapshots, and move damaged bytes from logs to quarantine, partitions in parallel.
+    """Rebuild indexes, quarantine damaged bytes, in parallel.
 
     The same as duralog repair: sound partitions are not touched, and nothing is thrown away. No broker may have the
     directory open.
 
     Exit code: 0 all is well now, or would be; 1 something is still wrong; 2 wrong usage; 130 interrupted.
     """
-    with told_plainly():
+    path = directory_given(path, data)
+    with told_plainly(), names_checked(path, topic, partition):
         from duralog.cli.logs import say_warnings
         from duralog.cli.repair import write_end_of_repair, write_repair
 

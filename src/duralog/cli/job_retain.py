@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from duralog.cli.failures import FAILURE, say, told_plainly
-from duralog.cli.options import HOW, AsJson, NoProgress, PartitionChoice, Quiet, ServerProperties, standard_output
-from duralog.cli.retain import note_defaults, write_removals
+from duralog.cli.options import (
+    AsJson,
+    Data,
+    DryRun,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    ServerProperties,
+    directory_given,
+    standard_output,
+)
+from duralog.cli.retain import RetentionBytes, RetentionMs, note_defaults, write_removals
 from duralog.cli.spark_job import (
     DEFAULT_MASTER,
     Conf,
@@ -19,22 +27,18 @@ from duralog.cli.spark_job import (
     job_app,
     spark_session,
 )
+from duralog.cli.unknown_names import names_checked
 
 
 @job_app.command()
 def retain(
-    path: Location,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Only tell which segments would go.", rich_help_panel=HOW)
-    ] = False,
+    path: Location = None,
+    data: Data = None,
+    dry_run: DryRun = False,
     topic: TopicChoices = None,
     partition: PartitionChoice = None,
-    retention_ms: Annotated[
-        int | None, typer.Option(min=-1, help="As if this were the topics' retention.ms.", rich_help_panel=HOW)
-    ] = None,
-    retention_bytes: Annotated[
-        int | None, typer.Option(min=-1, help="As if this were the topics' retention.bytes.", rich_help_panel=HOW)
-    ] = None,
+    retention_ms: RetentionMs = None,
+    retention_bytes: RetentionBytes = None,
     server_properties: ServerProperties = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -42,13 +46,14 @@ def retain(
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
 ) -> None:
-    """Delete the segments that have expired, by time, by size and by log start offset, partitions in parallel.
+    """Delete the segments that have expired, in parallel.
 
     The same as duralog retain. Without --dry-run, no broker may have the directory open.
 
     Exit code: 0 done, 1 something could not be read or deleted, 2 wrong usage, 130 interrupted.
     """
-    with told_plainly():
+    path = directory_given(path, data)
+    with told_plainly(), names_checked(path, topic, partition):
         from duralog.cli.opened_store import broker_config
 
         limits = {"retention.ms": retention_ms, "retention.bytes": retention_bytes}

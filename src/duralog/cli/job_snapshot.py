@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.failures import printable, told_plainly
+from duralog.cli.failures import WrongUsage, printable, told_plainly
 from duralog.cli.lake_options import (
     IsolationChoice,
     SliceBytes,
@@ -14,11 +14,13 @@ from duralog.cli.lake_options import (
     TableTarget,
     TargetOptions,
     WithHeaders,
+    source_and_target,
 )
 from duralog.cli.options import (
     HOW,
     WHICH,
     AsJson,
+    Data,
     NoProgress,
     Quiet,
     named_values,
@@ -37,22 +39,27 @@ from duralog.cli.spark_job import (
     job_app,
     spark_session,
 )
-from duralog.cli.tables import fitting, header_line, plural, row_line, size_text
+from duralog.cli.tables import plural, size_text, write_table
+from duralog.cli.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:
     from duralog.cli.output import Output
     from duralog.spark.jobs.snapshot import SnapshotReport
 
+_LEAST = ("no key", "files", "records read", "deleted", "kind", "read")
+
 
 @job_app.command()
 def snapshot(
-    path: Location,
-    target: TableTarget,
+    path: Location = None,
+    target: TableTarget = None,
+    data: Data = None,
     topic: TopicChoices = None,
     as_of: Annotated[
         str | None,
         typer.Option(
+            "--as-of",
             metavar="TIME",
             help="Only what is before the first record with this timestamp or a later one.",
             show_default=False,
@@ -62,8 +69,9 @@ def snapshot(
     as_of_offset: Annotated[
         list[str] | None,
         typer.Option(
+            "--as-of-offset",
             metavar="PARTITION=OFFSET",
-            help="Only what is before this offset, of the one --topic. May be given again.",
+            help="Only what is before this offset, of the one --topic; may be given again.",
             show_default=False,
             rich_help_panel=WHICH,
         ),
@@ -79,7 +87,10 @@ def snapshot(
     map_bytes: Annotated[
         str,
         typer.Option(
-            metavar="SIZE", help="Memory of a task for keys; larger partitions are shuffled.", rich_help_panel=HOW
+            "--map-bytes",
+            metavar="SIZE",
+            help="Memory of a task for keys; larger partitions are shuffled.",
+            rich_help_panel=HOW,
         ),
     ] = "256MiB",
     max_split: SliceBytes = "128MiB",
@@ -89,23 +100,24 @@ def snapshot(
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
 ) -> None:
-    """Bring tables to the latest state of every key of their topics; a deleted key is not in it.
+    """Bring tables to the latest state of every key.
 
-    A table is TARGET/TOPIC, for Parquet TARGET/TOPIC/snapshot-N. A run reads what is new since the last one and merges
-    it; the result is that of a full one.
+    A deleted key is not in it. A table is TARGET/TOPIC, for Parquet TARGET/TOPIC/snapshot-N. A run reads what is new
+    since the last one and merges it; the result is that of a full one.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
+    path, target = source_and_target(path, target, data)
     as_of_ms = parsed_time("--as-of", as_of)
     offsets = _offsets(topic, as_of_offset)
     if as_of_ms is not None and offsets:
-        raise typer.BadParameter("--as-of and --as-of-offset: give one of them")
+        raise WrongUsage("--as-of and --as-of-offset: give one of them")
     key_bytes, slice_bytes = (
         parsed(name, parse_bytes, text) for name, text in (("--map-bytes", map_bytes), ("--max-split", max_split))
     )
     storage_options = named_values("--storage-option", storage_option)
     target_options = named_values("--target-option", target_option)
-    with told_plainly():
+    with told_plainly(), names_checked(path, topic):
         output = standard_output(as_json=as_json, quiet=quiet)
         with (
             spark_session("snapshot", master=master, conf=conf) as spark,
@@ -138,11 +150,11 @@ def _offsets(topics: list[str] | None, given: list[str] | None) -> dict[str, dic
     if not given:
         return {}
     if not topics or len(topics) != 1:
-        raise typer.BadParameter("--as-of-offset is of one topic: give one --topic")
+        raise WrongUsage("--as-of-offset is of one topic: give one --topic")
     offsets = {}
     for number, offset in named_values("--as-of-offset", given).items():
         if not (number.isdecimal() and offset.isdecimal()):
-            raise typer.BadParameter(f"--as-of-offset: {number}={offset} is no PARTITION=OFFSET: both are numbers")
+            raise WrongUsage(f"--as-of-offset: {number}={offset} is no PARTITION=OFFSET: both are numbers")
         offsets[int(number)] = int(offset)
     return {topics[0]: offsets}
 
@@ -167,10 +179,7 @@ def _write(output: Output, report: SnapshotReport) -> None:
         )
         for table in report.tables
     ]
-    columns = fitting(names, right=names[1:8], rows=rows)
-    output.columns(header_line(columns))
-    for row in rows:
-        output.line(row_line(columns, row))
+    write_table(output, names, rows, right=names[1:8], cut=("topic", "table"), least=_LEAST)
     for table in report.tables:
         if table.why_full is not None:
             output.note(table.topic, f"a full snapshot: {table.why_full}")

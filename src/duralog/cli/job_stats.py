@@ -7,7 +7,17 @@ from typing import Annotated
 import typer
 
 from duralog.cli.failures import FAILURE, told_plainly
-from duralog.cli.options import HOW, WHICH, AsJson, NoProgress, Quiet, named_values, standard_output
+from duralog.cli.options import (
+    HOW,
+    WHICH,
+    AsJson,
+    Data,
+    NoProgress,
+    Quiet,
+    directory_given,
+    named_values,
+    standard_output,
+)
 from duralog.cli.spark_job import (
     DEFAULT_MASTER,
     Conf,
@@ -19,23 +29,31 @@ from duralog.cli.spark_job import (
     job_app,
     spark_session,
 )
+from duralog.cli.unknown_names import names_checked
 
 
 @job_app.command()
 def stats(
-    path: Location,
+    path: Location = None,
+    data: Data = None,
     topic: TopicChoices = None,
     storage_option: StorageOptions = None,
     prefix_length: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, help="Also by the first N bytes of the key.", show_default=False, rich_help_panel=WHICH
+            "--prefix-length",
+            metavar="N",
+            min=1,
+            help="Also by the first N bytes of the key.",
+            show_default=False,
+            rich_help_panel=WHICH,
         ),
     ] = None,
     prefix_separator: Annotated[
         str | None,
         typer.Option(
-            metavar="CHAR",
+            "--prefix-separator",
+            metavar="TEXT",
             help="Also by what comes before this in the key.",
             show_default=False,
             rich_help_panel=WHICH,
@@ -43,7 +61,14 @@ def stats(
     ] = None,
     largest: Annotated[
         int,
-        typer.Option(metavar="N", min=0, max=1000, help="Tell so many of the largest records.", rich_help_panel=HOW),
+        typer.Option(
+            "--largest",
+            metavar="N",
+            min=0,
+            max=1000,
+            help="Tell so many of the largest records.",
+            rich_help_panel=HOW,
+        ),
     ] = 5,
     no_compaction: Annotated[
         bool, typer.Option("--no-compaction", help="Do not look what compaction would save.", rich_help_panel=HOW)
@@ -54,14 +79,16 @@ def stats(
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
 ) -> None:
-    """Count records, keys, bytes and batches by topic, partition and key prefix, and what compaction would save.
+    """Count records, keys, bytes, batches of topics.
 
-    All figures are exact. Nothing is changed, and the directory may be in use.
+    By topic, partition and key prefix, and what compaction would save. All figures are exact. Nothing is changed, and
+    the directory may be in use.
 
     Exit code: 0 done, 1 something is damaged or cannot be read, 2 wrong usage, 130 interrupted.
     """
+    path = directory_given(path, data)
     storage_options = named_values("--storage-option", storage_option)
-    with told_plainly():
+    with told_plainly(), names_checked(path, topic):
         output = standard_output(as_json=as_json, quiet=quiet)
         with (
             spark_session("stats", master=master, conf=conf) as spark,

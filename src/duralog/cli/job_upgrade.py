@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from duralog.cli.failures import FAILURE, printable, told_plainly
 from duralog.cli.options import (
-    HOW,
     AsJson,
+    CodecChoice,
+    Data,
+    DryRun,
     NoProgress,
     PartitionChoice,
     Quiet,
     ServerProperties,
+    directory_given,
     parsed,
     standard_output,
 )
@@ -27,7 +30,8 @@ from duralog.cli.spark_job import (
     job_app,
     spark_session,
 )
-from duralog.cli.tables import fitting, header_line, plural, row_line, size_text
+from duralog.cli.tables import plural, size_text, write_table
+from duralog.cli.unknown_names import names_checked
 
 if TYPE_CHECKING:
     from duralog.cli.output import Output
@@ -39,20 +43,12 @@ _RIGHT = ("segments", "messages", "batches", "records", "bytes", "now")
 
 @job_app.command()
 def upgrade(
-    path: Location,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Only tell how much there is to do.", rich_help_panel=HOW)
-    ] = False,
+    path: Location = None,
+    data: Data = None,
+    dry_run: DryRun = False,
     topic: TopicChoices = None,
     partition: PartitionChoice = None,
-    codec: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="none, gzip, snappy, lz4 or zstd for all upgraded batches; otherwise each keeps its own.",
-            rich_help_panel=HOW,
-        ),
-    ] = None,
+    codec: CodecChoice = None,
     server_properties: ServerProperties = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -60,14 +56,16 @@ def upgrade(
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
 ) -> None:
-    """Bring messages of format v0 and v1 to record batches, format v2. Offsets and timestamps stay.
+    """Bring messages of format v0 and v1 to format v2.
 
-    A digest of all records (offset, timestamp, key, value) is made before and after: a segment is replaced only if they
-    are the same. Damaged segments stay as they are: duralog job repair first. No broker may have the directory open.
+    Offsets and timestamps stay; so does each message's codec, unless --codec gives another. A digest of all records
+    (offset, timestamp, key, value) is made before and after: a segment is replaced only if they are the same.
+    Damaged segments stay as they are: duralog job repair first. No broker may have the directory open.
 
     Exit code: 0 all is of format v2 now, or would be; 1 something is left or failed; 2 wrong usage; 130 interrupted.
     """
-    with told_plainly():
+    path = directory_given(path, data)
+    with told_plainly(), names_checked(path, topic, partition):
         from duralog.cli.opened_store import broker_config
         from duralog.columnar.upgrading import UpgradeRules
         from duralog.format.compression import Codec
@@ -118,10 +116,7 @@ def _write(output: Output, report: UpgradeReport) -> None:
         if upgrade.segments
     ]
     if rows and not output.quiet:
-        columns = fitting(_NAMES, right=_RIGHT, rows=rows)
-        output.columns(header_line(columns))
-        for row in rows:
-            output.line(row_line(columns, row))
+        write_table(output, _NAMES, rows, right=_RIGHT, least=("digest", "batches", "segments"))
     for found in report.partitions:
         if found.failure is not None:
             output.damage(f"{found.partition}: {found.failure}")

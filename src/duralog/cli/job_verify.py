@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 
 from duralog.cli.failures import FAILURE, told_plainly
-from duralog.cli.options import HOW, AsJson, NoProgress, PartitionChoice, Quiet, named_values, parsed, standard_output
+from duralog.cli.options import (
+    HOW,
+    AsJson,
+    Data,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    directory_given,
+    named_values,
+    parsed,
+    standard_output,
+)
 from duralog.cli.spark_job import (
     DEFAULT_MASTER,
     Conf,
@@ -19,12 +30,14 @@ from duralog.cli.spark_job import (
     job_app,
     spark_session,
 )
+from duralog.cli.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
 
 
 @job_app.command()
 def verify(
-    path: Location,
+    path: Location = None,
+    data: Data = None,
     topic: TopicChoices = None,
     partition: PartitionChoice = None,
     deep: Annotated[
@@ -33,6 +46,7 @@ def verify(
     index_interval: Annotated[
         str | None,
         typer.Option(
+            "--index-interval",
             metavar="SIZE",
             help="The topics' index.interval.bytes; indexes must then match exactly.",
             rich_help_panel=HOW,
@@ -45,15 +59,16 @@ def verify(
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
 ) -> None:
-    """Check every file of a log directory, in parallel. Nothing is changed.
+    """Check every file of a directory, in parallel.
 
-    The findings are those of duralog verify. PATH may also be an object store's: s3://bucket/logs.
+    Nothing is changed. The findings are those of duralog verify. DIR may also be an object store's: s3://bucket/logs.
 
     Exit code: 0 all is well, 1 there are findings or something cannot be read, 2 wrong usage, 130 interrupted.
     """
+    path = directory_given(path, data)
     interval = None if index_interval is None else parsed("--index-interval", parse_bytes, index_interval)
     storage_options = named_values("--storage-option", storage_option)
-    with told_plainly():
+    with told_plainly(), names_checked(path, topic, partition):
         from duralog.cli.verify import write_verification
 
         output = standard_output(as_json=as_json, quiet=quiet)

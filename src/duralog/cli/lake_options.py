@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.options import HOW, WHICH
+from duralog.cli.completions import isolation_levels, table_formats
+from duralog.cli.failures import WrongUsage
+from duralog.cli.options import HOW, WHICH, directory_given
 
-WHERE = "Where to"
+WHERE_TO = "Where to"
 
 TableTarget = Annotated[
-    str,
+    str | None,
     typer.Argument(
         metavar="TARGET",
         help="A folder, or s3://bucket/folder and the like. Each topic is a table of its own in it.",
@@ -19,30 +21,48 @@ TableTarget = Annotated[
     ),
 ]
 TableFormatChoice = Annotated[
-    str, typer.Option("--format", "-f", metavar="NAME", help="parquet, delta or iceberg.", rich_help_panel=WHERE)
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        metavar="NAME",
+        help="parquet, delta or iceberg.",
+        rich_help_panel=WHERE_TO,
+        autocompletion=table_formats,
+    ),
 ]
 TargetOptions = Annotated[
     list[str] | None,
     typer.Option(
         "--target-option",
         metavar="NAME=VALUE",
-        help="How to reach the target: region, endpoint_override, ...; catalog.type, catalog.uri, ... for Iceberg."
-        " May be given again.",
-        rich_help_panel=WHERE,
+        help="How to reach the target (region, ..., catalog.uri for Iceberg); may be given again.",
+        rich_help_panel=WHERE_TO,
     ),
 ]
 WithHeaders = Annotated[
-    bool, typer.Option("--headers", help="Also a column of the records' headers.", rich_help_panel=WHERE)
+    bool, typer.Option("--headers", help="Also a column of the records' headers.", rich_help_panel=WHERE_TO)
 ]
 IsolationChoice = Annotated[
     str,
     typer.Option(
         "--isolation",
-        metavar="LEVEL",
-        help="read_committed, or read_uncommitted: also data of aborted and open transactions.",
+        metavar="NAME",
+        help="read_committed, or read_uncommitted: also what was aborted or is undecided.",
         rich_help_panel=WHICH,
+        autocompletion=isolation_levels,
     ),
 ]
 SliceBytes = Annotated[
     str, typer.Option("--max-split", metavar="SIZE", help="How much of the log a task reads.", rich_help_panel=HOW)
 ]
+
+
+def source_and_target(path: str | None, target: str | None, data: str | None) -> tuple[str, str]:
+    """The log directory and where the tables go. With `--data`, the one argument is where the tables go."""
+    if data is not None and target is None:
+        path, target = None, path
+    directory = directory_given(path, data)
+    if target is None:
+        raise WrongUsage("where to? Give TARGET, the folder of the tables, behind DIR")
+    return directory, target

@@ -6,24 +6,28 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.failures import FAILURE, told_plainly
+from duralog.cli.failures import FAILURE, WrongUsage, told_plainly
 from duralog.cli.option_values import parse_key
 from duralog.cli.options import (
     WHICH,
     AsJson,
+    Data,
     Directory,
     NoProgress,
     PartitionChoice,
     Quiet,
     TopicChoice,
+    directory_given,
     parsed,
     parsed_time,
     standard_output,
 )
+from duralog.cli.unknown_names import names_checked
 
 
 def lookup(
-    directory: Directory,
+    directory: Directory = None,
+    data: Data = None,
     topic: TopicChoice = None,
     partition: PartitionChoice = None,
     offset: Annotated[
@@ -42,6 +46,7 @@ def lookup(
         str | None,
         typer.Option(
             "--key",
+            "-k",
             metavar="TEXT",
             help="The newest record with this key; 0x... gives its bytes.",
             rich_help_panel=WHICH,
@@ -51,17 +56,19 @@ def lookup(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> None:
-    """Find one record, and show the way to it: segment, index entries, batches.
+    """Find one record by offset, time or key; show the way to it.
 
-    DIR may also be the partition's folder; then --topic and --partition are not needed. Nothing is changed.
+    The way is that of every read: the segment, the index entries, the batches. DIR may also be the partition's folder;
+    then --topic and --partition are not needed. Nothing is changed.
 
     Exit code: 0 found, 1 there is none or something cannot be read, 2 wrong usage, 130 interrupted.
     """
+    path = directory_given(directory, data)
     if sum(wanted is not None for wanted in (offset, time, key)) != 1:
-        raise typer.BadParameter("give one of --offset, --time and --key")
+        raise WrongUsage("give one of --offset, --time and --key")
     timestamp_ms = parsed_time("--time", time)
     key_bytes = None if key is None else parsed("--key", parse_key, key)
-    with told_plainly():
+    with told_plainly(), names_checked(path, topic, partition):
         from duralog.cli.chosen_partition import choose_partition
         from duralog.cli.compilation import announce_compilation
         from duralog.cli.logs import say_warnings
@@ -72,7 +79,7 @@ def lookup(
         from duralog.cli.lookup_walk import LookupWalk
 
         output = standard_output(as_json=as_json, quiet=quiet)
-        log = choose_partition(directory, topic, partition)
+        log = choose_partition(path, topic, partition)
         try:
             with Progress(log.size_bytes, wanted=key is not None and not (no_progress or quiet)) as progress:
                 output.before_writing = progress.hide

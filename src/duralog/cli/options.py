@@ -1,4 +1,7 @@
-"""The options that all commands on a log directory share: the same names for the same things."""
+"""The options that commands share: the same names, short forms and words for the same things.
+
+Where a command works is told by its argument or by `--data`, and by one of the two only.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from duralog.cli.completions import codecs, partition_numbers, topic_config_settings, topic_names
+from duralog.cli.failures import WrongUsage
 from duralog.cli.times import parse_time
 from duralog.errors import DuralogError
 
@@ -17,38 +22,115 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+# The panels of a command's help, in this order.
+WHERE = "Where"
 WHICH = "Which"
+WHAT = "What"
 HOW = "How"
 
 Directory = Annotated[
-    str, typer.Argument(metavar="DIR", help="A log directory: what Kafka calls log.dirs.", show_default=False)
+    str | None, typer.Argument(metavar="DIR", help="A log directory: what Kafka calls log.dirs.", show_default=False)
+]
+Data = Annotated[
+    str | None,
+    typer.Option("--data", "-d", metavar="DIR", help="The directory, in place of the argument.", rich_help_panel=WHERE),
 ]
 TopicChoice = Annotated[
-    str | None, typer.Option("--topic", "-t", metavar="NAME", help="Only this topic.", rich_help_panel=WHICH)
+    str | None,
+    typer.Option(
+        "--topic", "-t", metavar="NAME", help="Only this topic.", rich_help_panel=WHICH, autocompletion=topic_names
+    ),
+]
+TopicName = Annotated[
+    str,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="NAME",
+        help="The topic.",
+        rich_help_panel=WHICH,
+        show_default=False,
+        autocompletion=topic_names,
+    ),
 ]
 PartitionChoice = Annotated[
     int | None,
-    typer.Option("--partition", "-p", metavar="N", min=0, help="Only this partition.", rich_help_panel=WHICH),
+    typer.Option(
+        "--partition",
+        "-p",
+        metavar="N",
+        min=0,
+        help="Only this partition.",
+        rich_help_panel=WHICH,
+        autocompletion=partition_numbers,
+    ),
 ]
+CodecChoice = Annotated[
+    str | None,
+    typer.Option(
+        "--codec",
+        metavar="NAME",
+        help="none, gzip, snappy, lz4 or zstd.",
+        rich_help_panel=HOW,
+        autocompletion=codecs,
+    ),
+]
+ConfigOverrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="NAME=VALUE",
+        help="As if this were a config of the --topic; may be given again.",
+        rich_help_panel=HOW,
+        autocompletion=topic_config_settings,
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", "-n", help="Only tell what would happen; change nothing.", rich_help_panel=HOW)
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", rich_help_panel=HOW)]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, and nothing else.", rich_help_panel=HOW)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, notes or progress.", rich_help_panel=HOW)]
+NoProgress = Annotated[bool, typer.Option("--no-progress", help="No progress bar.", rich_help_panel=HOW)]
 ServerProperties = Annotated[
     str | None,
     typer.Option(
         "--server-properties",
         metavar="FILE",
-        help="The broker's server.properties: its defaults hold for topics that set nothing themselves.",
+        help="The broker's server.properties, for what topics do not set themselves.",
         rich_help_panel=HOW,
     ),
 ]
-NoProgress = Annotated[bool, typer.Option("--no-progress", help="No progress bar.", rich_help_panel=HOW)]
+
+
+def directory_given(argument: str | None, data: str | None) -> str:
+    """The directory that the argument DIR or `--data` names."""
+    return place_given(argument, data, "DIR")
+
+
+def place_given(argument: str | None, data: str | None, metavar: str) -> str:
+    """What the argument of that metavar or `--data` says. Neither, or both, is wrong usage."""
+    if argument is not None and data is not None:
+        raise WrongUsage(f"{argument!r} and --data {data!r} are two places: give one of them")
+    place = data if argument is None else argument
+    if not place:
+        raise WrongUsage(f"where? Give {metavar} as the argument, or --data {metavar}")
+    return place
 
 
 def standard_output(*, as_json: bool, quiet: bool) -> Output:
     """Where a command writes what it was asked for."""
     from duralog.cli.output import Output
+    from duralog.cli.terminal import shows_colours, width_of
 
-    return Output(sys.stdout.buffer, as_json=as_json, colour=sys.stdout.isatty() and not as_json, quiet=quiet)
+    return Output(
+        sys.stdout.buffer,
+        as_json=as_json,
+        colour=not as_json and shows_colours(sys.stdout),
+        quiet=quiet,
+        width=width_of(sys.stdout),
+    )
 
 
 def parsed(option: str, parse: Callable[[str], _T], text: str) -> _T:
@@ -56,7 +138,7 @@ def parsed(option: str, parse: Callable[[str], _T], text: str) -> _T:
     try:
         return parse(text)
     except (ValueError, DuralogError) as error:
-        raise typer.BadParameter(f"{option}: {error}") from None
+        raise WrongUsage(f"{option}: {error}") from None
 
 
 def parsed_time(option: str, text: str | None) -> int | None:
@@ -80,6 +162,6 @@ def named_values(option: str, given: list[str] | None) -> dict[str, str]:
     for setting in given or ():
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
-            raise typer.BadParameter(f"{option}: {setting!r} is not of the form NAME=VALUE")
+            raise WrongUsage(f"{option}: {setting!r} is not of the form NAME=VALUE")
         values[name.strip()] = value
     return values

@@ -24,9 +24,19 @@ class Output:
     before_writing: Callable[[], None] | None = None
     """Called before anything is written: whoever draws on the same terminal takes it away."""
 
-    def __init__(self, stream: BinaryIO, *, as_json: bool = False, colour: bool = False, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        stream: BinaryIO,
+        *,
+        as_json: bool = False,
+        colour: bool = False,
+        quiet: bool = False,
+        width: int | None = None,
+    ) -> None:
+        """`width` is a terminal's, which tables must fit; None for a pipe or a file, where nothing is left out."""
         self.as_json = as_json
         self.quiet = quiet
+        self.width = width
         self.findings = 0
         self._stream = stream
         self._colour = colour

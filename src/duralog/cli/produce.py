@@ -10,23 +10,48 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.consume import TopicName
-from duralog.cli.failures import told_plainly
+from duralog.cli.completions import partition_numbers
+from duralog.cli.failures import WrongUsage, told_plainly
 from duralog.cli.option_values import parse_key
-from duralog.cli.options import HOW, AsJson, Quiet, named_values, parsed, parsed_time, standard_output
-from duralog.cli.target import Target, is_broker
+from duralog.cli.options import (
+    WHAT,
+    WHICH,
+    AsJson,
+    CodecChoice,
+    NoProgress,
+    Quiet,
+    TopicName,
+    named_values,
+    parsed,
+    parsed_time,
+    standard_output,
+)
+from duralog.cli.target import Target, TargetData, is_broker, target_given
+from duralog.cli.unknown_names import names_checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from duralog.cli.record_input import Placed
 
-WHAT = "What"
-
 
 def produce(
-    target: Target,
+    target: Target = None,
+    data: TargetData = None,
+    *,
     topic: TopicName,
+    partition: Annotated[
+        int | None,
+        typer.Option(
+            "--partition",
+            "-p",
+            min=0,
+            metavar="N",
+            help="All to this one; otherwise by key, as Kafka does.",
+            rich_help_panel=WHICH,
+            autocompletion=partition_numbers,
+        ),
+    ] = None,
     value: Annotated[
         str | None,
         typer.Option(
@@ -44,7 +69,9 @@ def produce(
     ] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Every line is a key, this, and a value.", rich_help_panel=WHAT),
+        typer.Option(
+            "--key-separator", metavar="TEXT", help="Every line is a key, this, and a value.", rich_help_panel=WHAT
+        ),
     ] = None,
     header: Annotated[
         list[str] | None,
@@ -70,52 +97,43 @@ def produce(
         str,
         typer.Option("--file", metavar="FILE", help="Where the lines are; - is standard input.", rich_help_panel=WHAT),
     ] = "-",
-    partition: Annotated[
-        int | None,
-        typer.Option(
-            "--partition",
-            "-p",
-            min=0,
-            metavar="N",
-            help="All to this one; otherwise by key, as Kafka does.",
-            rich_help_panel=HOW,
-        ),
-    ] = None,
-    codec: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="none, gzip, snappy, lz4 or zstd.", rich_help_panel=HOW),
-    ] = None,
+    codec: CodecChoice = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    no_progress: NoProgress = False,
 ) -> None:
-    """Write records: one with --value or --tombstone, or one for each line.
+    """Write records, one or one for each line of a file or pipe.
 
-    A directory is written to straight, so no broker may have it open; the topic must exist. A broker may create it.
+    One with --value or --tombstone, otherwise one for each line. A directory is written to straight, so no broker may
+    have it open; the topic must exist. A broker may create it.
 
     Exit code: 0 all records are written, 1 some are not, 2 wrong usage, 130 interrupted.
     """
+    place = target_given(target, data)
     is_one = value is not None or tombstone
     if value is not None and tombstone:
-        raise typer.BadParameter("--value and --tombstone: give one of them")
+        raise WrongUsage("--value and --tombstone: give one of them")
     if tombstone and key is None:
-        raise typer.BadParameter("--tombstone: give the --key that it deletes")
+        raise WrongUsage("--tombstone: give the --key that it deletes")
     if is_one and (key_separator is not None or from_json or file != "-"):
-        raise typer.BadParameter("--value and --tombstone are one record: no --key-separator, --from-json or --file")
+        raise WrongUsage("--value and --tombstone are one record: no --key-separator, --from-json or --file")
     if sum((key is not None, key_separator is not None, from_json)) > 1:
-        raise typer.BadParameter("give one of --key, --key-separator and --from-json")
+        raise WrongUsage("give one of --key, --key-separator and --from-json")
     if key_separator == "":
-        raise typer.BadParameter("--key-separator: it must have one character at least")
+        raise WrongUsage("--key-separator: it must have one character at least")
     headers = [(name, parsed("--header", parse_key, text)) for name, text in named_values("--header", header).items()]
     timestamp_ms = parsed_time("--time", time)
     key_bytes = None if key is None else parsed("--key", parse_key, key)
     value_bytes = None if value is None else parsed("--value", parse_key, value)
-    with told_plainly():
+    with told_plainly(), names_checked(place, topic, partition):
+        from duralog.cli.progress import Progress
         from duralog.cli.record_input import LineFormat, RecordLines, one_record
         from duralog.cli.tables import plural
         from duralog.format.compression import Codec
 
         if codec is not None:
-            Codec.named(codec)
+            parsed("--codec", Codec.named, codec)
+        progress = Progress(None, wanted=not (no_progress or quiet))
         if is_one:
             records: Iterable[list[Placed]] = one_record(key_bytes, value_bytes, headers, timestamp_ms)
         else:
@@ -126,31 +144,33 @@ def produce(
                 timestamp_ms=timestamp_ms,
                 from_json=from_json,
             )
-            records = RecordLines(file, sys.stdin.buffer, line_format)
+            records = RecordLines(file, sys.stdin.buffer, line_format, progress=progress)
         output = standard_output(as_json=as_json, quiet=quiet)
-        if is_broker(target):
-            from duralog.cli.produced_broker import to_broker
+        with progress:
+            progress.begin(topic)
+            if is_broker(place):
+                from duralog.cli.produced_broker import to_broker
 
-            written = to_broker(target, topic, records, partition=partition, codec=codec)
-        else:
-            from duralog.cli.produced_store import to_store
+                written = to_broker(place, topic, records, partition=partition, codec=codec)
+            else:
+                from duralog.cli.produced_store import to_store
 
-            written = to_store(target, topic, records, partition=partition, codec=codec, quiet=quiet)
-        for number, place in sorted(written.items()):
+                written = to_store(place, topic, records, partition=partition, codec=codec, quiet=quiet)
+        for number, told in sorted(written.items()):
             if as_json:
                 output.object(
                     {
                         "kind": "written",
                         "topic": topic,
                         "partition": number,
-                        "records": place.records,
-                        "first_offset": place.first_offset,
-                        "last_offset": place.last_offset,
+                        "records": told.records,
+                        "first_offset": told.first_offset,
+                        "last_offset": told.last_offset,
                     }
                 )
             elif not quiet:
                 output.line(
-                    f"{topic}-{number}: {plural(place.records, 'record')}, offsets {place.first_offset}"
-                    f" to {place.last_offset}"
+                    f"{topic}-{number}: {plural(told.records, 'record')}, offsets {told.first_offset}"
+                    f" to {told.last_offset}"
                 )
         output.flush()

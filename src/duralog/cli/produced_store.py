@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from duralog.cli.opened_store import opened_store
 from duralog.cli.record_input import Placed
-from duralog.errors import UnknownTopic
+from duralog.cli.unknown_names import unknown_partition
 from duralog.format.murmur2 import partition_of_key
 from duralog.format.record import Record
 
@@ -49,7 +49,7 @@ def to_store(
                     else:
                         number = partition_of_key(record.key, store.partition_count(topic))
                 if number not in numbers:
-                    raise UnknownTopic(f"there is no partition {number} of {topic} in {directory}")
+                    raise unknown_partition(directory, topic, number, numbers)
                 chosen.setdefault(number, []).append(record)
             for number, records in chosen.items():
                 result = store.partition(topic, number).append(records, codec=codec)

@@ -7,12 +7,14 @@ in lines and in bytes. The thread may still wait for a line when the command end
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from duralog.cli.progress import Progress
 from duralog.cli.shown_records import from_json
 from duralog.errors import InvalidRecord
 from duralog.format.layout import NO_TIMESTAMP
@@ -63,10 +65,16 @@ def one_record(
 class RecordLines:
     """Groups of records: all that are there, up to a size."""
 
-    def __init__(self, path: str, standard_input: BinaryIO, line_format: LineFormat) -> None:
+    def __init__(
+        self, path: str, standard_input: BinaryIO, line_format: LineFormat, *, progress: Progress | None = None
+    ) -> None:
+        """`progress` counts bytes: of how many is told where the input is a file."""
         self._stream = _own_stream(standard_input) if path == "-" else open(path, "rb")  # noqa: SIM115
         self._format = line_format
         self._lines = _ReadAhead()
+        self._progress = Progress(None, wanted=False) if progress is None else progress
+        if size := _size_left(self._stream):
+            self._progress.expect(size)
 
     def __iter__(self) -> Iterator[list[Placed]]:
         threading.Thread(target=self._read, name="duralog-input", daemon=True).start()
@@ -95,6 +103,7 @@ class RecordLines:
             is_open = line is not None
             if group:
                 yield group
+            self._progress.advance(size + len(group))
 
     def _read(self) -> None:
         end = None
@@ -137,6 +146,15 @@ class _ReadAhead:
 
 def _size(line: bytes | OSError | None) -> int:
     return len(line) if isinstance(line, bytes) else 0
+
+
+def _size_left(stream: BinaryIO) -> int:
+    """How much there is to read of a file; 0 for a pipe or a terminal, where nobody knows."""
+    try:
+        status = os.fstat(stream.fileno())
+        return status.st_size - stream.tell() if stat.S_ISREG(status.st_mode) else 0
+    except (OSError, ValueError):
+        return 0
 
 
 def _own_stream(standard_input: BinaryIO) -> BinaryIO:

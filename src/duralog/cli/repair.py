@@ -11,14 +11,18 @@ from duralog.cli.failures import FAILURE, printable, told_plainly
 from duralog.cli.options import (
     HOW,
     AsJson,
+    Data,
     Directory,
+    DryRun,
     NoProgress,
     PartitionChoice,
     Quiet,
     TopicChoice,
+    directory_given,
     standard_output,
 )
 from duralog.cli.tables import plural, row_line, size_text
+from duralog.cli.unknown_names import names_checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,10 +37,9 @@ _ACTION = {"what": -12, "file": -36, "detail": -1}
 
 
 def repair(
-    directory: Directory,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Only tell what would be done.", rich_help_panel=HOW)
-    ] = False,
+    directory: Directory = None,
+    data: Data = None,
+    dry_run: DryRun = False,
     restore: Annotated[
         bool,
         typer.Option("--restore", help="Also put back what is valid in quarantine.", rich_help_panel=HOW),
@@ -47,7 +50,7 @@ def repair(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> None:
-    """Rebuild indexes and snapshots, and move damaged bytes from logs to quarantine.
+    """Rebuild indexes and snapshots, quarantine damaged bytes.
 
     Partitions that are sound are not touched. Nothing is thrown away: what is taken out of a log goes to the folder
     duralog-quarantine in its partition, with a report. Valid batches behind the damage stay, except in the last
@@ -55,7 +58,8 @@ def repair(
 
     Exit code: 0 all is well now, or would be; 1 something is still wrong; 2 wrong usage; 130 interrupted.
     """
-    with told_plainly():
+    given = directory_given(directory, data)
+    with told_plainly(), names_checked(given, topic, partition):
         from duralog.cli.compilation import announce_compilation
         from duralog.cli.logs import say_warnings
         from duralog.cli.progress import Progress
@@ -65,7 +69,7 @@ def repair(
         from duralog.storage.files import directory_of
         from duralog.storage.repair import Repair
 
-        path, chosen = directory_of(directory)
+        path, chosen = directory_of(given)
         if chosen is not None:
             topic, partition = chosen.topic, chosen.partition
         output = standard_output(as_json=as_json, quiet=quiet)

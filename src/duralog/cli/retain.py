@@ -10,16 +10,21 @@ from duralog.cli.failures import FAILURE, printable, told_plainly
 from duralog.cli.options import (
     HOW,
     AsJson,
+    Data,
     Directory,
+    DryRun,
+    NoProgress,
     PartitionChoice,
     Quiet,
     ServerProperties,
     TopicChoice,
+    directory_given,
     now_ms,
     standard_output,
 )
-from duralog.cli.tables import fitting, header_line, plural, row_line, size_text
+from duralog.cli.tables import plural, size_text, write_table
 from duralog.cli.times import in_words
+from duralog.cli.unknown_names import names_checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,32 +40,51 @@ _RIGHT = ("base_offset", "end_offset", "bytes")
 _POLICIES = {"BelowLogStart": "log start offset", "BeyondSize": "retention.bytes", "BeyondAge": "retention.ms"}
 _LIMITS = ("retention.ms", "retention.bytes")
 
+RetentionMs = Annotated[
+    int | None,
+    typer.Option(
+        "--retention-ms",
+        metavar="MS",
+        min=-1,
+        help="As if this were the topics' retention.ms.",
+        rich_help_panel=HOW,
+    ),
+]
+RetentionBytes = Annotated[
+    int | None,
+    typer.Option(
+        "--retention-bytes",
+        metavar="N",
+        min=-1,
+        help="As if this were the topics' retention.bytes.",
+        rich_help_panel=HOW,
+    ),
+]
+
 
 def retain(
-    directory: Directory,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Only tell which segments would go.", rich_help_panel=HOW)
-    ] = False,
+    directory: Directory = None,
+    data: Data = None,
+    dry_run: DryRun = False,
     topic: TopicChoice = None,
     partition: PartitionChoice = None,
-    retention_ms: Annotated[
-        int | None, typer.Option(min=-1, help="As if this were the topics' retention.ms.", rich_help_panel=HOW)
-    ] = None,
-    retention_bytes: Annotated[
-        int | None, typer.Option(min=-1, help="As if this were the topics' retention.bytes.", rich_help_panel=HOW)
-    ] = None,
+    retention_ms: RetentionMs = None,
+    retention_bytes: RetentionBytes = None,
     server_properties: ServerProperties = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    no_progress: NoProgress = False,
 ) -> None:
-    """Delete the segments that have expired, by time, by size and by log start offset, as Kafka does.
+    """Delete the segments that have expired.
 
-    Topics without delete in their cleanup.policy only lose what lies below their log start offset; the two overrides do
-    not change that. They hold for this run only. Without --dry-run, no broker may have the directory open.
+    By time, by size and by log start offset, as Kafka does. Topics without delete in their cleanup.policy only lose
+    what lies below their log start offset; the two overrides do not change that. They
+    hold for this run only. Without --dry-run, no broker may have the directory open.
 
     Exit code: 0 done, 1 something could not be read or deleted, 2 wrong usage, 130 interrupted.
     """
-    with told_plainly():
+    path = directory_given(directory, data)
+    with told_plainly(), names_checked(path, topic, partition):
         from duralog.cli.logs import say_warnings
         from duralog.cli.opened_store import opened_store
 
@@ -71,10 +95,13 @@ def retain(
             if value is not None
         }
         output = standard_output(as_json=as_json, quiet=quiet)
-        with opened_store(directory, read_only=dry_run, server_properties=server_properties, quiet=quiet) as store:
-            removals, failures, looked_at = _retain(store, topic, partition, overrides, delete=not dry_run)
+        with opened_store(path, read_only=dry_run, server_properties=server_properties, quiet=quiet) as store:
+            is_shown = not (no_progress or quiet)
+            removals, failures, looked_at = _retain(
+                store, topic, partition, overrides, delete=not dry_run, is_shown=is_shown
+            )
         if server_properties is None:
-            note_defaults(output, directory, [log.config for log in looked_at])
+            note_defaults(output, path, [log.config for log in looked_at])
         write_removals(output, removals, partitions=len(looked_at), dry_run=dry_run)
         output.flush()
         if failures:
@@ -82,11 +109,18 @@ def retain(
 
 
 def _retain(
-    store: Store, topic: str | None, partition: int | None, overrides: dict[str, int], *, delete: bool
+    store: Store,
+    topic: str | None,
+    partition: int | None,
+    overrides: dict[str, int],
+    *,
+    delete: bool,
+    is_shown: bool,
 ) -> tuple[list[Removal], int, list[PartitionLog]]:
     """What goes, or went; how many partitions failed; those that were looked at."""
     from duralog.cli.chosen_partition import choose_partitions
     from duralog.cli.failures import describe, say
+    from duralog.cli.progress import Progress
     from duralog.errors import DuralogError
     from duralog.storage.log_retention import retain as retain_log
     from duralog.storage.retention import BUILT_IN_POLICIES
@@ -94,15 +128,20 @@ def _retain(
     removals: list[Removal] = []
     failures = 0
     looked_at: list[PartitionLog] = []
-    for name, number in choose_partitions(store, topic, partition):
-        try:
-            log = store.partition(name, number)
-            log.update_config(log.config.with_overrides({**overrides, "file.delete.delay.ms": 0}))
-            looked_at.append(log)
-            removals += retain_log(log, BUILT_IN_POLICIES, now_ms(), delete=delete)
-        except DuralogError as error:
-            failures += 1
-            say(f"error: {name}-{number}: {describe(error)}")
+    chosen = list(choose_partitions(store, topic, partition))
+    with Progress(len(chosen), unit="partition", wanted=is_shown) as progress:
+        for name, number in chosen:
+            progress.begin(f"{name}-{number}")
+            try:
+                log = store.partition(name, number)
+                log.update_config(log.config.with_overrides({**overrides, "file.delete.delay.ms": 0}))
+                looked_at.append(log)
+                removals += retain_log(log, BUILT_IN_POLICIES, now_ms(), delete=delete)
+            except DuralogError as error:
+                failures += 1
+                progress.hide()
+                say(f"error: {name}-{number}: {describe(error)}")
+            progress.advance(1)
     return removals, failures, looked_at
 
 
@@ -137,10 +176,7 @@ def write_removals(output: Output, removals: Sequence[Removal], *, partitions: i
         return
     if removals and not output.quiet:
         rows = [_cells(removal) for removal in removals]
-        columns = fitting(_NAMES, right=_RIGHT, rows=rows)
-        output.columns(header_line(columns))
-        for row in rows:
-            output.line(row_line(columns, row))
+        write_table(output, _NAMES, rows, right=_RIGHT, cut=("partition", "why"), least=("policy", "end_offset"))
     verb = ("would go" if dry_run else "went") if removals else "expires" if dry_run else "has expired"
     touched = len({(removal.topic, removal.partition) for removal in removals})
     what = f"{plural(len(removals), 'segment')} of {plural(touched, 'partition')}" if removals else "no segment"

@@ -23,32 +23,39 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.failures import told_plainly
-from duralog.cli.options import HOW, Quiet, named_values, parsed
+from duralog.cli.failures import WrongUsage, told_plainly
+from duralog.cli.options import HOW, WHERE, Quiet, directory_given, named_values, parsed
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
     from duralog.broker.listening import Listening
     from duralog.config import BrokerConfig
 
-_WHERE = "Where"
 _RARE_COLLECTIONS = (100_000, 50, 100)
 
 
 def serve(
+    directory: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DIR",
+            help="The log directory; made if it is not there. Without it, log.dirs of --server-properties.",
+            show_default=False,
+        ),
+    ] = None,
     data: Annotated[
         str | None,
         typer.Option(
             "--data",
             "-d",
             metavar="DIR",
-            help="The log directory; made if it is not there. Without it, log.dirs of --config.",
-            rich_help_panel=_WHERE,
+            help="The directory, in place of the argument.",
+            rich_help_panel=WHERE,
         ),
     ] = None,
     ephemeral: Annotated[
         bool,
-        typer.Option("--ephemeral", help="A temporary directory, which is removed at the end.", rich_help_panel=_WHERE),
+        typer.Option("--ephemeral", help="A temporary directory, which is removed at the end.", rich_help_panel=WHERE),
     ] = False,
     listen: Annotated[
         str | None,
@@ -56,8 +63,8 @@ def serve(
             "--listen",
             "-l",
             metavar="HOST:PORT",
-            help="Where clients connect; port 0 takes a free one. Else listeners of --config, or 127.0.0.1:9092.",
-            rich_help_panel=_WHERE,
+            help="Where clients connect, 127.0.0.1:9092 if nothing else is said; port 0 takes a free one.",
+            rich_help_panel=WHERE,
         ),
     ] = None,
     advertise: Annotated[
@@ -66,18 +73,29 @@ def serve(
             "--advertise",
             metavar="HOST:PORT",
             help="The address that clients are told, where that is another one.",
-            rich_help_panel=_WHERE,
+            rich_help_panel=WHERE,
         ),
     ] = None,
     metrics: Annotated[
         str | None,
         typer.Option(
-            "--metrics", metavar="HOST:PORT", help="Serve /metrics there, for Prometheus.", rich_help_panel=_WHERE
+            "--metrics", metavar="HOST:PORT", help="Serve /metrics there, for Prometheus.", rich_help_panel=WHERE
         ),
+    ] = None,
+    server_properties: Annotated[
+        str | None,
+        typer.Option("--server-properties", metavar="FILE", help="A server.properties of Kafka.", rich_help_panel=HOW),
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option("--config", "-c", metavar="FILE", help="A server.properties of Kafka.", rich_help_panel=HOW),
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="FILE",
+            help="The older name of --server-properties.",
+            hidden=True,
+            rich_help_panel=HOW,
+        ),
     ] = None,
     override: Annotated[
         list[str] | None,
@@ -99,9 +117,16 @@ def serve(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Serve a log directory to Kafka clients, until SIGTERM or Ctrl-C."""
+    """Be a broker on a directory, for every client of Kafka.
+
+    It serves until SIGTERM or Ctrl-C, and then stops cleanly. One line on standard output tells when clients may come.
+
+    Exit code: 0 stopped cleanly, 1 it could not start or go on, 2 wrong usage.
+    """
+    if directory is not None or data is not None:
+        data = directory_given(directory, data)
     if data is not None and ephemeral:
-        raise typer.BadParameter("--ephemeral has a directory of its own: leave --data out")
+        raise WrongUsage("--ephemeral has a directory of its own: leave DIR and --data out")
     overrides = named_values("--override", override)
     with told_plainly(), _garbage_left_alone():
         from duralog.broker.broker import Broker
@@ -109,7 +134,7 @@ def serve(
         from duralog.cli.logs import log_to_standard_error
 
         log_to_standard_error(quiet=quiet)
-        settings = _settings(config, overrides)
+        settings = _settings(server_properties or config, overrides)
         advertised = None if advertise is None else parsed("--advertise", parse_address, advertise)
         if listen is not None:
             listening = Listening.at(parsed("--listen", parse_address, listen), advertised)
@@ -150,7 +175,7 @@ def _directory(data: str | None, settings: BrokerConfig) -> str:
         return data
     if "log.dirs" in settings.given or "log.dir" in settings.given:
         return (settings.log_dirs or settings.log_dir)[0]
-    raise typer.BadParameter("give --data DIR or --ephemeral, or log.dirs in --config")
+    raise WrongUsage("where? Give DIR or --data DIR, --ephemeral, or log.dirs in --server-properties")
 
 
 def _serve(broker: Broker, ready_file: str | None) -> None:

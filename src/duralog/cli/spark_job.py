@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duralog.cli.completions import topic_names
+from duralog.cli.failures import missing_extra
+from duralog.cli.help_pages import CommandGroup
 from duralog.cli.options import WHICH, named_values
 from duralog.cli.progress import Progress
-from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,17 +27,26 @@ SPARK = "Spark"
 
 job_app = typer.Typer(
     name="job",
-    help="Work on whole log directories with Spark: on all cores of this machine, or on a cluster.",
+    cls=CommandGroup,
+    help="Work on whole directories with Spark, on a cluster too.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 Location = Annotated[
-    str,
-    typer.Argument(metavar="PATH", help="A log directory, as all machines of the cluster see it.", show_default=False),
+    str | None,
+    typer.Argument(metavar="DIR", help="A log directory, as all machines of the cluster see it.", show_default=False),
 ]
 TopicChoices = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", metavar="NAME", help="Only this topic. May be given again.", rich_help_panel=WHICH),
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="NAME",
+        help="Only this topic; may be given again.",
+        rich_help_panel=WHICH,
+        autocompletion=topic_names,
+    ),
 ]
 Master = Annotated[
     str,
@@ -48,20 +59,18 @@ Master = Annotated[
 ]
 Conf = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark. May be given again.", rich_help_panel=SPARK),
+    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be given again.", rich_help_panel=SPARK),
 ]
 StorageOptions = Annotated[
     list[str] | None,
     typer.Option(
         "--storage-option",
         metavar="NAME=VALUE",
-        help="How to reach an object store: region, endpoint_override, ... May be given again.",
+        help="How to reach an object store: region, endpoint_override, ...; may be given again.",
         rich_help_panel=WHICH,
     ),
 ]
 DEFAULT_MASTER = "local[*]"
-
-_INSTALL = "this command needs PySpark: pip install 'duralog[spark]'"
 
 
 @contextmanager
@@ -73,7 +82,7 @@ def spark_session(name: str, *, master: str = DEFAULT_MASTER, conf: list[str] | 
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pyspark", "py4j"):
             raise
-        raise DuralogError(_INSTALL) from None
+        raise missing_extra("to work with Spark", "PySpark", extra="spark") from None
     running = active_session()
     if running is not None:
         yield running

@@ -15,14 +15,26 @@ from typing import Annotated, Any
 
 import typer
 
+from duralog.cli.failures import WrongUsage, missing_extra
+from duralog.cli.options import WHERE, place_given
 from duralog.errors import DuralogError
 
 Target = Annotated[
-    str,
+    str | None,
     typer.Argument(
         metavar="DIR|HOST:PORT",
         help="A log directory (what Kafka calls log.dirs), or a running broker.",
         show_default=False,
+    ),
+]
+TargetData = Annotated[
+    str | None,
+    typer.Option(
+        "--data",
+        "-d",
+        metavar="DIR|HOST:PORT",
+        help="The directory or broker, in place of the argument.",
+        rich_help_panel=WHERE,
     ),
 ]
 BrokerAddress = Annotated[str, typer.Argument(metavar="HOST:PORT", help="A running broker.", show_default=False)]
@@ -37,6 +49,11 @@ _ADDRESS = re.compile(
 )
 
 
+def target_given(argument: str | None, data: str | None) -> str:
+    """What the argument DIR|HOST:PORT or `--data` names."""
+    return place_given(argument, data, "DIR or HOST:PORT")
+
+
 def is_broker(target: str) -> bool:
     """Whether the target is an address. A directory of that name goes first."""
     return _ADDRESS.fullmatch(target) is not None and not os.path.isdir(target)
@@ -44,7 +61,7 @@ def is_broker(target: str) -> bool:
 
 def checked_address(target: str) -> str:
     if not is_broker(target):
-        raise typer.BadParameter(f"{target!r} is not the address of a broker: give HOST:PORT")
+        raise WrongUsage(f"{target!r} is not the address of a broker: give HOST:PORT")
     return target
 
 
@@ -52,9 +69,7 @@ def kafka_client() -> ModuleType:
     try:
         import confluent_kafka
     except ImportError:
-        raise DuralogError(
-            "to speak to a broker, this command needs confluent-kafka: pip install 'duralog[kafka]'"
-        ) from None
+        raise missing_extra("to speak to a broker", "confluent-kafka", extra="kafka") from None
     return confluent_kafka
 
 

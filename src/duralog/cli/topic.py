@@ -10,57 +10,79 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.failures import told_plainly
+from duralog.cli.completions import topic_config_names, topic_config_settings
+from duralog.cli.failures import WrongUsage, told_plainly
+from duralog.cli.help_pages import CommandGroup
 from duralog.cli.options import (
     HOW,
+    WHAT,
     AsJson,
+    NoProgress,
     Quiet,
     ServerProperties,
     TopicChoice,
+    TopicName,
+    Yes,
     config_settings,
     standard_output,
 )
-from duralog.cli.target import Target, is_broker
+from duralog.cli.target import Target, TargetData, is_broker, target_given
+from duralog.cli.unknown_names import names_checked
 
 if TYPE_CHECKING:
     from duralog.cli.topics_of_broker import BrokerTopics
 
 topic_app = typer.Typer(
     name="topic",
-    help="List, describe, create, alter and delete the topics of a log directory or of a broker.",
+    cls=CommandGroup,
+    help="List, describe, create, alter and delete topics.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-TopicName = Annotated[str, typer.Option("--topic", "-t", metavar="NAME", help="The topic.", show_default=False)]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--config", "-c", metavar="NAME=VALUE", help="A config of the topic; may be given again."),
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="NAME=VALUE",
+        help="A config of the topic; may be given again.",
+        rich_help_panel=WHAT,
+        autocompletion=topic_config_settings,
+    ),
 ]
 
 
 @topic_app.command("list")
 def list_topics(
-    target: Target,
+    target: Target = None,
+    data: TargetData = None,
     topic: TopicChoice = None,
     server_properties: ServerProperties = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    no_progress: NoProgress = False,
 ) -> None:
-    """One line for each topic: id, partitions, records, size, its own configs. Nothing is changed."""
-    with told_plainly():
+    """One line for each topic.
+
+    Its id, partitions, records, size and own configs. Nothing is changed.
+
+    Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
+    """
+    place = target_given(target, data)
+    with told_plainly(), names_checked(place, topic):
         from duralog.cli.logs import say_warnings
         from duralog.cli.opened_store import opened_store
         from duralog.cli.topic_views import write_list
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
-        if is_broker(target):
-            _of_broker(target).write_list(topic, output)
+        if is_broker(place):
+            _of_broker(place).write_list(topic, output)
             output.flush()
             return
-        with opened_store(target, read_only=True, server_properties=server_properties) as store:
-            is_well = write_list(store, topic, output)
+        with opened_store(place, read_only=True, server_properties=server_properties) as store:
+            is_well = write_list(store, topic, output, is_shown=not (no_progress or quiet))
         output.flush()
         if not is_well:
             raise typer.Exit(1)
@@ -68,7 +90,8 @@ def list_topics(
 
 @topic_app.command()
 def describe(
-    target: Target,
+    target: Target = None,
+    data: TargetData = None,
     topic: TopicChoice = None,
     all_configs: Annotated[
         bool, typer.Option("--all", "-a", help="Also the configs that have their default.", rich_help_panel=HOW)
@@ -77,8 +100,14 @@ def describe(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Partitions with offsets and sizes, and configs with where each value comes from. Nothing is changed."""
-    with told_plainly():
+    """Partitions with offsets and sizes, and configs.
+
+    Of each config it is told where its value comes from. Nothing is changed.
+
+    Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
+    """
+    place = target_given(target, data)
+    with told_plainly(), names_checked(place, topic):
         from duralog.cli.logs import say_warnings
         from duralog.cli.opened_store import opened_store
         from duralog.cli.topic_views import write_description
@@ -86,11 +115,11 @@ def describe(
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
         is_well = True
-        if is_broker(target):
-            _of_broker(target).write_descriptions(topic, output, all_configs=all_configs)
+        if is_broker(place):
+            _of_broker(place).write_descriptions(topic, output, all_configs=all_configs)
             output.flush()
             return
-        with opened_store(target, read_only=True, server_properties=server_properties) as store:
+        with opened_store(place, read_only=True, server_properties=server_properties) as store:
             for name in store.topics() if topic is None else [topic]:
                 is_well &= write_description(store, name, output, all_configs=all_configs)
         output.flush()
@@ -100,12 +129,19 @@ def describe(
 
 @topic_app.command()
 def create(
-    target: Target,
+    target: Target = None,
+    data: TargetData = None,
+    *,
     topic: TopicName,
     partitions: Annotated[
         int | None,
         typer.Option(
-            "--partitions", min=1, help="How many; without it, the broker's num.partitions.", show_default=False
+            "--partitions",
+            metavar="N",
+            min=1,
+            help="How many; without it, the broker's num.partitions.",
+            show_default=False,
+            rich_help_panel=WHAT,
         ),
     ] = None,
     config: Settings = None,
@@ -113,7 +149,11 @@ def create(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Create a topic, and the directory if there is none."""
+    """Create a topic, and the directory if there is none.
+
+    Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
+    """
+    place = target_given(target, data)
     settings = config_settings(config)
     with told_plainly():
         from duralog.cli.logs import say_warnings
@@ -121,11 +161,11 @@ def create(
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
-        if is_broker(target):
-            topic_id, count = _of_broker(target).create(topic, partitions, settings)
+        if is_broker(place):
+            topic_id, count = _of_broker(place).create(topic, partitions, settings)
         else:
             with opened_store(
-                target, read_only=False, server_properties=server_properties, create=True, quiet=quiet
+                place, read_only=False, server_properties=server_properties, create=True, quiet=quiet
             ) as store:
                 topic_id = store.create_topic(topic, partitions, settings)
                 count = len(store.partitions(topic))
@@ -138,27 +178,47 @@ def create(
 
 @topic_app.command()
 def alter(
-    target: Target,
+    target: Target = None,
+    data: TargetData = None,
+    *,
     topic: TopicName,
     config: Settings = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option("--delete-config", "-d", metavar="NAME", help="Back to the default; may be given again."),
+        typer.Option(
+            "--delete-config",
+            metavar="NAME",
+            help="Back to the default; may be given again.",
+            rich_help_panel=WHAT,
+            autocompletion=topic_config_names,
+        ),
     ] = None,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", min=1, help="Let the topic have so many.", show_default=False)
+        int | None,
+        typer.Option(
+            "--partitions",
+            metavar="N",
+            min=1,
+            help="Let the topic have so many.",
+            show_default=False,
+            rich_help_panel=WHAT,
+        ),
     ] = None,
     server_properties: ServerProperties = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Set or take back configs of a topic, or give it more partitions."""
+    """Set or take back configs, or add partitions.
+
+    Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
+    """
+    place = target_given(target, data)
     changes: dict[str, object] = {**dict.fromkeys(delete_config or ()), **config_settings(config)}
     if not changes and partitions is None:
-        raise typer.BadParameter("give --config, --delete-config or --partitions")
+        raise WrongUsage("give --config, --delete-config or --partitions")
     if twice := set(delete_config or ()) & config_settings(config).keys():
-        raise typer.BadParameter(f"{', '.join(sorted(twice))}: either set it or take it back")
-    with told_plainly():
+        raise WrongUsage(f"{', '.join(sorted(twice))}: either set it or take it back")
+    with told_plainly(), names_checked(place, topic):
         from duralog.cli.logs import say_warnings
         from duralog.cli.opened_store import opened_store
         from duralog.cli.tables import plural
@@ -167,13 +227,13 @@ def alter(
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
-        if is_broker(target):
-            of_broker = _of_broker(target)
+        if is_broker(place):
+            of_broker = _of_broker(place)
             of_broker.alter(topic, changes, partitions)
             of_broker.write_descriptions(topic, output, all_configs=False)
             output.flush()
             return
-        with opened_store(target, read_only=False, server_properties=server_properties, quiet=quiet) as store:
+        with opened_store(place, read_only=False, server_properties=server_properties, quiet=quiet) as store:
             present = len(store.partitions(topic))
             if partitions is not None and partitions <= present:
                 # Before anything is changed.
@@ -190,34 +250,40 @@ def alter(
 
 @topic_app.command()
 def delete(
-    target: Target,
+    target: Target = None,
+    data: TargetData = None,
+    *,
     topic: TopicName,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Delete a topic with all its records. There is no way back."""
+    """Delete a topic with all its records, for good.
+
+    Exit code: 0 done, 1 it could not be done or was not wanted, 2 wrong usage, 130 interrupted.
+    """
+    place = target_given(target, data)
     if not yes and not sys.stdin.isatty():
-        raise typer.BadParameter("nobody to ask: give --yes to delete the topic")
-    with told_plainly():
+        raise WrongUsage("nobody to ask: give --yes to delete the topic")
+    with told_plainly(), names_checked(place, topic):
         from duralog.cli.logs import say_warnings
         from duralog.cli.opened_store import opened_store
         from duralog.cli.tables import plural, size_text
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
-        if is_broker(target):
-            count = _of_broker(target).count(topic)
+        if is_broker(place):
+            count = _of_broker(place).count(topic)
             if not yes and not typer.confirm(f"Delete {topic}: {plural(count, 'partition')}?", err=True):
                 raise typer.Exit(1)
-            _of_broker(target).delete(topic)
+            _of_broker(place).delete(topic)
             if as_json:
                 output.object({"kind": "deleted", "topic": topic, "partitions": count, "bytes": None})
             elif not quiet:
                 output.line(f"deleted {topic}: {plural(count, 'partition')}")
             output.flush()
             return
-        with opened_store(target, read_only=False, server_properties=None, quiet=quiet) as store:
+        with opened_store(place, read_only=False, server_properties=None, quiet=quiet) as store:
             numbers = store.partitions(topic)
             present = [number for number in numbers if (topic, number) not in store.offline]
             size_bytes = sum(store.partition(topic, number).size_bytes for number in present)

@@ -6,6 +6,7 @@ from typing import Any
 
 from duralog.cli.failures import printable, say
 from duralog.cli.output import Output
+from duralog.cli.progress import Progress
 from duralog.cli.tables import plural, size_text, write_table
 from duralog.cli.times import format_time
 from duralog.config import TOPIC_CONFIGS, Origin, TopicConfig
@@ -18,15 +19,22 @@ _PARTITION_NAMES = (
     *("partition", "start_offset", "end_offset", "stable_offset", "segments", "bytes"),
     *("newest_record", "leader_epoch"),
 )
+_PARTITION_LEAST = ("leader_epoch", "stable_offset", "segments", "newest_record")
 _CONFIG_NAMES = ("config", "value", "from")
 
 
-def write_list(store: Store, only: str | None, output: Output) -> bool:
+def write_list(store: Store, only: str | None, output: Output, *, is_shown: bool = False) -> bool:
     """Returns whether everything could be read."""
     is_well = True
     rows = []
-    for name in store.topics() if only is None else [only]:
-        logs, failures = _logs(store, name)
+    names = store.topics() if only is None else [only]
+    found: dict[str, tuple[list[PartitionLog], int]] = {}
+    with Progress(len(names), unit="topic", wanted=is_shown) as progress:
+        for name in names:
+            progress.begin(name)
+            found[name] = _logs(store, name)
+            progress.advance(1)
+    for name, (logs, failures) in found.items():
         is_well &= not failures
         offsets = sum(log.end_offset - log.start_offset for log in logs)
         size_bytes = sum(log.size_bytes for log in logs)
@@ -57,7 +65,8 @@ def write_list(store: Store, only: str | None, output: Output) -> bool:
             ]
         )
     if not output.as_json:
-        write_table(output, _LIST_NAMES, rows, right=("partitions", "offsets", "bytes"))
+        right, cut, least = ("partitions", "offsets", "bytes"), ("topic", "configs"), ("id", "configs")
+        write_table(output, _LIST_NAMES, rows, right=right, cut=cut, least=least)
         output.heading(plural(len(rows), "topic"))
     return is_well
 
@@ -80,7 +89,8 @@ def write_description(store: Store, name: str, output: Output, *, all_configs: b
     count = plural(len(store.partitions(name)), "partition")
     output.heading(f"{printable(name)}: {count}, {size}, id {store.topic_id(name) or '-'}")
     rows = [_partition_cells(log) for log in logs]
-    write_table(output, _PARTITION_NAMES, rows, right=_PARTITION_NAMES[:6] + _PARTITION_NAMES[7:])
+    right = _PARTITION_NAMES[:6] + _PARTITION_NAMES[7:]
+    write_table(output, _PARTITION_NAMES, rows, right=right, cut=(), least=_PARTITION_LEAST)
     _write_configs(config, shown, output)
     return not failures
 
@@ -90,7 +100,7 @@ def _write_configs(config: TopicConfig, shown: list[str], output: Output) -> Non
         output.columns("(no configs but Kafka's defaults; --all lists them)")
         return
     rows = [[name, printable(config.text(name)) or '""', _source(config, name)] for name in sorted(shown)]
-    write_table(output, _CONFIG_NAMES, rows)
+    write_table(output, _CONFIG_NAMES, rows, cut=("value",))
     for name, why in config.ignored.items():
         output.note(printable(name), f"has no effect here: {why}")
 

@@ -9,7 +9,7 @@ from duralog.cli.failures import printable
 from duralog.cli.output import Output
 from duralog.cli.tables import plural, write_table
 from duralog.cli.target import ANSWER_SECONDS, admin_client, admin_module, edge_offsets, kafka_client, told_by_broker
-from duralog.errors import UnknownTopic
+from duralog.cli.unknown_names import unknown_topic
 
 _LIST_NAMES = ("topic", "id", "partitions", "offsets", "configs")
 _PARTITION_NAMES = ("partition", "start_offset", "end_offset", "leader", "replicas", "in_sync")
@@ -65,7 +65,8 @@ class BrokerTopics:
                 ]
             )
         if not output.as_json:
-            write_table(output, _LIST_NAMES, rows, right=("partitions", "offsets"))
+            right, cut, least = ("partitions", "offsets"), ("topic", "configs"), ("id", "configs")
+            write_table(output, _LIST_NAMES, rows, right=right, cut=cut, least=least)
             output.heading(plural(len(rows), "topic"))
 
     def write_descriptions(self, only: str | None, output: Output, *, all_configs: bool) -> None:
@@ -125,13 +126,13 @@ class BrokerTopics:
             ]
             for partition in topic.partitions
         ]
-        write_table(output, _PARTITION_NAMES, rows, right=_PARTITION_NAMES[:3])
+        write_table(output, _PARTITION_NAMES, rows, right=_PARTITION_NAMES[:3], cut=("replicas", "in_sync"))
         if configs:
             cells = [
                 [entry.name, printable(entry.value or "") or '""', _SOURCES.get(entry.source, "unknown")]
                 for entry in configs
             ]
-            write_table(output, _CONFIG_NAMES, cells)
+            write_table(output, _CONFIG_NAMES, cells, cut=("value",))
         else:
             output.columns("(no configs but Kafka's defaults; --all lists them)")
 
@@ -181,7 +182,7 @@ class BrokerTopics:
     def _names(self, only: str | None) -> list[str]:
         found = self._admin.list_topics(timeout=ANSWER_SECONDS).topics
         if only is not None and only not in found:
-            raise UnknownTopic(f"{self._address}: there is no topic {only}")
+            raise unknown_topic(self._address, only, found)
         return sorted(found) if only is None else [only]
 
     def _described(self, names: list[str]) -> dict[str, Any]:

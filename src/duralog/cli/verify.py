@@ -10,15 +10,18 @@ from duralog.cli.failures import FAILURE, printable, told_plainly
 from duralog.cli.options import (
     HOW,
     AsJson,
+    Data,
     Directory,
     NoProgress,
     PartitionChoice,
     Quiet,
     TopicChoice,
+    directory_given,
     parsed,
     standard_output,
 )
 from duralog.cli.tables import header_line, plural, row_line, size_text
+from duralog.cli.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:
@@ -45,7 +48,8 @@ _ALIKE = 3
 
 
 def verify(
-    directory: Directory,
+    directory: Directory = None,
+    data: Data = None,
     topic: TopicChoice = None,
     partition: PartitionChoice = None,
     deep: Annotated[
@@ -54,24 +58,30 @@ def verify(
     index_interval: Annotated[
         str | None,
         typer.Option(
+            "--index-interval",
             metavar="SIZE",
             help="The topics' index.interval.bytes; indexes must then match exactly.",
             rich_help_panel=HOW,
         ),
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, max=64, help="Read with so many threads.", rich_help_panel=HOW)] = 2,
+    threads: Annotated[
+        int,
+        typer.Option("--threads", metavar="N", min=1, max=64, help="Read with so many threads.", rich_help_panel=HOW),
+    ] = 2,
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> None:
-    """Check every file of a log directory, or of one partition folder. Nothing is changed.
+    """Check every file of a directory; nothing is changed.
 
-    Checksums, offsets, all indexes against their logs, producer snapshots, leader epochs, checkpoints, metadata.
+    Checksums, offsets, all indexes against their logs, producer snapshots, leader epochs, checkpoints, metadata. DIR
+    may also be one partition's folder.
 
     Exit code: 0 all is well, 1 there are findings or something cannot be read, 2 wrong usage, 130 interrupted.
     """
+    path = directory_given(directory, data)
     interval = None if index_interval is None else parsed("--index-interval", parse_bytes, index_interval)
-    with told_plainly():
+    with told_plainly(), names_checked(path, topic, partition):
         from duralog.cli.compilation import announce_compilation
         from duralog.cli.progress import Progress
 
@@ -80,7 +90,7 @@ def verify(
 
         output = standard_output(as_json=as_json, quiet=quiet)
         verification = Verification(
-            directory,
+            path,
             topics=None if topic is None else [topic],
             partition=partition,
             threads=threads,

@@ -1,0 +1,83 @@
+"""What is known of the terminal that a command writes to: how wide it is, and whether it shows colours.
+
+| environment | means |
+|---|---|
+| `NO_COLOR` | no colours, whatever it is set to, unless that is nothing |
+| `FORCE_COLOR` | colours in a pipe too, if it is set to something other than 0 |
+| `TERM=dumb` | no colours, and nothing that moves the cursor |
+| `COLUMNS` | the width, in place of the terminal's own answer |
+
+What goes to a pipe or a file has no width: nothing is shortened there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import unicodedata
+from typing import Protocol
+
+_NARROWEST = 20
+"""A terminal that says less does not know."""
+_DEFAULT_WIDTH = 80
+
+
+class Stream(Protocol):
+    def isatty(self) -> bool: ...
+
+
+def shows_colours(stream: Stream) -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return stream.isatty() and not is_dumb()
+
+
+def can_redraw(stream: Stream) -> bool:
+    """Whether a line can be drawn, and drawn over: progress is for such terminals only."""
+    return stream.isatty() and not is_dumb()
+
+
+def is_dumb() -> bool:
+    return os.environ.get("TERM", "").lower() in ("dumb", "unknown")
+
+
+def width_of(stream: Stream) -> int | None:
+    """How many characters a line has; None where lines are not shown but kept."""
+    if not stream.isatty():
+        return None
+    return max(shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns, _NARROWEST)
+
+
+def cells(text: str) -> int:
+    """How many places of a line the text takes: East Asian characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_cells_of, text))
+
+
+def _cells_of(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def shortened(text: str, places: int) -> str:
+    """The text in so many places: an ellipsis stands for its middle, where names of a kind are alike the most."""
+    if cells(text) <= places:
+        return text
+    if places <= 1:
+        return "…"[:places]
+    tail = (places - 1) // 2
+    return f"{_fitting(text, places - 1 - tail)}…{_fitting(text[::-1], tail)[::-1]}"
+
+
+def _fitting(text: str, places: int) -> str:
+    """As much of the beginning as fits."""
+    taken = 0
+    for index, character in enumerate(text):
+        taken += _cells_of(character)
+        if taken > places:
+            return text[:index]
+    return text
