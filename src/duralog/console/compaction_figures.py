@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from duralog.cli.times import in_words
-from duralog.console.facts import CompactionResult, CompactionView, PartitionFacts, RunState
+from duralog.console.facts import CompactionResult, CompactionView, PartitionFacts, Rehearsal, RunState
 from duralog.console.partition_blocks import Zone
 from duralog.console.partition_figures import Figure
 from duralog.console.words import bytes_text, counted, number_text, share_text
@@ -37,6 +37,28 @@ def zone_bar(facts: PartitionFacts) -> list[BarPart]:
         sizes[zone] += segment.size_bytes
     words = {Zone.CLEAN: "compacted", Zone.DIRTY: "new, can be compacted", Zone.WAITING: "too new"}
     return [BarPart(zone, size, f"{words[zone]}: {bytes_text(size)}") for zone, size in sizes.items() if size]
+
+
+def rehearsal_bars(rehearsal: Rehearsal) -> list[tuple[str, list[BarPart]]]:
+    """What would stay and what would go: of the log's bytes, and of the records that would be read."""
+    if not rehearsal.would_run:
+        return []
+    freed = max(rehearsal.bytes_before - rehearsal.bytes_after, 0)
+    untouched = max(rehearsal.size_bytes - rehearsal.bytes_before, 0)
+    in_bytes = [
+        BarPart("clean", rehearsal.bytes_after, f"would stay: {bytes_text(rehearsal.bytes_after)}"),
+        BarPart("went", freed, f"would go: {bytes_text(freed)}"),
+        BarPart("waiting", untouched, f"not touched: {bytes_text(untouched)}"),
+    ]
+    in_records = [
+        BarPart("clean", rehearsal.records_after, f"{counted(rehearsal.records_after, 'record')} would stay"),
+        BarPart("went", rehearsal.superseded_records, f"{number_text(rehearsal.superseded_records)} superseded"),
+        BarPart("went-2", rehearsal.expired_tombstones, f"{number_text(rehearsal.expired_tombstones)} old tombstones"),
+        BarPart("went-3", rehearsal.keyless_records, f"{number_text(rehearsal.keyless_records)} without a key"),
+        BarPart("went-4", rehearsal.aborted_records, f"{number_text(rehearsal.aborted_records)} aborted"),
+    ]
+    named = (("The log after it", in_bytes), ("Records that it reads", in_records))
+    return [(name, [part for part in parts if part.size]) for name, parts in named]
 
 
 def result_bars(result: CompactionResult) -> tuple[list[BarPart], list[BarPart]]:

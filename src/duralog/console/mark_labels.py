@@ -8,7 +8,7 @@ page.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 _CHARACTER_POINTS = 6.3
@@ -49,19 +49,26 @@ class PlacedMark:
 
 
 def place(marks: Sequence[Mark], width: float) -> list[PlacedMark]:
-    """Lanes for all marks. Where a full text is wider than half the picture, the short one stands for it."""
+    """Lanes for all marks. Where a full text is wider than half the picture, the short one stands for it.
+
+    Labels right of their lines are placed from the right, those left of their lines from the left and first: the line
+    of a label in a higher lane then passes beside the labels below it.
+    """
+    shaped = [_shaped(mark, width) for mark in marks]
     placed: list[PlacedMark] = []
-    # From the right: a label in a higher lane then has its line left of the labels below it, and crosses none.
-    for mark in sorted(marks, key=lambda mark: mark.at, reverse=True):
-        is_short = text_width(mark, is_short=False) > width * 0.55
-        wide = min(text_width(mark, is_short=is_short), width)
-        is_left_of_line = mark.at + wide > width
-        left = max(mark.at - wide, 0.0) if is_left_of_line else mark.at
-        right = left + wide
-        taken = {other.lane for other in placed if left < other.right + _GAP and other.left < right + _GAP}
+    for one in sorted(shaped, key=lambda one: (0, one.mark.at) if one.is_left_of_line else (1, -one.mark.at)):
+        taken = {other.lane for other in placed if one.left < other.right + _GAP and other.left < one.right + _GAP}
         lane = next(lane for lane in range(len(placed) + 1) if lane not in taken)
-        placed.append(PlacedMark(mark, lane, left, right, is_left_of_line, is_short))
+        placed.append(replace(one, lane=lane))
     return placed
+
+
+def _shaped(mark: Mark, width: float) -> PlacedMark:
+    is_short = text_width(mark, is_short=False) > width * 0.55
+    wide = min(text_width(mark, is_short=is_short), width)
+    is_left_of_line = mark.at + wide > width
+    left = max(mark.at - wide, 0.0) if is_left_of_line else mark.at
+    return PlacedMark(mark, 0, left, left + wide, is_left_of_line, is_short)
 
 
 def lanes_used(placed: Sequence[PlacedMark]) -> int:
@@ -73,26 +80,33 @@ def text_width(mark: Mark, *, is_short: bool) -> float:
     return len(f"{names} {mark.value}") * _CHARACTER_POINTS + 2 * _FROM_LINE
 
 
-def draw_mark(placed: PlacedMark, *, top: float, bottom: float) -> str:
-    """The line from the label down to `bottom`, and the label in its lane. `top` is the top of lane 0."""
+def draw_marks(placed: Sequence[PlacedMark], *, top: float, bottom: float) -> list[str]:
+    """Lines down to `bottom`, and over them the labels. `top` is the top of lane 0."""
+    baselines = [top - one.lane * LANE_HEIGHT + LANE_HEIGHT - 6 for one in placed]
+    lines = [
+        f'<line class="{_classes(one.mark)}" x1="{one.mark.at:g}" x2="{one.mark.at:g}"'
+        f' y1="{y - 10:g}" y2="{bottom:g}"/>'
+        for one, y in zip(placed, baselines, strict=True)
+    ]
+    return [*lines, *(_label(one, y) for one, y in zip(placed, baselines, strict=True))]
+
+
+def _label(placed: PlacedMark, y: float) -> str:
     mark = placed.mark
-    baseline = top - placed.lane * LANE_HEIGHT + LANE_HEIGHT - 6
     names = "<tspan>, </tspan>".join(
         f'<tspan class="name" data-testid="marker-{escape(name.marker)}">'
         f"{escape(name.short if placed.is_short else name.text)}</tspan>"
         for name in mark.names
     )
-    if placed.is_left_of_line:
-        x, anchor = min(placed.right, mark.at) - _FROM_LINE, ' text-anchor="end"'
-        if placed.left == 0:
-            x, anchor = _FROM_LINE, ""
-    else:
-        x, anchor = placed.left + _FROM_LINE, ""
-    strength = " strong" if mark.is_strong else ""
+    x, anchor = placed.left + _FROM_LINE, ""
+    if placed.is_left_of_line and placed.left > 0:
+        x, anchor = mark.at - _FROM_LINE, ' text-anchor="end"'
     tips = "\n".join(name.tip for name in mark.names if name.tip)
     return (
-        f'<g class="mark{strength}"><title>{escape(tips)}</title>'
-        f'<line x1="{mark.at:g}" x2="{mark.at:g}" y1="{baseline - 10:g}" y2="{bottom:g}"/>'
-        f'<text x="{x:g}" y="{baseline:g}"{anchor}>{names}'
-        f'<tspan class="number"> {escape(mark.value)}</tspan></text></g>'
+        f'<text class="{_classes(mark)}" x="{x:g}" y="{y:g}"{anchor}><title>{escape(tips)}</title>{names}'
+        f'<tspan class="number"> {escape(mark.value)}</tspan></text>'
     )
+
+
+def _classes(mark: Mark) -> str:
+    return "mark strong" if mark.is_strong else "mark"

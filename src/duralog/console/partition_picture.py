@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from html import escape
 
 from duralog.console.facts import PartitionFacts
-from duralog.console.mark_labels import LANE_HEIGHT, Mark, Name, draw_mark, lanes_used, place
+from duralog.console.mark_labels import LANE_HEIGHT, Mark, Name, draw_marks, lanes_used, place
 from duralog.console.partition_axis import Axis, AxisKind, axis_for
 from duralog.console.partition_blocks import Block, Zone, blocks_of, zones_of
 from duralog.console.words import bytes_text, counted, number_text
@@ -77,7 +77,7 @@ def draw(
     parts = [_floor(axis, top)]
     parts += _unknown_blocks(axis, zones, top) if not blocks else []
     parts += [_block(block, axis, zones, top, is_chosen=_is_chosen(block, blocks, chosen)) for block in blocks]
-    parts += [draw_mark(one, top=top - 4 - LANE_HEIGHT, bottom=bottom + 4) for one in placed]
+    parts += draw_marks(placed, top=top - 4 - LANE_HEIGHT, bottom=bottom + 4)
     parts += _ticks(axis, bottom)
     parts += _times(facts, blocks, axis, bottom + _TICKS, zone)
     svg = (

@@ -12,8 +12,8 @@ from nicegui.elements.mixins.text_element import TextElement
 
 from duralog.cli.failures import describe, printable
 from duralog.console.charts import TimeChart
-from duralog.console.compaction_figures import BarPart, cleaner_figures, zone_bar
-from duralog.console.facts import PartitionFacts
+from duralog.console.compaction_figures import BarPart, cleaner_figures, rehearsal_bars, zone_bar
+from duralog.console.facts import PartitionFacts, Rehearsal
 from duralog.console.layout import Console, block, live, section, text
 from duralog.console.pages.compaction_run import CompactionRunPart
 from duralog.console.pages.figure_list import FigureList
@@ -24,8 +24,8 @@ from duralog.console.words import bytes_text
 from duralog.errors import DuralogError
 
 _EXPLAINED_AT_ONCE_BYTES = 1 << 30
-_INDENT = 14
-"""Where the text of a line begins that starts with a label."""
+_LABEL, _INDENT = 12, 14
+"""How wide a label is at the start of a line, and where its text begins."""
 
 
 def register(console: Console) -> None:
@@ -51,8 +51,9 @@ class CompactionPage:
         self._is_explaining = False
         self._bar_shown: list[BarPart] = []
         self._figures = FigureList("", is_tiles=True, marker="cleaner-state")
-        self._bar = block("div", "zone-bar-place", marker="zone-bar")
         with section("What would happen") as self._explained:
+            self._bar = block("div", "outcome", marker="zone-bar")
+            self._outcome = block("div", "outcome", marker="outcome")
             with block("div", "row explain-head"):
                 self._state = text("p", "", "about", marker="explanation-state", role="status")
                 block("span", "room")
@@ -83,7 +84,7 @@ class CompactionPage:
             self._bar_shown = bar
             self._bar.clear()
             with self._bar:
-                draw_bar(bar)
+                draw_bar("The log now", bar)
         self._chart.show([(sample.at_ms, sample.size_bytes) for sample in facts.history])
         if is_first:
             if (facts.size_bytes or 0) <= _EXPLAINED_AT_ONCE_BYTES:
@@ -100,9 +101,9 @@ class CompactionPage:
 
     async def _explain(self) -> None:
         try:
-            explanation = await run.io_bound(self._source.explanation, self._topic, self._partition)
-            if explanation is not None and not self._explained.is_deleted:
-                self._show_explanation(explanation)
+            rehearsal = await run.io_bound(self._source.rehearsal, self._topic, self._partition)
+            if rehearsal is not None and not self._explained.is_deleted:
+                self._show_rehearsal(rehearsal)
         except (DuralogError, OSError) as error:
             self._show_state(printable(describe(error)))
         finally:
@@ -110,12 +111,17 @@ class CompactionPage:
             self._again.props.pop("disabled", None)
             self._again.text = "Explain again"
 
-    def _show_explanation(self, explanation: str) -> None:
+    def _show_rehearsal(self, rehearsal: Rehearsal) -> None:
         self._show_state("As duralog compact --explain prints it.")
+        self._outcome.clear()
+        with self._outcome:
+            for name, bar in rehearsal_bars(rehearsal):
+                draw_bar(name, bar)
+        explanation = rehearsal.text
         self._text.clear()
         with self._text:
-            for line in explanation.removesuffix("\n").split("\n"):
-                text("span", f"{line}\n", f"line {line_class(line)}")
+            for place, line in enumerate(explanation.removesuffix("\n").split("\n")):
+                _line(line, is_first=place == 0)
         self._text.set_visibility(True)
         self._copy.set_visibility(True)
 
@@ -129,10 +135,23 @@ _COPY = """() => {
 }"""
 
 
-def line_class(line: str) -> str:
-    """How a line is wrapped and coloured: a heading, a label with its text, damage, advice."""
+def _line(line: str, *, is_first: bool) -> None:
+    """As it is printed; a label and its text are apart, so that a narrow page can put one below the other."""
+    kind = line_class(line, is_first=is_first)
+    if kind != "fact":
+        text("span", f"{line}\n", f"line {kind}")
+        return
+    with block("span", "line fact"):
+        text("span", line[:_INDENT], "label" if line[:_INDENT].strip() else "label blank")
+        text("span", f"{line[_INDENT:]}\n", "rest")
+
+
+def line_class(line: str, *, is_first: bool) -> str:
+    """How a line is wrapped and coloured: the heading, a label with its text, damage, advice."""
     if line.startswith("!"):
         return "damage"
     if line.startswith("#"):
         return "advice"
-    return "fact" if line[:_INDENT].endswith(" ") and line.strip() else "title"
+    if line[_LABEL:_INDENT] == "  ":
+        return "fact"
+    return "title" if is_first else "plain"

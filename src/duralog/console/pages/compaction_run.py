@@ -95,8 +95,8 @@ class CompactionRunPart:
             with self._result:
                 if result.rounds:
                     before, after = result_bars(result)
-                    draw_bar(before)
-                    draw_bar(after)
+                    draw_bar("Before", before)
+                    draw_bar("After", after)
                     FigureList("").show(result_figures(result))
                 if result.notes or result.damage:
                     note_list([*result.notes, *result.damage])

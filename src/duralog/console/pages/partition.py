@@ -29,6 +29,8 @@ from duralog.errors import DuralogError
 
 _FIRST_WIDTH = 960
 """Until the browser has told how wide the picture is."""
+_READ_AT_ONCE_BYTES = 32 << 20
+"""An active segment up to this size is read when the page is opened."""
 _DWELL_SECONDS = 0.25
 """So long a pointer rests on a segment before it is read."""
 _KEYS = (("← →", "on the picture: segment by segment"), ("Enter", "the records of the segment"))
@@ -116,7 +118,9 @@ class PartitionPage:
         self._configs.show(config_figures(facts))
         self._no_configs.set_visibility(not facts.configs)
         self._draw()
-        self._look_at(self._chosen if self._chosen is not None else self._hovered, is_read=False)
+        looked_at = self._chosen if self._chosen is not None else self._hovered
+        is_small = bool(facts.segments) and facts.segments[-1].size_bytes <= _READ_AT_ONCE_BYTES
+        self._look_at(looked_at, is_read=before is None and is_small)
 
     def _draw(self) -> None:
         if self._facts is None or self._kind is None:

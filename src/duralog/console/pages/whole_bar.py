@@ -8,8 +8,9 @@ from duralog.console.compaction_figures import BarPart
 from duralog.console.layout import block, text
 
 
-def draw_bar(parts: Sequence[BarPart], *, marker: str | None = None) -> None:
-    with block("div", "whole-bar", marker=marker):
+def draw_bar(name: str, parts: Sequence[BarPart]) -> None:
+    with block("div", "whole-bar"):
+        text("h3", name)
         with block("div", "whole-parts", aria_hidden="true"):
             for part in parts:
                 block("i", part.kind).style(f"flex-grow: {part.size}")
