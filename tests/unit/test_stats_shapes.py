@@ -101,6 +101,8 @@ def test_keys_are_counted_whatever_their_order(chunks: list[list[int]], frequent
     found = tally.popularity(3, frequent)
     assert found.keys_by_records == Counter(expected.values())
     assert [key.records for key in found.frequent] == sorted(expected.values(), reverse=True)[:frequent]
+    ranked = sorted(expected, key=lambda key: (-expected[key], last_offset[key]))
+    assert [keys[key.offset] for key in found.frequent] == ranked[:frequent]
     for key in found.frequent:
         assert key.partition == 3
         assert last_offset[keys[key.offset]] == key.offset

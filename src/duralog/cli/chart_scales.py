@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 _STEPS = (1, 2, 2.5, 5, 10)
-_TIME_STEPS_MS = tuple(
-    minutes * 60_000 for minutes in (1, 5, 15, 30, 60, 180, 360, 720, 1440, 2880, 10080, 43200, 129600, 525600)
+_TIME_STEPS_MS = (
+    *(seconds * 1_000 for seconds in (1, 5, 15, 30)),
+    *(minutes * 60_000 for minutes in (1, 5, 15, 30, 60, 180, 360, 720, 1440, 2880, 10080, 43200, 129600, 525600)),
 )
 
 
@@ -54,7 +55,7 @@ def decades(low: float, high: float) -> list[float]:
 
 
 def time_ticks(first_ms: int, last_ms: int, wanted: int = 7) -> list[int]:
-    """Whole minutes, hours or days between the two, in UTC."""
+    """Whole seconds, minutes, hours or days between the two, in UTC."""
     span = max(last_ms - first_ms, 1)
     fitting = (step for step in _TIME_STEPS_MS if span / step <= wanted)
     step = next(fitting, _TIME_STEPS_MS[-1] * math.ceil(span / wanted / _TIME_STEPS_MS[-1]))
@@ -62,11 +63,18 @@ def time_ticks(first_ms: int, last_ms: int, wanted: int = 7) -> list[int]:
 
 
 def time_labels(ticks_ms: Sequence[int]) -> list[str]:
-    """Midnights by their day, other times by the clock; years where there are several."""
-    moments = [datetime.fromtimestamp(tick / 1000, UTC) for tick in ticks_ms]
+    """Midnights by their day, other times by the clock; years where there are several. No text where no calendar is."""
+    try:
+        moments = [datetime.fromtimestamp(tick / 1000, UTC) for tick in ticks_ms]
+    except (ValueError, OverflowError, OSError):
+        return [""] * len(ticks_ms)
     if moments and moments[0].year != moments[-1].year:
         return [f"{moment:%b %Y}" for moment in moments]
-    return [f"{moment:%H:%M}" if moment.hour or moment.minute else f"{moment.day} {moment:%b}" for moment in moments]
+    clock = "%H:%M:%S" if any(moment.second for moment in moments) else "%H:%M"
+    return [
+        f"{moment:{clock}}" if moment.hour or moment.minute or moment.second else f"{moment.day} {moment:%b}"
+        for moment in moments
+    ]
 
 
 def count_text(count: float) -> str:

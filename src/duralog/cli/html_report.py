@@ -12,6 +12,7 @@ from html import escape
 
 from duralog.cli.report_style import STYLE
 from duralog.cli.svg_charts import legend
+from duralog.storage.html_tables import table_html
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,21 @@ class Section:
     kinds: Sequence[tuple[str, str]] = ()
     """What the colours of the chart mean: kind and words."""
     table: Table | None = None
+    table_is_open: bool = False
+    """The reader need not ask for it."""
 
 
-def page(title: str, subtitle: str, tiles: Sequence[Tile], sections: Sequence[Section], footer: str = "") -> str:
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """Sections that belong together."""
+
+    title: str
+    text: str
+    sections: Sequence[Section]
+    tiles: Sequence[Tile] = ()
+
+
+def page(title: str, subtitle: str, tiles: Sequence[Tile], parts: Sequence[Section | Chapter], footer: str = "") -> str:
     """The whole file."""
     return (
         "<!doctype html>\n"
@@ -52,10 +65,14 @@ def page(title: str, subtitle: str, tiles: Sequence[Tile], sections: Sequence[Se
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body><main>\n"
         f"<header><h1>{escape(title)}</h1><p>{escape(subtitle)}</p></header>\n"
-        f'<div class="tiles">{"".join(map(_tile, tiles))}</div>\n'
-        + "\n".join(map(_section, sections))
+        + _tiles(tiles)
+        + "\n".join(_section(part) if isinstance(part, Section) else _chapter(part) for part in parts)
         + f"\n<footer>{escape(footer)}</footer>\n</main></body></html>\n"
     )
+
+
+def _tiles(tiles: Sequence[Tile]) -> str:
+    return f'<div class="tiles">{"".join(map(_tile, tiles))}</div>\n' if tiles else ""
 
 
 def _tile(tile: Tile) -> str:
@@ -63,21 +80,28 @@ def _tile(tile: Tile) -> str:
     return f'<div class="tile"><span>{escape(tile.name)}</span><b>{escape(tile.value)}</b>{note}</div>'
 
 
-def _section(section: Section) -> str:
+def _chapter(chapter: Chapter) -> str:
+    text = f"<p>{escape(chapter.text)}</p>" if chapter.text else ""
+    return (
+        f'<div class="chapter"><h2>{escape(chapter.title)}</h2>{text}</div>\n'
+        + _tiles(chapter.tiles)
+        + "\n".join(_section(section, "h3") for section in chapter.sections)
+    )
+
+
+def _section(section: Section, heading: str = "h2") -> str:
     text = f"<p>{escape(section.text)}</p>" if section.text else ""
     keys = f'<div class="keys">{legend(section.kinds)}</div>' if section.kinds else ""
     chart = f'<div class="scroll">{section.chart}</div>' if section.chart else ""
     table = ""
     if section.table is not None:
-        table = f'<details><summary>The figures</summary><div class="scroll">{_table(section.table)}</div></details>'
-    return f"<section><h2>{escape(section.title)}</h2>{text}{keys}{chart}{table}</section>"
+        is_open = " open" if section.table_is_open else ""
+        table = (
+            f"<details{is_open}><summary>The figures</summary>"
+            f'<div class="scroll">{_table(section.table)}</div></details>'
+        )
+    return f"<section><{heading}>{escape(section.title)}</{heading}>{text}{keys}{chart}{table}</section>"
 
 
 def _table(table: Table) -> str:
-    side = [' class="number"' if column in table.numbers else "" for column in table.columns]
-    head = "".join(f"<th{one}>{escape(name)}</th>" for one, name in zip(side, table.columns, strict=True))
-    rows = "".join(
-        "<tr>" + "".join(f"<td{one}>{escape(cell)}</td>" for one, cell in zip(side, row, strict=True)) + "</tr>"
-        for row in table.rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return table_html(table.columns, table.rows, table.numbers, number_mark='class="number"')

@@ -14,18 +14,23 @@ from duralog.cli.chart_scales import Scale, count_text, decades, round_ticks, si
 from duralog.cli.tables import size_text
 from duralog.cli.times import format_time
 
-_WIDTH = 720
+WIDTH = 720
 _ROW = 32
 _CLOSE_ROW = 23
 """Of a bar that belongs to the one above: it has no label."""
 _BAR = 20
-_AXIS = 26
+AXIS = 26
 _LABEL = 118
 _BAR_CHARACTERS = 7.0
 """Points that a character of a label takes, about."""
 
+_LABEL_CHARACTERS = 18
+"""A longer label is cut in its middle: names often differ at their end."""
+
 BEFORE, AFTER, GONE = "before", "after", "gone"
 """Kinds: what was there, what is there, what went."""
+CLEAN, DIRTY, ACTIVE, KEPT = "clean", "dirty", "active", "kept"
+"""Kinds of segments: compacted, not yet compacted, still written to, and never compacted at all."""
 
 
 class Part(NamedTuple):
@@ -52,17 +57,17 @@ def lanes(rows: Sequence[Lane], *, name: str, in_bytes: bool = False, unit: str 
     largest = max((sum(part.size for part in row.parts) for row in rows), default=0)
     ticks = size_ticks(int(largest)) if in_bytes else round_ticks(largest)
     behind = max((len(row.text) for row in rows), default=0) * _BAR_CHARACTERS
-    left, right = _LABEL, _WIDTH - 8 - behind
+    left, right = _LABEL, WIDTH - 8 - behind
     scale = Scale(0, max(largest, 1), left, right)
     tops = [5]
     for row in rows[1:]:
         tops.append(tops[-1] + (_ROW if row.label else _CLOSE_ROW))
-    height = tops[-1] + _ROW + _AXIS
+    height = tops[-1] + _ROW + AXIS
     shown = [tick for tick in ticks if tick <= largest]
     labels = [size_text(int(tick)) if in_bytes else f"{count_text(tick)}{unit}" for tick in shown]
     marks = _vertical_grid(scale, shown, labels, height)
     for top, row in zip(tops, rows, strict=False):
-        marks.append(_text(left - 10, top + 14, row.label, "label end"))
+        marks.append(_label(left - 10, top + 14, row.label))
         at = 0.0
         for part in row.parts:
             x, end = scale(at), scale(at + part.size)
@@ -73,8 +78,8 @@ def lanes(rows: Sequence[Lane], *, name: str, in_bytes: bool = False, unit: str 
                 f"<title>{escape(part.tip)}</title></rect>"
             )
             at += part.size
-        marks.append(_text(scale(at) + 8, top + 14, row.text, "value"))
-    return _svg(height, name, marks)
+        marks.append(text_mark(scale(at) + 8, top + 14, row.text, "value"))
+    return svg(height, name, marks)
 
 
 def areas(times_ms: Sequence[int], series: Sequence[Series], *, name: str, height: int = 250) -> str:
@@ -82,12 +87,12 @@ def areas(times_ms: Sequence[int], series: Sequence[Series], *, name: str, heigh
     if len(times_ms) < 2:
         return ""
     ticks = round_ticks(max(max(one.values, default=0) for one in series))
-    across = Scale(times_ms[0], times_ms[-1], 52, _WIDTH - 12)
-    up = Scale(0, ticks[-1], height - _AXIS, 10)
-    marks = [_horizontal_line(up(tick), 52, count_text(tick)) for tick in ticks]
+    across = Scale(times_ms[0], times_ms[-1], 52, WIDTH - 12)
+    up = Scale(0, ticks[-1], height - AXIS, 10)
+    marks = [horizontal_line(up(tick), 52, count_text(tick)) for tick in ticks]
     at = time_ticks(times_ms[0], times_ms[-1])
     marks += [
-        _text(across(tick), height - 6, text, "tick middle") for tick, text in zip(at, time_labels(at), strict=True)
+        text_mark(across(tick), height - 6, text, "tick middle") for tick, text in zip(at, time_labels(at), strict=True)
     ]
     floor = up(0)
     for one in series:
@@ -102,7 +107,7 @@ def areas(times_ms: Sequence[int], series: Sequence[Series], *, name: str, heigh
             f'<rect class="touch" x="{across(time) - step / 2:.5g}" y="10" width="{step:.4g}" height="{floor - 10:g}">'
             f"<title>{escape(format_time(time))}\n{escape(told)}</title></rect>"
         )
-    return _svg(height, name, marks)
+    return svg(height, name, marks)
 
 
 def ranks(counts: Sequence[int], *, name: str, x_name: str, y_name: str, kind: str = AFTER, height: int = 250) -> str:
@@ -115,11 +120,11 @@ def ranks(counts: Sequence[int], *, name: str, x_name: str, y_name: str, kind: s
     down = decades(1, counts[0])
     last = max(len(counts), 2)
     right = [tick for tick in decades(1, last) if tick <= last]
-    across = Scale(1, last, 52, _WIDTH - 16, is_log=True)
-    up = Scale(down[0], down[-1], height - _AXIS - 16, 10, is_log=True)
-    marks = [_horizontal_line(up(tick), 52, count_text(tick)) for tick in down]
-    marks += [_text(across(tick), height - 22, count_text(tick), "tick middle") for tick in right]
-    marks.append(_text((_WIDTH + 36) / 2, height - 4, f"{x_name} (across), {y_name} (up)", "tick middle"))
+    across = Scale(1, last, 52, WIDTH - 16, is_log=True)
+    up = Scale(down[0], down[-1], height - AXIS - 16, 10, is_log=True)
+    marks = [horizontal_line(up(tick), 52, count_text(tick)) for tick in down]
+    marks += [text_mark(across(tick), height - 22, count_text(tick), "tick middle") for tick in right]
+    marks.append(text_mark((WIDTH + 36) / 2, height - 4, f"{x_name} (across), {y_name} (up)", "tick middle"))
     chosen = _apart(len(counts))
     points = [(across(rank), up(counts[rank - 1])) for rank in chosen]
     marks.append(f'<polyline class="{kind} line" points="{" ".join(f"{x:g},{y:g}" for x, y in points)}"/>')
@@ -128,7 +133,7 @@ def ranks(counts: Sequence[int], *, name: str, x_name: str, y_name: str, kind: s
             f'<circle class="{kind} dot" cx="{x:g}" cy="{y:g}" r="3">'
             f"<title>{escape(f'{x_name} {rank:,}: {counts[rank - 1]:,} {y_name}')}</title></circle>"
         )
-    return _svg(height, name, marks)
+    return svg(height, name, marks)
 
 
 def legend(entries: Sequence[tuple[str, str]]) -> str:
@@ -147,24 +152,32 @@ def _apart(count: int, on_each_decade: int = 8) -> list[int]:
     return [*found, count] if not found or found[-1] != count else found
 
 
+def _label(x: float, y: float, text: str) -> str:
+    if len(text) <= _LABEL_CHARACTERS:
+        return text_mark(x, y, text, "label end")
+    half = (_LABEL_CHARACTERS - 1) // 2
+    shown = f"{escape(text[:half])}\u2026{escape(text[-half:])}"
+    return f'<text class="label end" x="{x:g}" y="{y:g}"><title>{escape(text)}</title>{shown}</text>'
+
+
 def _vertical_grid(scale: Scale, ticks: Sequence[float], labels: Sequence[str], height: int) -> list[str]:
     marks = []
     for tick, label in zip(ticks, labels, strict=True):
         x = scale(tick)
-        marks.append(f'<line class="grid" x1="{x:g}" x2="{x:g}" y1="0" y2="{height - _AXIS:g}"/>')
-        marks.append(_text(x, height - 8, label, "tick middle"))
+        marks.append(f'<line class="grid" x1="{x:g}" x2="{x:g}" y1="0" y2="{height - AXIS:g}"/>')
+        marks.append(text_mark(x, height - 8, label, "tick middle"))
     return marks
 
 
-def _horizontal_line(y: float, left: float, label: str) -> str:
-    line = f'<line class="grid" x1="{left:g}" x2="{_WIDTH - 12}" y1="{y:g}" y2="{y:g}"/>'
-    return line + _text(left - 8, y + 4, label, "tick end")
+def horizontal_line(y: float, left: float, label: str) -> str:
+    line = f'<line class="grid" x1="{left:g}" x2="{WIDTH - 12}" y1="{y:g}" y2="{y:g}"/>'
+    return line + text_mark(left - 8, y + 4, label, "tick end")
 
 
-def _text(x: float, y: float, text: str, classes: str) -> str:
+def text_mark(x: float, y: float, text: str, classes: str) -> str:
     return f'<text class="{classes}" x="{x:g}" y="{y:g}">{escape(text)}</text>' if text else ""
 
 
-def _svg(height: int, name: str, marks: Sequence[str]) -> str:
+def svg(height: int, name: str, marks: Sequence[str]) -> str:
     body = "".join(marks)
-    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(name)}">{body}</svg>'
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(name)}">{body}</svg>'

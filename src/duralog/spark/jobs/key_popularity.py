@@ -104,13 +104,23 @@ class KeyTally:
     def popularity(self, partition: int, frequent: int) -> Popularity:
         self._sort_in()
         records, keys = np.unique(self._counts, return_counts=True)
-        first = max(0, len(self._counts) - frequent)
-        places = np.argpartition(self._counts, first)[first:] if first < len(self._counts) else ()
+        places = self._most_frequent(frequent)
         found = (FrequentKey(int(self._counts[place]), partition, int(self._offsets[place])) for place in places)
         return Popularity(
             dict(zip(records.tolist(), keys.tolist(), strict=True)),
             _most_frequent(found, frequent),
         )
+
+    def _most_frequent(self, wanted: int) -> list[int]:
+        """Where they are; of keys that come equally often, those whose last offset is lowest."""
+        counts = self._counts
+        if wanted >= len(counts) or not wanted:
+            return list(range(len(counts) if wanted else 0))
+        fewest = np.partition(counts, len(counts) - wanted)[len(counts) - wanted]
+        above, equal = np.flatnonzero(counts > fewest), np.flatnonzero(counts == fewest)
+        left = wanted - len(above)
+        chosen = equal[np.argpartition(self._offsets[equal], left - 1)[:left]]
+        return [*above.tolist(), *chosen.tolist()]
 
     def _sort_in(self) -> None:
         names = np.concatenate([self._names, *(names for names, _ in self._waiting)])

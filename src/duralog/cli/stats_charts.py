@@ -1,0 +1,266 @@
+"""The sections of the page of `duralog stats`: one function for each question, with its chart and a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+
+from duralog.cli.chart_scales import count_text
+from duralog.cli.failures import printable
+from duralog.cli.html_report import Section, Table
+from duralog.cli.svg_charts import ACTIVE, AFTER, BEFORE, CLEAN, DIRTY, GONE, KEPT, Lane, Part, lanes, ranks
+from duralog.cli.svg_columns import Column, columns, time_marks
+from duralog.cli.tables import plural, size_text
+from duralog.cli.times import duration_text, format_time
+from duralog.spark.jobs.key_popularity import HotKey, Popularity
+from duralog.spark.jobs.record_shapes import RecordShape, TimeCounts, size_range
+from duralog.spark.jobs.stats_report import LogFigures, key_text
+from duralog.spark.jobs.stats_shapes import SegmentSize, SegmentSizes, SegmentState, TopicShape
+
+_MOST_LANES = 16
+_MOST_BLOCKS = 60
+"""Segments of a partition are put together, neighbours with neighbours, until they are no more than this."""
+_KINDS = {
+    SegmentState.CLEAN: CLEAN,
+    SegmentState.DIRTY: DIRTY,
+    SegmentState.ACTIVE: ACTIVE,
+    SegmentState.KEPT: KEPT,
+}
+_MEANINGS = (
+    (SegmentState.CLEAN, "compacted"),
+    (SegmentState.DIRTY, "new since the last compaction"),
+    (SegmentState.KEPT, "not compacted"),
+    (SegmentState.ACTIVE, "still written to"),
+)
+
+
+def without_nothing(sections: Iterable[Section | None]) -> list[Section]:
+    return [section for section in sections if section is not None]
+
+
+def topic_size_section(topics: Sequence[LogFigures], shapes: Mapping[str, TopicShape]) -> Section:
+    """The largest topics and, as one, the others."""
+    rows, states = [], set()
+    for topic in topics[:_MOST_LANES]:
+        segments = [segment for found in shapes[topic.topic].partitions for segment in found.segments]
+        parts = []
+        for state, words in _MEANINGS:
+            found = [segment.size_bytes for segment in segments if segment.state is state and segment.size_bytes]
+            if found:
+                states.add(state)
+                parts.append(
+                    Part(
+                        sum(found), _KINDS[state], f"{words}: {size_text(sum(found))}, {plural(len(found), 'segment')}"
+                    )
+                )
+        rows.append(Lane(printable(topic.topic), parts, size_text(topic.disk_bytes)))
+    others = topics[_MOST_LANES:]
+    if others:
+        size_bytes = sum(topic.disk_bytes for topic in others)
+        told = f"{plural(len(others), 'smaller topic')}: {size_text(size_bytes)}"
+        rows.append(Lane(f"{len(others):,} others", [Part(size_bytes, BEFORE, told)], size_text(size_bytes)))
+    return Section(
+        "Size by topic",
+        "What takes the room on disk.",
+        lanes(rows, name="Size of each topic", in_bytes=True),
+        _legend(states),
+    )
+
+
+def size_section(partitions: Sequence[SegmentSizes], table: Table) -> Section:
+    largest = sorted(partitions, key=lambda found: -found.size_bytes)[:_MOST_LANES]
+    shown = sorted(largest, key=lambda found: found.partition)
+    rows = [
+        Lane(f"partition {found.partition}", segment_parts(found.segments), size_text(found.size_bytes))
+        for found in shown
+    ]
+    count = sum(len(found.segments) for found in partitions)
+    together = any(len(found.segments) > _MOST_BLOCKS for found in shown)
+    block = "a segment, or several neighbours," if together else "a segment,"
+    text = f"{plural(count, 'segment')}. A block is {block} as wide as it is large."
+    if len(partitions) > len(shown):
+        text += f" These are the {len(shown)} largest of {len(partitions):,} partitions."
+    states = {segment.state for found in shown for segment in found.segments if segment.size_bytes}
+    return Section(
+        "Size by segment", text, lanes(rows, name="Size of each segment", in_bytes=True), _legend(states), table
+    )
+
+
+def segment_parts(segments: Sequence[SegmentSize]) -> list[Part]:
+    """A block for each segment, or for several neighbours of one state if there are many."""
+    filled = [segment for segment in segments if segment.size_bytes]
+    together = -(-len(filled) // _MOST_BLOCKS)
+    parts = []
+    for state, run in groupby(filled, key=lambda segment: segment.state):
+        of_state = list(run)
+        words = dict(_MEANINGS)[state]
+        for first in range(0, len(of_state), together or 1):
+            block = of_state[first : first + together]
+            size_bytes = sum(segment.size_bytes for segment in block)
+            many = f"{len(block):,} segments " if len(block) > 1 else ""
+            tip = f"{many}from offset {block[0].base_offset:,}: {size_text(size_bytes)}, {words}"
+            parts.append(Part(size_bytes, _KINDS[state], tip))
+    return parts
+
+
+def _legend(states: Iterable[SegmentState]) -> list[tuple[str, str]]:
+    found = set(states)
+    return [(_KINDS[state], words) for state, words in _MEANINGS if state in found]
+
+
+def time_section(times: TimeCounts, title: str) -> Section | None:
+    buckets = times.buckets()
+    if buckets is None:
+        return None
+    bars = [
+        Column(count, f"from {format_time(buckets.first_ms + place * buckets.width_ms)}\n{plural(count, 'record')}")
+        for place, count in enumerate(buckets.counts)
+    ]
+    text = f"Records by their timestamps, {duration_text(buckets.width_ms)} to a bar."
+    far = [
+        f"{plural(count, 'record')} far {where}"
+        for count, where in ((buckets.before, "before"), (buckets.after, "after"))
+        if count
+    ]
+    if far:
+        text += f" Not shown: {' and '.join(far)}."
+    return Section(
+        title,
+        text,
+        columns(bars, name=title, labels=time_marks(buckets.first_ms, buckets.width_ms, len(bars))),
+    )
+
+
+def popularity_section(topic: LogFigures, popularity: Popularity) -> Section | None:
+    counts = popularity.by_rank()
+    if not len(counts):
+        return None
+    keyed = topic.records - topic.keyless_records
+    once = popularity.keys_by_records.get(1, 0)
+    hundredth = max(1, len(counts) // 100)
+    if counts[0] == 1:
+        text = f"{plural(len(counts), 'key')}, and each comes once."
+        return Section("Key popularity", text)
+    text = f"{plural(len(counts), 'key')} with {plural(keyed, 'record')}; {once:,} of them come once."
+    if len(counts) >= 100:
+        share = counts.records_of_first(hundredth) / keyed
+        text += f" The most popular hundredth has {share:.1%} of the records."
+    return Section(
+        "Key popularity",
+        text,
+        ranks(counts, name="Records of each key by rank", x_name="rank of the key", y_name="records"),
+    )
+
+
+def hot_key_section(topic: LogFigures, hot_keys: Sequence[HotKey]) -> Section | None:
+    """The keys that come most, if any comes more than once."""
+    if not hot_keys or hot_keys[0].records < 2:
+        return None
+    rows = []
+    for hot in hot_keys:
+        name = shown_key(hot)
+        share = hot.records / topic.records
+        tip = f"{name}\npartition {hot.partition}: {plural(hot.records, 'record')}, {share:.2%} of the topic"
+        rows.append(Lane(name, [Part(hot.records, AFTER, tip)], f"{hot.records:,} ({share:.1%})"))
+    table = Table(
+        ("key", "partition", "records", "share"),
+        [
+            (shown_key(hot), str(hot.partition), f"{hot.records:,}", f"{hot.records / topic.records:.2%}")
+            for hot in hot_keys
+        ],
+        ("partition", "records", "share"),
+    )
+    return Section(
+        "Hot keys", "The keys with the most records.", lanes(rows, name="Records of the most frequent keys"), (), table
+    )
+
+
+def shown_key(hot: HotKey) -> str:
+    if hot.key is None:
+        return "(gone meanwhile)"
+    text = key_text(hot.key) or '""'
+    return f"{text}\u2026" if hot.size_bytes > len(hot.key) else text
+
+
+def codec_section(topic: LogFigures, shape: RecordShape) -> Section | None:
+    """Sizes of records, and what compression makes of them."""
+    if not topic.records:
+        return None
+    sizes = shape.sizes.tolist()
+    first = next(place for place, count in enumerate(sizes) if count)
+    last = max(place for place, count in enumerate(sizes) if count)
+    bars, labels = [], []
+    for place in range(first, last + 1):
+        low, high = size_range(place)
+        span = size_text(low) if low == high else f"{size_text(low)} to {size_text(high)}"
+        bars.append(Column(sizes[place], f"{span}\n{plural(sizes[place], 'record')}"))
+        labels.append((place - first + 0.5, size_text(low)))
+    rows = []
+    for codec, counts in topic.codecs.items():
+        disk_bytes, unpacked_bytes = counts["disk_bytes"], counts["unpacked_bytes"]
+        ratio = f", {unpacked_bytes / disk_bytes:.2f} times smaller" if disk_bytes and codec != "none" else ""
+        words = f"{codec}: {plural(counts['batches'], 'batch')}"
+        if codec != "none":
+            tip = f"{words}, {size_text(unpacked_bytes)} unpacked"
+            rows.append(Lane(codec, [Part(unpacked_bytes, BEFORE, tip)], size_text(unpacked_bytes)))
+        tip = f"{words}, {size_text(disk_bytes)} on disk{ratio}"
+        label = "not compressed" if codec == "none" else ""
+        rows.append(Lane(label, [Part(disk_bytes, AFTER, tip)], f"{size_text(disk_bytes)}{ratio}"))
+    mean = (topic.key_bytes + topic.value_bytes) / topic.records
+    has_codec = any(codec != "none" for codec in topic.codecs)
+    return Section(
+        "Record sizes and compression",
+        f"Key and value of a record have {size_text(round(mean))} together on average, the key"
+        f" {size_text(round(topic.key_bytes / topic.records))} of it."
+        " First the sizes of records, from the named one up to the next; below, bytes of batches by codec.",
+        columns(bars, name="Sizes of records", labels=labels, height=180)
+        + lanes(rows, name="Bytes by codec", in_bytes=True),
+        [(BEFORE, "unpacked"), (AFTER, "on disk")] if has_codec else [],
+    )
+
+
+def compaction_section(topic: LogFigures, partitions: Sequence[LogFigures]) -> Section | None:
+    """What compaction has taken away, and what it would take now."""
+    if not topic.is_compacted:
+        return None
+    offsets = sum((found.end_offset or 0) - (found.start_offset or 0) for found in partitions)
+    would_go = topic.compaction.records if topic.compaction is not None else 0
+    would_free = topic.compaction.size_bytes if topic.compaction is not None else 0
+    stays = topic.records - would_go
+    gone = max(0, offsets - topic.records - topic.control_batches)
+    parts = [
+        Part(stays, AFTER, f"{stays:,} records would stay"),
+        Part(would_go, GONE, f"{would_go:,} records would go now"),
+        Part(gone, BEFORE, f"{gone:,} records have gone already: their offsets are empty"),
+    ]
+    rows = [Lane("records", [part for part in parts if part.size], count_text(stays + would_go + gone))]
+    text = (
+        f"Of {offsets:,} offsets, {topic.records:,} still hold a record: {gone:,} were taken away before."
+        if gone
+        else "Nothing was taken away so far."
+    )
+    if topic.compaction is None:
+        text += " What a compaction would save now was not looked for."
+    elif would_go:
+        freed = f"{size_text(would_free)} of {size_text(topic.disk_bytes)}"
+        text += f" A compaction now would take {plural(would_go, 'record')} and free {freed}."
+    else:
+        text += " A compaction now would save nothing: all that it may look at is needed."
+    bytes_after = topic.disk_bytes - would_free
+    chart = lanes(rows, name="Records by what becomes of them")
+    if would_free > 0:
+        chart += lanes(
+            [
+                Lane(
+                    "on disk now",
+                    [Part(topic.disk_bytes, BEFORE, size_text(topic.disk_bytes))],
+                    size_text(topic.disk_bytes),
+                ),
+                Lane("compacted", [Part(bytes_after, AFTER, size_text(bytes_after))], size_text(bytes_after)),
+            ],
+            name="Bytes before and after a compaction",
+            in_bytes=True,
+        )
+    kinds = [(AFTER, "would stay"), (GONE, "would go now"), (BEFORE, "gone already")]
+    present = {part.kind for part in parts if part.size}
+    return Section("Compaction", text, chart, [(kind, words) for kind, words in kinds if kind in present])
