@@ -1,9 +1,11 @@
 # Every target makes its own set-up: .venv, the pinned requirements, Java. Nothing but Python 3.11+ is presumed.
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types imports fuzz bench clean env env-dev env-bench java
+.PHONY: help run console test check lint types imports docs fuzz bench clean env env-dev env-bench java chromium
 
 BIN := .venv/bin
 TESTS ?= tests
+PROCESSES ?= 2
+DATA ?= build/story/store
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -11,10 +13,13 @@ help: ## this list
 run: env java ## the whole story: write a change stream, stream and compact it on Spark, snapshot, report
 	@$(BIN)/python -m examples.story
 
-test: env-dev java ## all tests (TESTS=path for some)
-	@$(BIN)/python -m pytest $(TESTS)
+console: env ## the page in the browser, on the directory that `make run` left (DATA=path for another)
+	@$(BIN)/duralog console $(DATA)
 
-check: env-dev java lint types imports test ## lint, types, import contracts, tests
+test: env-dev java chromium ## all tests, in two processes (TESTS=path for some)
+	@$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile $(TESTS)
+
+check: env-dev java chromium lint types imports test ## lint, types, import contracts, tests
 
 lint: env-dev ## ruff: style and formatting
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -24,6 +29,9 @@ types: env-dev ## mypy
 
 imports: env-dev ## which package may import which
 	@$(BIN)/lint-imports
+
+docs: env-dev ## the documentation as a site, in build/docs
+	@$(BIN)/python -m sphinx -W --keep-going -q -c docs -d build/docs-trees . build/docs && echo build/docs/index.html
 
 fuzz: env-dev ## the randomised tests at length: over 100,000 damaged logs
 	@$(BIN)/python -m pytest tests/properties --randomised 40
@@ -42,3 +50,5 @@ env-bench:
 	@scripts/python-env.sh requirements-bench.txt
 java:
 	@scripts/java.sh
+chromium:
+	@scripts/chromium.sh
