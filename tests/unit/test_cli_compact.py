@@ -325,8 +325,8 @@ def test_the_view_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = pty.openpty()
     with os.fdopen(writer, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        monkeypatch.setattr("duralog.cli.compact_view._PATIENCE_SECONDS", 0)
-        monkeypatch.setattr("duralog.cli.compact_view._INTERVAL_SECONDS", 0)
+        monkeypatch.setattr("duralog.cli.progress._PATIENCE_SECONDS", 0)
+        monkeypatch.setattr("duralog.cli.progress._INTERVAL_SECONDS", 0)
         monkeypatch.setenv("COLUMNS", "200")
         with CompactionView(2) as view:
             view.begin("orders-0")
@@ -364,7 +364,7 @@ def test_the_view_of_a_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = pty.openpty()
     with os.fdopen(writer, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        monkeypatch.setattr("duralog.cli.compact_view._PATIENCE_SECONDS", 0)
+        monkeypatch.setattr("duralog.cli.progress._PATIENCE_SECONDS", 0)
         monkeypatch.setenv("COLUMNS", "200")
         with CompactionView(1, is_rehearsal=True) as view:
             view.begin("orders-0")
@@ -375,7 +375,7 @@ def test_the_view_of_a_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_view_without_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("duralog.cli.compact_view._PATIENCE_SECONDS", 0)
+    monkeypatch.setattr("duralog.cli.progress._PATIENCE_SECONDS", 0)
     with CompactionView(1) as view:
         view.show(_progress(CompactionPhase.MAPPING, 1, 5, 0, 0))
     assert capsys.readouterr().err == ""

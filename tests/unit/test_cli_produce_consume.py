@@ -199,7 +199,7 @@ def test_a_topic_that_is_not_there(directory: Path, tmp_path: Path) -> None:
     assert "nothing" in run("produce", directory, "-t", "nothing", given="x\n", code=1).stderr
     assert "nothing" in run("consume", directory, "-t", "nothing", code=1).stderr
     assert "no such directory" in run("consume", tmp_path / "no", "-t", "t", code=1).stderr
-    run("produce", directory, "-t", "one", "--codec", "brotli", given="x\n", code=1)
+    run("produce", directory, "-t", "one", "--codec", "brotli", given="x\n", code=2)
 
 
 def test_where_to_begin_and_where_to_stop(directory: Path) -> None:

@@ -149,7 +149,7 @@ def test_create_describe_alter_delete(new: Path) -> None:
     assert [row["end_offset"] for row in rows[1:]] == [0, 1, 0]
     assert configs(rows)["cleanup.policy"] == ("compact,delete", "topic")
 
-    rows = objects("alter", new, "-t", "orders", "-c", "retention.ms=1000", "-d", "cleanup.policy", "--partitions", 4)
+    rows = objects("alter", new, "-t", "orders", "-c", "retention.ms=1000", "--delete-config", "cleanup.policy", "--partitions", 4)
     assert configs(rows)["retention.ms"] == ("1000", "topic")
     assert "cleanup.policy" not in configs(rows)
     assert len(rows[0]["partitions"]) == 4
@@ -204,7 +204,7 @@ def test_wrong_usage(new: Path) -> None:
     topic("create", new, "-t", "orders")
     topic("create", new, "-t", "x", "-c", "nonsense", code=2)
     topic("alter", new, "-t", "orders", code=2)
-    topic("alter", new, "-t", "orders", "-c", "retention.ms=1", "-d", "retention.ms", code=2)
+    topic("alter", new, "-t", "orders", "-c", "retention.ms=1", "--delete-config", "retention.ms", code=2)
     topic("create", new, "-t", "x", "--partitions", 0, code=2)
     assert "no such directory" in topic("list", new / "missing", code=1).stderr
 

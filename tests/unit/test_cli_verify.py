@@ -84,7 +84,7 @@ def test_some_partitions(damaged: Path) -> None:
         "codecs-2"
     ]
     verify("--topic", "codecs", "--partition", 1, damaged)
-    assert "no partition of orders" in verify("--topic", "orders", damaged, code=1).stderr
+    assert "there is no topic orders" in verify("--topic", "orders", damaged, code=1).stderr
 
 
 def test_many_notes_that_say_the_same(store: Path) -> None:

@@ -18,12 +18,13 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.failures import WrongUsage, told_plainly
+from duralog.cli.failures import WrongUsage, missing_extra, told_plainly
 from duralog.cli.options import HOW, WHERE, Quiet, directory_given, named_values, parsed
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ def serve(
         raise WrongUsage("--ephemeral has a directory of its own: leave DIR and --data out")
     overrides = named_values("--override", override)
     with told_plainly(), _garbage_left_alone():
+        _check_installed()
         from duralog.broker.broker import Broker
         from duralog.broker.listening import Listening, parse_address
         from duralog.cli.logs import log_to_standard_error
@@ -147,6 +149,13 @@ def serve(
             metrics=None if metrics is None else parsed("--metrics", parse_address, metrics),
         )
         _serve(broker, ready_file)
+
+
+def _check_installed() -> None:
+    """What the broker needs beside the store."""
+    for module in ("kio", "xxhash", "re2", "prometheus_client"):
+        if find_spec(module) is None:
+            raise missing_extra("to serve clients", module, extra="broker")
 
 
 def _settings(path: str | None, overrides: dict[str, str]) -> BrokerConfig:
@@ -236,16 +245,20 @@ class _StopSignals:
 
 @contextmanager
 def _told_ready(broker: Broker, ready_file: str | None) -> Iterator[None]:
+    from duralog.broker.service_manager import READY, STOPPING, notify
+
     if ready_file is not None:
         unfinished = f"{ready_file}.{os.getpid()}"
         with open(unfinished, "w") as file:
             file.write(f"{broker.address}\n")
         os.replace(unfinished, ready_file)
     try:
+        notify(READY)
         typer.echo(f"duralog is ready on {broker.address}")
         sys.stdout.flush()
         yield
     finally:
+        notify(STOPPING)
         if ready_file is not None:
             with suppress(FileNotFoundError):
                 os.remove(ready_file)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from duralog.cli.terminal import cells, shortened
+from duralog.config.byte_sizes import size_text as size_text
 
 if TYPE_CHECKING:
     from duralog.cli.output import Output
@@ -134,16 +135,6 @@ def _width(columns: Columns) -> int:
 def _pad(name: str, text: str, width: int) -> str:
     spaces = " " * (max(abs(width), len(name)) - cells(text))
     return text + spaces if width < 0 else spaces + text
-
-
-def size_text(size_bytes: int) -> str:
-    """`1.5 GiB`: three digits, for a line that people read."""
-    size = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(size) < 1024:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.3g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
-        size /= 1024
-    return f"{size:.3g} TiB"
 
 
 def plural(count: int, noun: str) -> str:

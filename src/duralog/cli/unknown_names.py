@@ -14,6 +14,8 @@ from duralog.errors import UnknownTopic
 from duralog.format.filenames import FolderState, parse_partition_folder
 
 _MOST_LISTED = 10
+_NEAR = 0.75
+"""How alike names must be, 0 to 1, for one to be a slip of the other: `orders` and `codecs` are not."""
 
 
 def unknown_topic(where: str, topic: str, known: Collection[str]) -> UnknownTopic:
@@ -68,7 +70,7 @@ def topics_in(directory: str) -> Mapping[str, Sequence[int]]:
 
 def _instead(where: str, topic: str, known: Collection[str]) -> str:
     by_lower = {name.lower(): name for name in known}
-    near = get_close_matches(topic.lower(), list(by_lower), n=1)
+    near = get_close_matches(topic.lower(), list(by_lower), n=1, cutoff=_NEAR)
     if near:
         return f"did you mean {by_lower[near[0]]}?"
     own = sorted(name for name in known if not name.startswith("__"))
