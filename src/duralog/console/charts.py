@@ -6,6 +6,7 @@ since a key that begins with a colon would be run as code.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,16 +17,25 @@ from duralog.console.theme import ACCENT, INK_ON_BOTH, LINE_ON_BOTH
 Point = tuple[int, float | None]
 """A time in milliseconds, and a value."""
 
-_SIZE_AXIS = """(value) => {
+_SIZE = """(value) => {
+    if (value === null || value === undefined) return "–";
     const units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit = 0;
     while (Math.abs(value) >= 1024 && unit < 4) { value /= 1024; unit++; }
-    return `${+value.toPrecision(3)} ${units[unit]}`;
+    return `${+value.toPrecision(4)} ${units[unit]}`;
 }"""
-_NUMBER_AXIS = """(value) => value === null ? "–" : Math.abs(value) >= 10000
+_NUMBER = """(value) => value === null || value === undefined ? "–" : Math.abs(value) >= 10000
     ? String(Math.round(value)).replace(/\\B(?=(\\d{3})+$)/g, "\\u202f") : String(+value.toPrecision(4))"""
-_CLOCK = {"day": "{MM}-{dd}", "hour": "{HH}:{mm}", "minute": "{HH}:{mm}", "second": "{HH}:{mm}:{ss}"}
-FORMATS = {"size": _SIZE_AXIS, "number": _NUMBER_AXIS}
+_FORMATS = {"size": _SIZE, "number": _NUMBER}
+_CLOCK = """(ms) => {
+    const time = new Date(ms), two = (number) => String(number).padStart(2, "0");
+    return `${two(time.getHours())}:${two(time.getMinutes())}` + (ms % 60000 ? `:${two(time.getSeconds())}` : "");
+}"""
+_AT_LEAST_MS = 120_000
+"""So much time is on the axis, also when there is less to show."""
+_STEPS = 3
+_FLAT = 0.8
+"""Sizes that never fall below this share of the largest are shown from there on, others from zero."""
 
 
 class TimeChart:
@@ -34,105 +44,58 @@ class TimeChart:
     def __init__(
         self, label: str, *, unit: str = "number", per_second: bool = False, colour: str = ACCENT, marker: str = "chart"
     ) -> None:
-        self._label = label
         self._sent: list[list[float | None]] = []
-        shown = FORMATS[unit] if not per_second else f"(value) => ({FORMATS[unit]})(value) + '/s'"
-        self._options: dict[str, Any] = {
-            "animation": False,
-            "grid": {"left": 8, "right": 20, "top": 14, "bottom": 4, "containLabel": True},
-            "textStyle": {"fontFamily": "inherit"},
-            "tooltip": {
-                "trigger": "axis",
-                "confine": True,
-                "className": "chart-tip",
-                "axisPointer": {"lineStyle": {"color": INK_ON_BOTH}},
-                ":valueFormatter": shown,
-            },
-            "xAxis": {
-                "type": "time",
-                "axisLabel": {"color": INK_ON_BOTH, "hideOverlap": True, "fontSize": 11, "formatter": _CLOCK},
-                "axisLine": {"lineStyle": {"color": LINE_ON_BOTH}},
-                "axisTick": {"show": False},
-            },
-            "yAxis": {
-                "type": "value",
-                "min": 0 if per_second or unit == "number" else None,
-                "scale": unit == "size",
-                "splitNumber": 3,
-                "axisLabel": {"color": INK_ON_BOTH, "fontSize": 11, ":formatter": shown},
-                "splitLine": {"lineStyle": {"color": LINE_ON_BOTH}},
-            },
-            "series": [
-                {
-                    "type": "line",
-                    "name": label,
-                    "showSymbol": False,
-                    "connectNulls": False,
-                    "lineStyle": {"width": 1.75, "color": colour},
-                    "itemStyle": {"color": colour},
-                    "areaStyle": {"color": colour, "opacity": 0.12},
-                    "data": self._sent,
-                }
-            ],
+        self._has_sizes = unit == "size"
+        options = _options(label, f"(value) => ({_FORMATS[unit]})(value) + '/s'" if per_second else _FORMATS[unit])
+        options["xAxis"] |= {"type": "time", ":min": f"(range) => Math.min(range.min, range.max - {_AT_LEAST_MS})"}
+        options["xAxis"]["axisLabel"] |= {":formatter": _CLOCK, "hideOverlap": True}
+        options["tooltip"]["axisPointer"] = {"lineStyle": {"color": INK_ON_BOTH}}
+        options["series"][0] |= {
+            "type": "line",
+            "showSymbol": False,
+            "lineStyle": {"width": 1.75, "color": colour},
+            "itemStyle": {"color": colour},
+            "areaStyle": {"color": colour, "opacity": 0.12},
         }
-        self._chart = ui.echart(self._options, renderer="svg").classes("chart")
-        self._chart.props["role"] = "img"
-        self._chart.props["data-testid"] = marker
-        self._chart.props["aria-label"] = label
+        self._chart = _drawn(options, label, marker)
 
     def show(self, points: Sequence[Point]) -> None:
         data: list[list[float | None]] = [[at_ms, value] for at_ms, value in points]
-        if data != self._sent:
-            self._sent = data
-            self._chart.options["series"][0]["data"] = data
-            self._chart.update()
+        if data == self._sent:
+            return
+        self._sent = data
+        self._chart.options["series"][0]["data"] = data
+        if self._has_sizes:
+            known = [value for _, value in points if value is not None]
+            self._chart.options["yAxis"] |= size_axis(min(known, default=0), max(known, default=0))
+        self._chart.update()
 
 
 class BarChart:
-    """One bar for each name, in the order given; of many, the chart can be moved along."""
+    """One bar of bytes for each name, in the order given."""
 
-    def __init__(self, label: str, *, unit: str = "size", colour: str = ACCENT, marker: str = "bars") -> None:
+    def __init__(self, label: str, *, colour: str = ACCENT, marker: str = "bars") -> None:
         self._sent: tuple[list[str], list[float]] = ([], [])
-        self._chart = ui.echart(
-            {
-                "animation": False,
-                "grid": {"left": 8, "right": 20, "top": 14, "bottom": 4, "containLabel": True},
-                "textStyle": {"fontFamily": "inherit"},
-                "tooltip": {
-                    "trigger": "axis",
-                    "confine": True,
-                    "className": "chart-tip",
-                    "axisPointer": {"type": "shadow"},
-                    ":valueFormatter": FORMATS[unit],
-                },
-                "xAxis": {
-                    "type": "category",
-                    "data": [],
-                    "axisLabel": {"color": INK_ON_BOTH, "fontSize": 11, "hideOverlap": True},
-                    "axisLine": {"lineStyle": {"color": LINE_ON_BOTH}},
-                    "axisTick": {"show": False},
-                },
-                "yAxis": {
-                    "type": "value",
-                    "splitNumber": 3,
-                    "axisLabel": {"color": INK_ON_BOTH, "fontSize": 11, ":formatter": FORMATS[unit]},
-                    "splitLine": {"lineStyle": {"color": LINE_ON_BOTH}},
-                },
-                "series": [
-                    {"type": "bar", "name": label, "data": [], "itemStyle": {"color": colour}, "barMaxWidth": 28}
-                ],
-            },
-            renderer="svg",
-        ).classes("chart")
-        self._chart.props["role"] = "img"
-        self._chart.props["data-testid"] = marker
-        self._chart.props["aria-label"] = label
+        options = _options(label, _SIZE)
+        options["xAxis"] |= {"type": "category", "data": []}
+        options["tooltip"]["axisPointer"] = {"type": "shadow", "shadowStyle": {"color": LINE_ON_BOTH}}
+        options["series"][0] |= {"type": "bar", "itemStyle": {"color": colour}, "barMaxWidth": 40}
+        self._chart = _drawn(options, label, marker)
 
     def show(self, names: Sequence[str], values: Sequence[float]) -> None:
         if (shown := (list(names), list(values))) != self._sent:
             self._sent = shown
             self._chart.options["xAxis"]["data"], self._chart.options["series"][0]["data"] = shown
+            self._chart.options["yAxis"] |= size_axis(0, max(values, default=0))
             self._chart.update()
+
+
+def size_axis(low: float, high: float) -> dict[str, float]:
+    """From where to where an axis of bytes goes, and in which steps: powers of two, as people count bytes."""
+    low = 0 if low < _FLAT * high or low == high else low
+    step = 2.0 ** math.ceil(math.log2(max((high - low) / _STEPS, 1)))
+    start = math.floor(low / step) * step
+    return {"min": start, "max": max(math.ceil(high / step) * step, start + step), "interval": step}
 
 
 def sparkline(values: Sequence[float | None]) -> str:
@@ -143,3 +106,34 @@ def sparkline(values: Sequence[float | None]) -> str:
     top = max(value for _, value in known) or 1.0
     step = 80 / (len(values) - 1)
     return "M" + " L".join(f"{place * step:.1f},{19 - 18 * value / top:.1f}" for place, value in known)
+
+
+def _options(label: str, shown: str) -> dict[str, Any]:
+    return {
+        "animation": False,
+        "grid": {"left": 10, "right": 24, "top": 14, "bottom": 6, "containLabel": True},
+        "textStyle": {"fontFamily": "inherit"},
+        "tooltip": {"trigger": "axis", "confine": True, "className": "chart-tip", ":valueFormatter": shown},
+        "xAxis": {
+            "axisLabel": {"color": INK_ON_BOTH, "fontSize": 11},
+            "axisLine": {"lineStyle": {"color": LINE_ON_BOTH}},
+            "axisTick": {"show": False},
+            "splitNumber": 4,
+        },
+        "yAxis": {
+            "type": "value",
+            "min": 0,
+            "minInterval": 1,
+            "splitNumber": _STEPS,
+            "axisLabel": {"color": INK_ON_BOTH, "fontSize": 11, ":formatter": shown},
+            "splitLine": {"lineStyle": {"color": LINE_ON_BOTH}},
+        },
+        "series": [{"name": label, "data": []}],
+    }
+
+
+def _drawn(options: dict[str, Any], label: str, marker: str) -> ui.echart:
+    chart = ui.echart(options, renderer="svg").classes("chart")
+    for name, value in (("role", "img"), ("aria-label", label), ("data-testid", marker)):
+        chart.props[name] = value
+    return chart

@@ -10,11 +10,14 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
 from duralog.cli.tables import size_text
-from duralog.cli.times import format_time
+from duralog.cli.times import duration_text, format_time
 
 UNKNOWN = "–"
 _GROUPS = "\u202f"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INT64_MAX = 2**63 - 1
+_KIB = 1024
+_SECOND_MS = 1_000
 _MINUTE_S = 60
 _HOUR_S = 3_600
 _DAY_S = 86_400
@@ -53,6 +56,15 @@ def share_text(share: float | None) -> str:
     if share is None:
         return UNKNOWN
     return "<1 %" if 0 < share < 0.01 else f"{share:.0%}".replace("%", " %")
+
+
+def value_in_words(config: str, value: str) -> str:
+    """`7 days` for a config of milliseconds, `1 GiB` for one of bytes; empty for any other."""
+    if not value.isdecimal() or int(value) > _INT64_MAX:
+        return ""
+    if config.endswith(".ms"):
+        return duration_text(int(value)) if int(value) >= _SECOND_MS else ""
+    return size_text(int(value)) if config.endswith(".bytes") and int(value) >= _KIB else ""
 
 
 def age_text(timestamp_ms: int | None, *, now_ms: int | None = None) -> str:

@@ -157,9 +157,8 @@ class _GroupPage:
                 Column(name="metadata", label="Metadata", cell=lambda row: row.offset.metadata or UNKNOWN, wide=True),
             ),
             key=lambda row: f"{row.offset.topic}-{row.offset.partition}",
-            search=lambda row: (
-                f"{row.offset.topic}-{row.offset.partition} {row.holder.member_id if row.holder else ''}"
-            ),
+            search=_searched_text,
+            search_from=10,
             sort="topic",
             empty="No offsets are committed.",
         )

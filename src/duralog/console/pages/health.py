@@ -154,8 +154,8 @@ class _Quarantine:
 class _Cleaner:
     def __init__(self, console: Console) -> None:
         self._source = console.source
-        with section("Cleaner", "Compacted partitions, the dirtiest first.", marker="cleaner-part"):
-            self._summary = text("p", "", marker="cleaner-summary")
+        with section("Cleaner", marker="cleaner-part"):
+            self._summary = text("p", "", "about", marker="cleaner-summary")
             self._metrics = block("dl", "facts", marker="cleaner-metrics")
             self._notes = block("div")
             self._table = _cleaner_table()
@@ -167,7 +167,8 @@ class _Cleaner:
     def refresh(self) -> None:
         facts = self._source.cleaner()
         self._summary.text = (
-            f"{counted(facts.partitions, 'compacted partition')}, {number_text(facts.due)} due for compaction."
+            f"{counted(facts.partitions, 'compacted partition')}, {number_text(facts.due)} due for compaction;"
+            " the dirtiest first."
             if facts.partitions
             else "No partition here is compacted."
         )

@@ -74,7 +74,8 @@ class _OverviewPage:
         internal = sum(topic.is_internal for topic in overview.topics)
         self._topics_tile.show(
             number_text(len(overview.topics) - internal),
-            counted(overview.partitions, "partition") + (f", {internal} internal topics" if internal else ""),
+            counted(overview.partitions, "partition")
+            + (f", {counted(internal, 'internal topic')}" if internal else ""),
         )
         self._size_tile.show(bytes_text(overview.size_bytes), "log files")
         self._records_tile.show(number_text(overview.records), "offsets in the logs")

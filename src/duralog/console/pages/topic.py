@@ -23,6 +23,7 @@ from duralog.console.words import (
     partition_path,
     record_rate_text,
     share_text,
+    value_in_words,
 )
 from duralog.errors import DuralogError, InvalidConfig
 
@@ -33,6 +34,10 @@ class _ConfigRow:
     value: str
     default: str
     about: str
+
+    @property
+    def is_changed(self) -> bool:
+        return self.value != self.default
 
 
 def register(console: Console) -> None:
@@ -111,7 +116,7 @@ class _TopicPage:
             return
         if facts is None:
             return  # The console is being stopped.
-        rows = [_config_row(name, value) for name, value in sorted(facts.configs.items())]
+        rows = [row for name, value in sorted(facts.configs.items()) if (row := _config_row(name, value)).is_changed]
         self._configs_note.text = "" if rows else "Kafka's defaults hold for everything. To set one:"
         if not rows:
             with self._configs_part:
@@ -215,7 +220,12 @@ def _configs_table() -> DataTable[_ConfigRow]:
                 sort=lambda row: row.name,
                 mono=True,
             ),
-            Column(name="value", label="Value", cell=lambda row: row.value, mono=True),
+            Column(
+                name="value",
+                label="Value",
+                cell=lambda row: {"text": row.value, "sub": value_in_words(row.name, row.value)},
+                mono=True,
+            ),
             Column(
                 name="default",
                 label="Kafka's default",
