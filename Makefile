@@ -5,7 +5,7 @@
 BIN := .venv/bin
 TESTS ?= tests
 PROCESSES ?= 2
-DATA ?= build/story/store
+DATA ?= build/story/log
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
