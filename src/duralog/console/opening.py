@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 from duralog.cli.target import is_broker
+from duralog.console.broker_source import BrokerSource
+from duralog.console.combined_source import CombinedSource
 from duralog.console.directory_source import DirectorySource
 from duralog.console.source import Source
 from duralog.errors import DuralogError
@@ -25,16 +27,22 @@ def open_source(
     Raises `DuralogError` if there is no such directory. A broker need not be there yet. Without `start` nothing runs in
     the background: `step` does what would.
     """
+    source: DirectorySource | BrokerSource
     if not is_broker(target):
         if data is not None and os.path.abspath(data) != os.path.abspath(target):
             raise DuralogError(f"{target} and {data} are two directories: give one of them")
         source = DirectorySource(
             _checked(target), allow_changes=allow_changes, metrics=metrics, refresh_seconds=refresh_seconds
         )
-        if start:
-            source.start()
-        return source
-    raise DuralogError("a broker cannot be shown yet")
+    elif data is not None:
+        source = CombinedSource(
+            target, _checked(data), allow_changes=allow_changes, metrics=metrics, refresh_seconds=refresh_seconds
+        )
+    else:
+        source = BrokerSource(target, metrics=metrics, refresh_seconds=refresh_seconds)
+    if start:
+        source.start()
+    return source
 
 
 def _checked(directory: str) -> str:

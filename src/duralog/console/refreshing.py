@@ -14,9 +14,11 @@ _STOP_SECONDS = 10.0
 class Refresher:
     """Calls `step` again and again until it is stopped. Whatever a step raises ends that step only."""
 
-    def __init__(self, step: Callable[[], None], seconds: float) -> None:
+    def __init__(self, step: Callable[[], None], seconds: float, *, at_once: bool = False) -> None:
+        """With `at_once`, the first step does not wait."""
         self._step = step
         self._seconds = seconds
+        self._first_seconds = 0.0 if at_once else seconds
         self._is_stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="duralog-console-refresh", daemon=True)
 
@@ -30,7 +32,9 @@ class Refresher:
             self._thread.join(_STOP_SECONDS)
 
     def _run(self) -> None:
-        while not self._is_stopping.wait(self._seconds):
+        seconds = self._first_seconds
+        while not self._is_stopping.wait(seconds):
+            seconds = self._seconds
             try:
                 self._step()
             except Exception:

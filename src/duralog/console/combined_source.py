@@ -1,0 +1,62 @@
+"""A directory together with the broker that serves it: files and records from the directory, groups from the broker.
+
+Only the broker knows whether a group's members are alive. While it does not answer, groups are told as the directory
+has them, and a note says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from duralog.console.broker_watch import BrokerGroupWatch
+from duralog.console.directory_source import DirectorySource
+from duralog.console.facts import GroupDetails, Overview, SourceKind
+from duralog.console.group_tracking import LagHistories, group_facts
+from duralog.console.source import UnknownGroup
+from duralog.storage.background import Clock, wall_clock_ms
+
+
+class CombinedSource(DirectorySource):
+    """Made by `duralog.console.opening.open_source`."""
+
+    def __init__(
+        self,
+        address: str,
+        path: str,
+        *,
+        allow_changes: bool = False,
+        metrics: str | None = None,
+        refresh_seconds: float = 2.0,
+        clock: Clock = wall_clock_ms,
+    ) -> None:
+        self._broker = BrokerGroupWatch(address)
+        self._broker_lags = LagHistories()
+        self._address = address
+        super().__init__(
+            path, allow_changes=allow_changes, metrics=metrics, refresh_seconds=refresh_seconds, clock=clock
+        )
+
+    def step(self) -> None:
+        super().step()
+        with self._stepping:
+            of_directory = super().overview()
+            if self._broker.step():
+                self._broker_lags.add(of_directory.taken_ms, list(self._broker.views))
+            target = f"{self._address}, {self.path}"
+            seen = replace(of_directory, kind=SourceKind.BOTH, target=target)
+            if self._broker.note is None:
+                self._both = replace(seen, groups=tuple(map(group_facts, self._broker.views)))
+            else:
+                note = f"Groups are told as the directory has them: {self._broker.note}"
+                self._both = replace(seen, notes=(*seen.notes, note))
+
+    def overview(self) -> Overview:
+        return self._both
+
+    def group(self, name: str) -> GroupDetails:
+        if self._broker.note is not None:
+            return super().group(name)
+        for view in self._broker.views:
+            if view.group == name:
+                return self._broker_lags.details(view)
+        raise UnknownGroup(f"there is no group {name} at {self._address}")

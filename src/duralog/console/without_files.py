@@ -1,0 +1,54 @@
+"""What a source says that has no files of a log to look at."""
+
+# ruff: noqa: ARG002 (what is refused has the arguments of the protocol)
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from duralog.console.facts import QuarantineEntry, Rehearsal, SegmentScan
+from duralog.console.source import CompactionRun, NotFromHere, VerifyRun
+
+
+class WithoutFiles:
+    """The part of a `Source` that only a directory could answer."""
+
+    has_files = False
+    allows_changes = False
+
+    def scan_segment(self, topic: str, partition: int, base_offset: int) -> SegmentScan:
+        _not_from_here("segments")
+
+    def known_scan(self, topic: str, partition: int, base_offset: int) -> SegmentScan | None:
+        return None
+
+    def explanation(self, topic: str, partition: int) -> str:
+        _not_from_here("what a compaction would do")
+
+    def rehearsal(self, topic: str, partition: int) -> Rehearsal:
+        _not_from_here("what a compaction would do")
+
+    def compaction_command(self, topic: str, partition: int) -> str:
+        return f"duralog compact DIR --topic {topic} --partition {partition}"
+
+    def why_no_compaction(self, topic: str, partition: int) -> str | None:
+        return "a broker compacts by itself: this console can only look at it"
+
+    def compact(self, topic: str, partition: int) -> CompactionRun:
+        _not_from_here("compactions")
+
+    def compaction(self) -> CompactionRun | None:
+        return None
+
+    def start_verify(self, topic: str | None = None, partition: int | None = None) -> VerifyRun:
+        _not_from_here("files to check")
+
+    def verification(self) -> VerifyRun | None:
+        return None
+
+    def quarantine(self) -> tuple[QuarantineEntry, ...]:
+        _not_from_here("a quarantine")
+
+
+def _not_from_here(what: str) -> NoReturn:
+    raise NotFromHere(f"a broker does not show {what}: give its log directory with --data, too")
