@@ -1,0 +1,80 @@
+"""The records that `duralog bench` writes: a few megabytes of them, again and again.
+
+A key is 16 digits; a value is half text that repeats itself and half random digits, so that codecs find about as much
+to do as in events of JSON. The memory that this takes does not depend on how much is measured.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from duralog.columnar.encode import encode_batches
+from duralog.format.compression import Codec
+from duralog.format.record import Record
+
+KEY_BYTES = 16
+_TEMPLATE_BYTES = 8 << 20
+_BATCH_BYTES = 64 << 10
+_TEXT = b'{"customer":"4711","country":"DE","status":"paid","currency":"EUR","source":"web","note":"'
+_TIME_MS = 1_700_000_000_000
+
+
+@dataclass(frozen=True)
+class Workload:
+    size_bytes: int
+    """Of keys and values, to be written by each measurement; the slower ones take a part of it."""
+    record_bytes: int
+    codec: Codec
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """The template. Its keys are all different."""
+        count = max(1, min(_TEMPLATE_BYTES, self.size_bytes) // self.record_bytes)
+        dice = random.Random(count)
+        length = self.record_bytes - KEY_BYTES
+        text = (_TEXT * (length // len(_TEXT) + 1))[: length - length // 2]
+        return [
+            Record(
+                key=b"%016d" % number,
+                value=text + dice.randbytes(length // 4 + 1).hex().encode()[: length // 2],
+                timestamp_ms=_TIME_MS + number,
+            )
+            for number in range(count)
+        ]
+
+    @cached_property
+    def table(self) -> pa.Table:
+        records = self.records
+        return pa.table(
+            {
+                "key": pa.array([record.key for record in records], pa.binary()),
+                "value": pa.array([record.value for record in records], pa.binary()),
+                "timestamp": pa.array([record.timestamp_ms for record in records], pa.int64()),
+            }
+        )
+
+    @cached_property
+    def batches(self) -> list[tuple[bytearray, int]]:
+        """The same as a producer sends them, and how many records are in each. Offsets count from 0 in each."""
+        encoded = encode_batches(self.table, codec=self.codec, batch_bytes=_BATCH_BYTES)
+        found: list[tuple[bytearray, int]] = []
+        for row in encoded.batches:
+            position, size = int(row["position"]), int(row["size"])
+            found.append((bytearray(encoded.data[position : position + size]), int(row["record_count"])))
+        return found
+
+    def prepare(self) -> None:
+        """Make all of it now, and not while a clock runs."""
+        _ = self.batches
+
+    @property
+    def template_bytes(self) -> int:
+        return len(self.records) * self.record_bytes
+
+    def times(self, part: int = 1) -> int:
+        """How often the template is to be written, for a measurement with one part of so many of the whole."""
+        return max(1, round(self.size_bytes / part / self.template_bytes))

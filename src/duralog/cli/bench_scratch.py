@@ -1,0 +1,72 @@
+"""Where `duralog bench` works: a folder of its own that is gone afterwards, however it ends.
+
+A log directory gets no folder inside: Kafka does not start on one with a folder that belongs to no partition, and a
+benchmark that is killed would leave it there. The folder is then made beside it, if that is the same disk.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from duralog.errors import DuralogError
+from duralog.format.filenames import LOCK, META_PROPERTIES, parse_partition_folder
+from duralog.storage.file_system import disk_space
+
+_PREFIX = "duralog-bench-"
+
+
+@contextmanager
+def scratch_folder(directory: str | None, needed_bytes: int) -> Iterator[str]:
+    """The path of a new folder in, or beside, the directory; without one, where temporary files go."""
+    place = tempfile.gettempdir() if directory is None else place_for(directory)
+    room = disk_space(place).usable_bytes
+    if room < needed_bytes:
+        raise DuralogError(
+            f"{place}: the disk has {room:,} bytes to spare, this takes {needed_bytes:,}: give a smaller --size"
+        )
+    with ended_by_signals(), tempfile.TemporaryDirectory(prefix=_PREFIX, dir=place) as folder:
+        yield folder
+
+
+def place_for(directory: str) -> str:
+    if not os.path.isdir(directory):
+        raise DuralogError(f"{directory}: there is no such directory: make it first, or leave it out")
+    if not is_log_directory(directory):
+        return directory
+    beside = os.path.dirname(os.path.realpath(directory))
+    if os.stat(beside).st_dev != os.stat(directory).st_dev or not os.access(beside, os.W_OK):
+        raise DuralogError(
+            f"{directory} is a log directory, which stays as it is, and nothing can be made beside it on its disk:"
+            " give an empty folder on that disk"
+        )
+    return beside
+
+
+def is_log_directory(path: str) -> bool:
+    names = os.listdir(path)
+    return any(name in (LOCK, META_PROPERTIES) or parse_partition_folder(name) is not None for name in names)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM ends what is going on as Ctrl-C does, so that nothing is left behind."""
+
+    def interrupt(_: int, __: FrameType | None) -> Any:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:
+        # Not the main thread: signals are somebody else's.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
