@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from duralog.cli.failures import printable
 from duralog.console.broker_watch import BrokerLook, BrokerPartition, BrokerWatch, Place
 from duralog.console.facts import Overview, PartitionRow, Sample, SourceKind, TopicFacts
-from duralog.console.rates import NO_GROWTH, Growth, History, SizeHistory
+from duralog.console.rates import NO_GROWTH, Growth, History, RecentRates, SizeHistory
 from duralog.errors import DuralogError
 from duralog.storage.background import Clock
 
@@ -30,6 +30,7 @@ class BrokerSnapshots:
         self._watch = watch
         self._clock = clock
         self._history: History[Sample] = History()
+        self._recent = RecentRates()
         self._sizes: dict[Place, SizeHistory] = {}
         self.newest = BrokerSnapshot(overview=_nothing_yet(watch.address), look=BrokerLook(), rows={})
 
@@ -64,7 +65,7 @@ class BrokerSnapshots:
         rows: dict[str, list[PartitionRow]] = {}
         for place, found in look.partitions.items():
             rows.setdefault(place[0], []).append(_row(place, found, grown[place], seconds))
-        topics = tuple(_topic(name, of_topic, look) for name, of_topic in rows.items())
+        topics = self._recent.add([_topic(name, of_topic, look) for name, of_topic in rows.items()])
         sizes = [topic.size_bytes for topic in topics if topic.size_bytes is not None]
         size_bytes = sum(sizes) if sizes or not topics else None
         records_rate = sum(growth.records for growth in grown.values()) / seconds if seconds else None

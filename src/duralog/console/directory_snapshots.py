@@ -16,7 +16,7 @@ from duralog.cli.times import in_words
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.console.facts import CleanerFacts, CleanerRow, Overview, PartitionRow, Sample, SourceKind, TopicFacts
 from duralog.console.folder_watch import FolderWatch, PartitionLook
-from duralog.console.rates import NO_GROWTH, Growth, History, SizeHistory, growth
+from duralog.console.rates import NO_GROWTH, Growth, History, RecentRates, SizeHistory, growth
 from duralog.console.segment_times import timed_segments
 from duralog.console.topic_catalogue import TopicCatalogue
 from duralog.errors import DuralogError
@@ -91,6 +91,7 @@ class DirectorySnapshots:
         self._cleaned = Checkpoint(directory, CLEANER_OFFSET_CHECKPOINT)
         self._rows: dict[TopicPartition, _Row] = {}
         self._history: History[Sample] = History()
+        self._recent = RecentRates()
         self.newest = _nothing_yet(path)
 
     def step(self) -> None:
@@ -161,7 +162,7 @@ class DirectorySnapshots:
         by_topic: dict[str, list[_Row]] = {}
         for place, row in self._rows.items():
             by_topic.setdefault(place.topic, []).append(row)
-        topics = tuple(_topic_facts(name, rows, seconds) for name, rows in by_topic.items())
+        topics = self._recent.add([_topic_facts(name, rows, seconds) for name, rows in by_topic.items()])
         size_bytes = sum(topic.size_bytes or 0 for topic in topics)
         records_rate = bytes_rate = None
         if seconds:

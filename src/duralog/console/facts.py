@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from duralog.cli.group_views import GroupView
 
+RECENT_LOOKS = 40
 NO_TIMESTAMP_MS = -1
 """A record's timestamp where its batch has none."""
 
@@ -64,6 +65,8 @@ class TopicFacts:
     """The largest timestamp of a record, as far as it is known without reading logs."""
     trouble: str | None
     """A sentence about the first of its partitions that cannot be read."""
+    recent: tuple[float | None, ...] = ()
+    """Records in per second at the last looks, oldest first, `RECENT_LOOKS` at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,12 @@ step and a thousand idle partitions cost next to nothing.
 from __future__ import annotations
 
 from array import array
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Generic, NamedTuple, TypeVar
 
-from duralog.console.facts import SizeSample
+from duralog.console.facts import RECENT_LOOKS, SizeSample, TopicFacts
 from duralog.console.folder_watch import PartitionLook
 
 MOST_SAMPLES = 600
@@ -55,6 +58,20 @@ class History(Generic[_Sample]):
 
     def all(self) -> tuple[_Sample, ...]:
         return tuple(self._samples)
+
+
+class RecentRates:
+    """The last rates of each topic."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, deque[float | None]] = {}
+
+    def add(self, topics: Sequence[TopicFacts]) -> tuple[TopicFacts, ...]:
+        """The topics with their last rates, these included. Those that are not among them are forgotten."""
+        self._of = {topic.name: self._of.get(topic.name) or deque(maxlen=RECENT_LOOKS) for topic in topics}
+        for topic in topics:
+            self._of[topic.name].append(topic.records_in_per_second)
+        return tuple(replace(topic, recent=tuple(self._of[topic.name])) for topic in topics)
 
 
 class SizeHistory:
