@@ -21,12 +21,13 @@ from rendering import main, table
 import duralog
 
 TARGET = Path(__file__).parent / "reference" / "python.md"
+MOST_COLUMNS = 100
 
 TEXT = """<!-- Made by render_python.py: change the docstrings in src/duralog. -->
 
 # Python
 
-The public names: what stands here stays. Everything else in the package may change. With examples:
+The names that `import duralog` gives, and those of Spark and of tests; other modules may change. With examples:
 [the store](../store.md), [Spark](../spark.md), [tests against a broker](../howto/test-against-a-broker.md).
 
 ## duralog
@@ -98,7 +99,7 @@ def listed(values: dict[str, Any], level: str) -> str:
 
 def entry(name: str, value: Any, level: str) -> str:
     if not inspect.isclass(value):
-        return f"{level} {name}\n\n```python\n{signature(name, value)}\n```\n\n{described(value)}"
+        return f"{level} {name}\n\n```text\n{folded(signature(name, value))}\n```\n\n{described(value)}"
     parts = [f"{level} {name}", described(value)]
     if issubclass(value, enum.Enum):
         return "\n\n".join([*parts, ", ".join(f"`{member.name}`" for member in value)])
@@ -106,6 +107,27 @@ def entry(name: str, value: Any, level: str) -> str:
     if members:
         parts.append(table(("name", "what it is"), members))
     return "\n\n".join(part for part in parts if part)
+
+
+def folded(line: str) -> str:
+    """A signature over several lines, if it is a long one."""
+    if len(line) <= MOST_COLUMNS:
+        return line
+    inside, arrow, returned = line.partition(") -> ")
+    name, _, parameters = inside.partition("(")
+    return "\n".join([f"{name}(", *(f"    {each}," for each in split_outside(parameters)), f"){arrow[1:]}{returned}"])
+
+
+def split_outside(parameters: str) -> list[str]:
+    """At the commas that are not inside of brackets."""
+    parts, depth = [""], 0
+    for character in parameters:
+        depth += (character in "[(") - (character in "])")
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
 
 
 def fields(value: type) -> Iterator[tuple[str, str]]:
@@ -136,9 +158,32 @@ def methods(value: type) -> Iterator[tuple[str, str]]:
             yield cell(f"`{signature(name, member)}`"), summary(member)
 
 
+class _Written:
+    """An annotation or a default as it is shown, without the quotes that a string would have."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
 def signature(name: str, value: Any) -> str:
-    told = str(inspect.signature(value)).replace("'", "")
-    return name + re.sub(r"\(self(, )?", "(", re.sub(r"<[\w.]*?(\w+)\.(\w+): [^>]+>", r"\1.\2", told), count=1)
+    whole = inspect.signature(value)
+    parameters = [
+        each.replace(annotation=written(each.annotation), default=shown_default(each.default))
+        for each in whole.parameters.values()
+        if each.name != "self"
+    ]
+    return name + str(whole.replace(parameters=parameters, return_annotation=written(whole.return_annotation)))
+
+
+def written(annotation: Any) -> Any:
+    return annotation if annotation is inspect.Signature.empty else _Written(shown_type(annotation))
+
+
+def shown_default(default: Any) -> Any:
+    return _Written(f"{type(default).__name__}.{default.name}") if isinstance(default, enum.Enum) else default
 
 
 def shown_type(annotation: Any) -> str:

@@ -12,7 +12,8 @@ The blocks of a page run from its top to its end in one new folder:
 - A block with `file=NAME` behind its language is that file. A `python` block with `run` is run, and must not fail.
 - A comment `<!-- setup: COMMAND -->` is run, and not shown; ROOT is the project's folder there.
 
-What differs from run to run (times, speeds, ids, ports) is not compared; nor is how wide columns are.
+What differs from run to run (times, speeds, ids, ports) is not compared, nor how wide columns are; what Java says about
+itself is left out.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _PORTS = ("9092", "9404", "8090")
 
 _SECONDS = 180
 _READY = b" is ready on "
+_NOT_SHOWN = ("WARNING: Using incubator modules: ",)
+"""What Java says about itself, whatever it runs."""
 
 _VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?"), "TIME"),
@@ -162,7 +165,7 @@ class Session:
         text = output.decode("utf-8", "replace").replace(f"{self._folder}/", "")
         for port, taken in self._ports.items():
             text = text.replace(f":{taken}", f":{port}")
-        return [line.rstrip() for line in text.splitlines()]
+        return [line.rstrip() for line in text.splitlines() if not line.startswith(_NOT_SHOWN)]
 
     def _shell(self, command: str, *, check: bool = False) -> bytes:
         done = subprocess.run(
