@@ -112,7 +112,7 @@ def _options(label: str, shown: str) -> dict[str, Any]:
     return {
         "animation": False,
         "grid": {"left": 10, "right": 24, "top": 14, "bottom": 6, "containLabel": True},
-        "textStyle": {"fontFamily": "inherit"},
+        "textStyle": {"fontFamily": "system-ui, sans-serif"},
         "tooltip": {"trigger": "axis", "confine": True, "className": "chart-tip", ":valueFormatter": shown},
         "xAxis": {
             "axisLabel": {"color": INK_ON_BOTH, "fontSize": 11},

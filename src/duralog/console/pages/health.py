@@ -6,6 +6,8 @@ whoever opens the page sees it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nicegui import run, ui
 
 from duralog.cli.failures import describe
@@ -88,6 +90,7 @@ class _Check:
         self._source = console.source
         self._run: VerifyRun | None = None
         self._shown: VerifyView | None = None
+        self._topics: frozenset[str | None] = frozenset()
         with section("Check of all files", "Reads every log and compares what stands beside it; changes nothing."):
             with block("div", "row"):
                 self._start = text("button", "Check now", "button", marker="verify", type="button")
@@ -96,7 +99,7 @@ class _Check:
                 self._stop.on("click", lambda: self._run.stop() if self._run else None)
                 self._state = text("span", "", "about", marker="verify-result", role="status")
             self._bar = block("progress", marker="verify-progress", max="1", aria_label="Progress of the check")
-            self._findings = _findings_table()
+            self._findings = _findings_table(self._place_of)
         self.refresh()
         live(self.refresh, _FAST_SECONDS)
 
@@ -123,7 +126,14 @@ class _Check:
             return
         self._bar.props["value"] = f"{view.share:.4f}"
         self._state.text = _check_sentence(view)
+        self._topics = frozenset(topic.name for topic in self._source.overview().topics)
         self._findings.show(view.findings)
+
+    def _place_of(self, finding: FindingFacts) -> Cell:
+        """With a link where there is a page: the metadata log has none."""
+        if finding.topic not in self._topics or finding.partition is None:
+            return finding.file
+        return {"text": finding.file, "href": partition_path(finding.topic, finding.partition)}
 
 
 class _Quarantine:
@@ -205,7 +215,7 @@ def _check_sentence(view: VerifyView) -> str:
     return f"Check{what} {ended} {age_text(view.started_ms)}: {found} in {partitions}, {read}"
 
 
-def _findings_table() -> DataTable[FindingFacts]:
+def _findings_table(place_of: Callable[[FindingFacts], Cell]) -> DataTable[FindingFacts]:
     return DataTable(
         "findings",
         "Findings",
@@ -217,7 +227,7 @@ def _findings_table() -> DataTable[FindingFacts]:
                 sort=lambda finding: not finding.is_error,
             ),
             Column(
-                name="where", label="File", cell=_place_of, sort=lambda finding: (finding.file, finding.position or 0)
+                name="where", label="File", cell=place_of, sort=lambda finding: (finding.file, finding.position or 0)
             ),
             Column(
                 name="position",
@@ -237,12 +247,6 @@ def _findings_table() -> DataTable[FindingFacts]:
 
 def _kind_of(finding: FindingFacts) -> Cell:
     return {"text": "error", "tone": "bad"} if finding.is_error else {"text": "note", "tone": "quiet"}
-
-
-def _place_of(finding: FindingFacts) -> Cell:
-    if finding.topic is None or finding.partition is None:
-        return finding.file
-    return {"text": finding.file, "href": partition_path(finding.topic, finding.partition)}
 
 
 def _quarantine_table() -> DataTable[QuarantineEntry]:

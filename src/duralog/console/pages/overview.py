@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nicegui.events import GenericEventArguments
 
-from duralog.console.charts import TimeChart
+from duralog.console.charts import TimeChart, sparkline
 from duralog.console.data_table import Cell, Column, DataTable
 from duralog.console.facts import GroupFacts, Overview, SourceKind, TopicFacts
 from duralog.console.layout import Console, Tile, block, empty_state, heading, live, note_list, section, text
@@ -229,6 +229,7 @@ def _rate_cell(topic: TopicFacts) -> Cell:
         "text": record_rate_text(topic.records_in_per_second),
         "title": byte_rate_text(topic.bytes_in_per_second),
         "tone": "quiet" if not topic.records_in_per_second else "",
+        "spark": sparkline(topic.recent) if any(topic.recent) else "",
     }
 
 
