@@ -90,7 +90,7 @@ class _Check:
         self._source = console.source
         self._run: VerifyRun | None = None
         self._shown: VerifyView | None = None
-        self._topics: frozenset[str | None] = frozenset()
+        self._topics: frozenset[str] = frozenset()
         with section("Check of all files", "Reads every log and compares what stands beside it; changes nothing."):
             with block("div", "row"):
                 self._start = text("button", "Check now", "button", marker="verify", type="button")
@@ -131,7 +131,7 @@ class _Check:
 
     def _place_of(self, finding: FindingFacts) -> Cell:
         """With a link where there is a page: the metadata log has none."""
-        if finding.topic not in self._topics or finding.partition is None:
+        if finding.topic is None or finding.partition is None or finding.topic not in self._topics:
             return finding.file
         return {"text": finding.file, "href": partition_path(finding.topic, finding.partition)}
 
