@@ -78,7 +78,7 @@ def draw(
     parts += _unknown_blocks(axis, zones, top) if not blocks else []
     parts += [_block(block, axis, zones, top, is_chosen=_is_chosen(block, blocks, chosen)) for block in blocks]
     parts += draw_marks(placed, top=top - 4 - LANE_HEIGHT, bottom=bottom + 4)
-    parts += _ticks(axis, bottom)
+    parts += _ticks(axis, bottom, has_records=facts.end_offset > facts.start_offset)
     parts += _times(facts, blocks, axis, bottom + _TICKS, zone)
     svg = (
         f'<svg class="picture-svg" width="100%" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
@@ -190,9 +190,9 @@ def _unknown_blocks(axis: Axis, zones: Sequence[tuple[int, int, Zone]], top: flo
     ]
 
 
-def _ticks(axis: Axis, y: float) -> list[str]:
+def _ticks(axis: Axis, y: float, *, has_records: bool) -> list[str]:
     parts = []
-    for x, text in axis.ticks():
+    for x, text in axis.ticks() if has_records else ():
         anchor = _anchor(x, len(text) * _CHARACTER_POINTS, axis.width)
         parts.append(
             f'<line class="tick-line" x1="{x:g}" x2="{x:g}" y1="{y:g}" y2="{y + 5:g}"/>'

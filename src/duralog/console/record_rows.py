@@ -34,13 +34,13 @@ def kind_of(record: ShownRecord) -> str:
 
 def row_of(record: ShownRecord) -> dict[str, Any]:
     kind = kind_of(record)
-    value = "" if kind == "tombstone" else preview(record.value)
+    value = "" if kind == "tombstone" else preview(record.value) or "empty"
     return {
         "offset": str(record.offset),
         "offsetText": number_text(record.offset),
         "time": local_time_text(None if record.timestamp_ms == NO_TIMESTAMP_MS else record.timestamp_ms),
         "exact": exact_time_text(record.timestamp_ms),
-        "key": preview(record.key, 80) if kind != "marker" else "",
+        "key": (preview(record.key, 80) or "empty") if kind != "marker" else "",
         "keyForm": _form_class(record.key),
         "value": visible(record.marker or "") if kind == "marker" else value,
         "valueForm": _form_class(record.value) if kind not in ("marker", "tombstone") else "",

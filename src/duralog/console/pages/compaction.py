@@ -17,7 +17,7 @@ from duralog.console.facts import PartitionFacts, Rehearsal
 from duralog.console.layout import Console, block, live, section, text
 from duralog.console.pages.compaction_run import CompactionRunPart
 from duralog.console.pages.figure_list import FigureList
-from duralog.console.pages.partition_frame import chosen_partition, partition_frame, soon
+from duralog.console.pages.partition_frame import chosen_partition, partition_frame, show_when_read, soon
 from duralog.console.pages.whole_bar import draw_bar
 from duralog.console.partition_figures import headline
 from duralog.console.words import bytes_text
@@ -33,11 +33,9 @@ def register(console: Console) -> None:
     async def compaction_page(topic: str, partition: str) -> None:
         number = chosen_partition(console, topic, partition)
         reading = await soon(console.source.partition, topic, number)
-        facts = reading.result() if reading.done() else None
         with partition_frame(console, topic, number, "compaction") as about:
             page = CompactionPage(console, topic, number, about)
-            if facts is not None:
-                page.show(facts)
+            show_when_read(reading, page.show, about)
             live(page.refresh)
 
 
@@ -80,6 +78,9 @@ class CompactionPage:
         self._about.text = headline(facts)
         is_compacted = facts.first_dirty_offset is not None
         self._figures.show(cleaner_figures(facts) if is_compacted else ())
+        is_policy = "compact" in facts.policy.split(",")
+        self._run.set_visibility(is_policy)
+        self._again.set_visibility(is_policy and self._source.has_files)
         if (bar := zone_bar(facts)) != self._bar_shown:
             self._bar_shown = bar
             self._bar.clear()

@@ -30,7 +30,7 @@ class CompactionRunPart:
         self._told: CompactionRun | None = None
         """The run whose end is on the page."""
         self._was_seen_running = False
-        with section("Run"):
+        with section("Run") as self._section:
             self._why_not = text("p", "", "about", marker="run-refused")
             with block("div") as self._command:
                 command_line(self._source.compaction_command(topic, partition), marker="run-command")
@@ -44,6 +44,9 @@ class CompactionRunPart:
         self._confirm()
         self._look()
         live(self._look, _LOOK_SECONDS)
+
+    def set_visibility(self, is_visible: bool) -> None:
+        self._section.set_visibility(is_visible)
 
     def _confirm(self) -> None:
         with block("dialog", "keys confirm", marker="run-dialog", aria_label="Compact now"):

@@ -6,17 +6,14 @@ it begins when a reader stays on a segment, one at a time, and is shown when it 
 
 from __future__ import annotations
 
-import asyncio
-
 from nicegui import run, ui
 from nicegui.element import Element
 from nicegui.elements.mixins.text_element import TextElement
 
-from duralog.cli.failures import describe, printable
 from duralog.console.facts import PartitionFacts
 from duralog.console.layout import Console, block, live, note_list, section, text
 from duralog.console.pages.figure_list import FigureList
-from duralog.console.pages.partition_frame import chosen_partition, partition_frame, soon
+from duralog.console.pages.partition_frame import chosen_partition, partition_frame, show_when_read, soon
 from duralog.console.pages.segment_details import SegmentDetails
 from duralog.console.partition_axis import AxisKind, suggested_axis
 from duralog.console.partition_blocks import Block, Zone
@@ -24,8 +21,7 @@ from duralog.console.partition_elements import PictureElement
 from duralog.console.partition_figures import config_figures, headline, log_figures, offset_figures
 from duralog.console.partition_picture import ZONE_WORDS, Picture, draw
 from duralog.console.record_place import Place
-from duralog.console.words import records_path
-from duralog.errors import DuralogError
+from duralog.console.words import number_text, records_path
 
 _FIRST_WIDTH = 960
 """Until the browser has told how wide the picture is."""
@@ -41,13 +37,9 @@ def register(console: Console) -> None:
     async def partition_page(topic: str, partition: str) -> None:
         number = chosen_partition(console, topic, partition)
         reading = await soon(console.source.partition, topic, number)
-        facts = reading.result() if reading.done() else None
         with partition_frame(console, topic, number, "picture", _KEYS) as about:
             page = PartitionPage(console, topic, number, about)
-            if facts is not None:
-                page.show(facts)
-            else:
-                ui.timer(0, lambda: page.arrive(reading), once=True)
+            show_when_read(reading, page.show, about)
             live(page.refresh)
 
 
@@ -66,13 +58,12 @@ class PartitionPage:
         self._build()
 
     def _build(self) -> None:
-        self._about.text = "Reading the partition …"
         self._notes = block("div", "notes-place")
         self._tiles = FigureList("", is_tiles=True)
         with block("section", "part picture-part", aria_label="Picture of the log"):
             with block("div", "picture-head"):
                 self._legend = block("div", "legend", marker="legend")
-                with block("div", "choices", role="group", aria_label="Scale of the picture"):
+                with block("div", "choices", role="group", aria_label="Scale of the picture") as self._choices:
                     self._switches = {kind: self._switch(kind) for kind in AxisKind}
             self._element = PictureElement(on_width=self._resized, on_look=self._look, on_open=self._open)
             self._hint = text("p", "", "hint", marker="picture-hint")
@@ -87,16 +78,6 @@ class PartitionPage:
     def _switch(self, kind: AxisKind) -> Element:
         button = text("button", kind.capitalize(), type="button", aria_pressed="false", marker=f"axis-{kind}")
         return button.on("click", lambda: self._scale(kind))
-
-    async def arrive(self, reading: asyncio.Task[PartitionFacts | None]) -> None:
-        """What took longer than a page waits for."""
-        try:
-            facts = await reading
-        except (DuralogError, OSError) as error:
-            self._about.text = printable(describe(error))
-            return
-        if facts is not None:
-            self.show(facts)
 
     async def refresh(self) -> None:
         facts = await run.io_bound(self._source.partition, self._topic, self._partition)
@@ -132,7 +113,7 @@ class PartitionPage:
         self._element.show(picture.svg)
         for kind, button in self._switches.items():
             button.props["aria-pressed"] = "true" if kind is picture.axis.kind else "false"
-            button.set_visibility(bool(self._facts.segments))
+        self._choices.set_visibility(bool(self._facts.segments))
         self._hint.text = _hint(self._facts, picture)
 
     def _draw_legend(self, picture: Picture) -> None:
@@ -187,10 +168,9 @@ class PartitionPage:
 
 def _hint(facts: PartitionFacts, picture: Picture) -> str:
     if not facts.segments:
-        return (
-            "Offsets only: a broker does not tell its segments. Start the console with --data and the broker's"
-            " directory to see them."
-        )
+        return "Offsets only: what the log is made of, its files tell."
+    if facts.start_offset == facts.end_offset:
+        return f"No records yet. The next one gets offset {number_text(facts.end_offset)}."
     if picture.axis.kind is AxisKind.BYTES:
         return "As wide as the files are. Point at a segment, or walk through them with the arrow keys."
     return (

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
-from nicegui import run
+from nicegui import run, ui
 from nicegui.elements.mixins.text_element import TextElement
 
+from duralog.cli.failures import describe, printable
 from duralog.console.layout import Console, PageMissing, partition_number, partition_tabs, text
 from duralog.console.words import topic_path
+from duralog.errors import DuralogError
 
 PATIENCE_SECONDS = 0.08
 """So long a page waits for its data before it is delivered without: most of the time, it is there at once."""
@@ -46,6 +48,26 @@ def partition_frame(
         about = text("p", "", "about", marker="about")
         partition_tabs(topic, partition, here=here)
         yield about
+
+
+def show_when_read(reading: asyncio.Task[T | None], show: Callable[[T], None], about: TextElement) -> None:
+    """Now, if it was quick; otherwise when it arrives. What a quick one raised is raised here: it becomes the page."""
+    if reading.done():
+        if (found := reading.result()) is not None:
+            show(found)
+        return
+    about.text = "Reading the partition …"
+
+    async def arrive() -> None:
+        try:
+            found = await reading
+        except (DuralogError, OSError) as error:
+            about.text = printable(describe(error))
+            return
+        if found is not None:
+            show(found)
+
+    ui.timer(0, arrive, once=True)
 
 
 async def soon(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Task[T | None]:

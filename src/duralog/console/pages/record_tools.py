@@ -43,7 +43,7 @@ class RecordTools:
                 self._follow = self._button("Follow", "Follow the tail (f)", "follow")
                 self._follow.props["aria-pressed"] = "false"
                 self._follow.on("click", lambda: follow())
-        with block("div", "along"):
+        with block("div", "along") as self._along:
             self._start = text("span", "", "below")
             self._slider = block(
                 "input",
@@ -62,12 +62,14 @@ class RecordTools:
             shown = "" if value is None or (name == "offset" and place.is_backwards) else str(value)
             self._fields[name].props["value"] = shown
         self._follow.props["aria-pressed"] = "true" if place.is_followed else "false"
+        self._along.set_visibility(place.key is None and self._page is not None)
         if place.key is not None:
             self._enable(self._older, False)
             self._enable(self._newer, False)
 
     def show_page(self, page: RecordPage) -> None:
         self._page = page
+        self._along.set_visibility(page.end_offset > page.start_offset)
         self._start.text, self._end.text = number_text(page.start_offset), number_text(page.end_offset)
         span = max(page.end_offset - page.start_offset, 1)
         at = page.next_offset if page.is_at_end else page.first_offset

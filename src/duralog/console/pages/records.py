@@ -27,7 +27,7 @@ from duralog.console.shown_bytes import Form
 from duralog.console.words import counted, number_text, records_path
 from duralog.errors import DuralogError
 
-MOST_FOLLOWED = 300
+MOST_FOLLOWED = 200
 """Rows that stay while following; older ones leave the page."""
 _WHOLE_AT_ONCE_BYTES = 256 << 10
 """A record up to this size is read whole when it is opened."""

@@ -20,6 +20,8 @@ from duralog.console.words import bytes_text, counted, number_text, records_path
 from duralog.errors import DuralogError
 
 _MOST_LISTED = 60
+_READ_AGAIN_BYTES = 8 << 20
+"""A segment that grows is read again and again up to this size."""
 
 
 class SegmentDetails:
@@ -68,7 +70,6 @@ class SegmentDetails:
             self._show_link(shown.base_offset)
             self._files.clear()
             self._show_scan(None, "")
-            self._read.set_visibility(False)
             self._trouble.text = shown.trouble or ""
             return
         is_same = self._looked_at is not None and self._looked_at.base_offset == segment.base_offset
@@ -84,11 +85,15 @@ class SegmentDetails:
         known = self._source.known_scan(self._topic, self._partition, segment.base_offset)
         if known is not None:
             self._show_scan(known, "")
-        elif not is_same or self._scan is None:
-            self._show_scan(None, "" if is_read or self._is_reading else "Its records were not read yet.")
-        if is_read and known is None:
+        elif not segment.size_bytes:
+            self._show_scan(None, "Nothing was written to it yet.")
+        elif is_read:
             self._read_now()
-        self._read.set_visibility(known is None and not self._is_reading)
+        elif is_same and self._scan is not None and segment.size_bytes <= _READ_AGAIN_BYTES:
+            # It has grown: what is shown stays until it was read again.
+            self._read_soon(segment)
+        elif not is_same:
+            self._show_scan(None, "Its records were not read yet.")
 
     def _show_link(self, offset: int) -> None:
         self._records.props["href"] = records_path(self._topic, self._partition) + Place(offset=offset).query()
@@ -129,6 +134,9 @@ class SegmentDetails:
         self._scan = scan
         self._state.text = (scan.trouble or "") if scan is not None else state
         self._state.set_visibility(bool(self._state.text))
+        self._read.set_visibility(
+            scan is None and self._looked_at is not None and self._looked_at.size_bytes > 0 and self._wanted is None
+        )
         self._mix.clear()
         if scan is None or self._looked_at is None:
             self._scanned.show(())
@@ -141,18 +149,21 @@ class SegmentDetails:
                 for place, (codec, share) in enumerate(scan.codecs.items()):
                     block("i", f"codec-{min(place, 4)}", aria_hidden="true")
                     text("span", f"{codec} {share_text(share)}")
-        self._scanned.show(scan_figures(scan, self._looked_at.next_offset - self._looked_at.base_offset))
+        self._scanned.show(scan_figures(scan))
 
     def _read_now(self) -> None:
-        self._wanted = self._looked_at
-        if self._wanted is not None:
-            self._read.set_visibility(False)
+        if self._looked_at is not None:
+            self._wanted = self._looked_at
             self._show_scan(None, "Reading the segment …")
-            if not self._is_reading:
-                background_tasks.create(self._read_wanted(), name="read a segment", context=self._section)
+            self._read_soon(self._looked_at)
+
+    def _read_soon(self, segment: SegmentFacts) -> None:
+        self._wanted = segment
+        if not self._is_reading:
+            self._is_reading = True
+            background_tasks.create(self._read_wanted(), name="read a segment", context=self._section)
 
     async def _read_wanted(self) -> None:
-        self._is_reading = True
         try:
             while (segment := self._wanted) is not None and not self._section.is_deleted:
                 self._wanted = None
