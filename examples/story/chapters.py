@@ -20,6 +20,7 @@ TOPIC = "product.changes"
 PARTITIONS = 4
 _SEGMENT_BYTES = 8 << 20
 _MICRO_BATCHES = 4
+_HOT_KEYS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,8 @@ class Written:
     """Whose last record is no deletion: what a snapshot must have."""
     per_key: Sequence[int]
     """How many records each key has, the most first."""
+    hot_keys: Sequence[tuple[str, int]]
+    """The keys that have the most, and how many."""
     raw_bytes: int
     """Of keys and values, before they were compressed."""
 
@@ -72,6 +75,7 @@ def write_changes(path: str, records: int, products: int) -> Written:
         keys=int((counts > 0).sum()),
         live_keys=int((~last_is_deletion).sum()),
         per_key=np.sort(counts[counts > 0])[::-1].tolist(),
+        hot_keys=[(f"product-{product}", int(counts[product])) for product in np.argsort(-counts)[:_HOT_KEYS]],
         raw_bytes=raw_bytes,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from duralog.cli.chart_scales import count_text
 from duralog.cli.html_report import Section, Table, Tile, page
-from duralog.cli.svg_charts import AFTER, BEFORE, GONE, Lane, Part, Series, areas, lanes, ranks
+from duralog.cli.svg_charts import AFTER, BEFORE, GONE, Lane, Part, Series, areas, fitted, lanes, ranks
 from duralog.cli.tables import fitting, header_line, plural, row_line, size_text
 from examples.story.change_stream import FIRST_MS, HOUR_MS
 from examples.story.chapters import PARTITIONS, TOPIC, SegmentFile, Streamed, Written
@@ -111,7 +111,11 @@ def html(story: Story) -> str:
         Section(
             "Segments, before and after compaction",
             "Each block is a segment file, as wide as it is large.",
-            lanes(_segment_lanes(story), name="Sizes of the segments of each partition", in_bytes=True),
+            fitted(
+                lambda width: lanes(
+                    _segment_lanes(story), name="Sizes of the segments of each partition", in_bytes=True, width=width
+                )
+            ),
             [(BEFORE, "before"), (AFTER, "after")],
             _segment_table(story),
         ),
@@ -120,28 +124,56 @@ def html(story: Story) -> str:
             "For each hour, as Spark counted them: the stream, in"
             f" {plural(story.streamed.micro_batches, 'micro-batch')}, and what is left of it. Of older hours little"
             " remains, since most of their keys have changed again.",
-            areas(times, [changes, survivors], name="Records of each hour, before and after compaction"),
+            fitted(
+                lambda width: areas(
+                    times, [changes, survivors], name="Records of each hour, before and after compaction", width=width
+                )
+            ),
             [(BEFORE, "appended"), (AFTER, "left after compaction")],
         ),
         Section(
             "How often keys change",
             f"The most popular hundredth of the keys has {top_share} of the changes. That is what compaction lives on.",
-            ranks(written.per_key, name="Changes of each key by rank", x_name="rank of the key", y_name="changes"),
+            fitted(
+                lambda width: ranks(
+                    written.per_key,
+                    name="Changes of each key by rank",
+                    x_name="rank of the key",
+                    y_name="changes",
+                    width=width,
+                )
+            ),
         ),
         Section(
-            "What compaction did",
-            f"{compacted.records_before - compacted.records_after:,} of {compacted.records_before:,} records went."
-            " Tombstones stay for a day, so that readers see them.",
-            lanes(_compaction_lanes(story), name="Records by what became of them"),
+            "Hot keys",
+            "The products with the most changes, of all that were written.",
+            fitted(
+                lambda width: lanes(_hot_key_lanes(written), name="Changes of the most popular products", width=width)
+            ),
+        ),
+        Section(
+            "What compaction saved",
+            f"{compacted.records_before - compacted.records_after:,} of {compacted.records_before:,} records went, and"
+            f" {size_text(freed)} of {size_text(story.bytes_before)} on disk. Tombstones stay for a day, so that"
+            " readers see them.",
+            fitted(
+                lambda width: (
+                    lanes(_compaction_lanes(story), name="Records by what became of them", width=width)
+                    + lanes(_saved_lanes(story), name="Bytes before and after", in_bytes=True, width=width)
+                )
+            ),
             [(AFTER, "last value of a key"), (GONE, "tombstone"), (BEFORE, "superseded")],
         ),
         Section(
             "How long it took",
             f"Seconds of this run, on {plural(story.cores, 'core')}. The first run on a machine compiles kernels, too.",
-            lanes(
-                [Lane(step.name, [Part(step.seconds, AFTER, step.text)], step.text) for step in story.steps],
-                name="Seconds of each step",
-                unit=" s",
+            fitted(
+                lambda width: lanes(
+                    [Lane(step.name, [Part(step.seconds, AFTER, step.text)], step.text) for step in story.steps],
+                    name="Seconds of each step",
+                    unit=" s",
+                    width=width,
+                )
             ),
             table=Table(
                 ["step", "seconds", "records"],
@@ -202,6 +234,18 @@ def _compaction_lanes(story: Story) -> list[Lane]:
         Lane("before", [*after, gone], f"{compacted.records_before:,}"),
         Lane("after", after, f"{compacted.records_after:,}"),
     ]
+
+
+def _hot_key_lanes(written: Written) -> list[Lane]:
+    return [
+        Lane(key, [Part(count, AFTER, f"{key}: {count:,} changes")], f"{count:,} ({_share(count, written.records)})")
+        for key, count in written.hot_keys
+    ]
+
+
+def _saved_lanes(story: Story) -> list[Lane]:
+    sizes = (("on disk before", story.bytes_before, BEFORE), ("and after", story.bytes_after, AFTER))
+    return [Lane(label, [Part(size, kind, size_text(size))], size_text(size)) for label, size, kind in sizes]
 
 
 def _of(files: Sequence[SegmentFile], partition: int | None) -> list[SegmentFile]:

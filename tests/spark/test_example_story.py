@@ -47,6 +47,8 @@ def test_what_is_told_of_the_written_changes_is_in_the_log(tmp_path: Path) -> No
     assert written.live_keys == sum(value is not None for value in latest.values())
     assert written.keys == len(counts)
     assert written.per_key == sorted(counts.values(), reverse=True)
+    assert [count for _, count in written.hot_keys] == written.per_key[: len(written.hot_keys)]
+    assert all(counts[key.encode()] == count for key, count in written.hot_keys)
     assert written.records == sum(counts.values()) == 120_000
     assert written.raw_bytes == raw_bytes
 
@@ -61,7 +63,8 @@ def test_the_story(tmp_path: Path, spark: SparkSession) -> None:
     assert [step.name for step in story.steps][-1] == "verify"
     report = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert report == html(story)
-    assert report.count("<svg") == 5
+    assert report.count("<svg") == 14
+    assert story.written.hot_keys[0][0] in report
     assert "40,000" in report
     assert f"{story.written.live_keys:,} products that were not deleted" in report
     lines = table_lines(story)

@@ -39,7 +39,7 @@ class Section:
     title: str
     text: str = ""
     chart: str = ""
-    """SVG."""
+    """SVG, see `svg_charts.fitted`."""
     kinds: Sequence[tuple[str, str]] = ()
     """What the colours of the chart mean: kind and words."""
     table: Table | None = None
@@ -92,7 +92,6 @@ def _chapter(chapter: Chapter) -> str:
 def _section(section: Section, heading: str = "h2") -> str:
     text = f"<p>{escape(section.text)}</p>" if section.text else ""
     keys = f'<div class="keys">{legend(section.kinds)}</div>' if section.kinds else ""
-    chart = f'<div class="scroll">{section.chart}</div>' if section.chart else ""
     table = ""
     if section.table is not None:
         is_open = " open" if section.table_is_open else ""
@@ -100,7 +99,7 @@ def _section(section: Section, heading: str = "h2") -> str:
             f"<details{is_open}><summary>The figures</summary>"
             f'<div class="scroll">{_table(section.table)}</div></details>'
         )
-    return f"<section><{heading}>{escape(section.title)}</{heading}>{text}{keys}{chart}{table}</section>"
+    return f"<section><{heading}>{escape(section.title)}</{heading}>{text}{keys}{section.chart}{table}</section>"
 
 
 def _table(table: Table) -> str:

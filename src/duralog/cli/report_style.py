@@ -42,7 +42,9 @@ h1, header p { overflow-wrap: anywhere; }
 .keys { margin: 0.6rem 0 0; font-size: 0.87rem; color: var(--quiet); }
 .key { margin-right: 1.3rem; white-space: nowrap; }
 .key i { display: inline-block; width: 0.75rem; height: 0.75rem; border-radius: 3px; margin-right: 0.45rem; }
-svg { display: block; width: 100%; min-width: 34rem; height: auto; margin-top: 0.9rem; }
+svg { display: block; width: 100%; height: auto; margin-top: 0.9rem; }
+.narrow { display: none; }
+@media screen and (max-width: 40rem) { .wide { display: none; } .narrow { display: block; } }
 svg text { font: 12px/1 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: var(--ink); }
 svg .tick { fill: var(--quiet); font-size: 11px; font-variant-numeric: tabular-nums; }
 svg .value { fill: var(--quiet); font-variant-numeric: tabular-nums; }

@@ -8,7 +8,7 @@ from itertools import groupby
 from duralog.cli.chart_scales import count_text
 from duralog.cli.failures import printable
 from duralog.cli.html_report import Section, Table
-from duralog.cli.svg_charts import ACTIVE, AFTER, BEFORE, CLEAN, DIRTY, GONE, KEPT, Lane, Part, lanes, ranks
+from duralog.cli.svg_charts import ACTIVE, AFTER, BEFORE, CLEAN, DIRTY, GONE, KEPT, Lane, Part, fitted, lanes, ranks
 from duralog.cli.svg_columns import Column, columns, time_marks
 from duralog.cli.tables import plural, size_text
 from duralog.cli.times import duration_text, format_time
@@ -62,7 +62,7 @@ def topic_size_section(topics: Sequence[LogFigures], shapes: Mapping[str, TopicS
     return Section(
         "Size by topic",
         "What takes the room on disk.",
-        lanes(rows, name="Size of each topic", in_bytes=True),
+        fitted(lambda width: lanes(rows, name="Size of each topic", in_bytes=True, width=width)),
         _legend(states),
     )
 
@@ -82,7 +82,11 @@ def size_section(partitions: Sequence[SegmentSizes], table: Table) -> Section:
         text += f" These are the {len(shown)} largest of {len(partitions):,} partitions."
     states = {segment.state for found in shown for segment in found.segments if segment.size_bytes}
     return Section(
-        "Size by segment", text, lanes(rows, name="Size of each segment", in_bytes=True), _legend(states), table
+        "Size by segment",
+        text,
+        fitted(lambda width: lanes(rows, name="Size of each segment", in_bytes=True, width=width)),
+        _legend(states),
+        table,
     )
 
 
@@ -124,10 +128,11 @@ def time_section(times: TimeCounts, title: str) -> Section | None:
     ]
     if far:
         text += f" Not shown: {' and '.join(far)}."
+    labels = time_marks(buckets.first_ms, buckets.width_ms, len(bars))
     return Section(
         title,
         text,
-        columns(bars, name=title, labels=time_marks(buckets.first_ms, buckets.width_ms, len(bars))),
+        fitted(lambda width: columns(bars, name=title, labels=labels, width=width)),
     )
 
 
@@ -148,7 +153,11 @@ def popularity_section(topic: LogFigures, popularity: Popularity) -> Section | N
     return Section(
         "Key popularity",
         text,
-        ranks(counts, name="Records of each key by rank", x_name="rank of the key", y_name="records"),
+        fitted(
+            lambda width: ranks(
+                counts, name="Records of each key by rank", x_name="rank of the key", y_name="records", width=width
+            )
+        ),
     )
 
 
@@ -171,7 +180,11 @@ def hot_key_section(topic: LogFigures, hot_keys: Sequence[HotKey]) -> Section | 
         ("partition", "records", "share"),
     )
     return Section(
-        "Hot keys", "The keys with the most records.", lanes(rows, name="Records of the most frequent keys"), (), table
+        "Hot keys",
+        "The keys with the most records.",
+        fitted(lambda width: lanes(rows, name="Records of the most frequent keys", width=width)),
+        (),
+        table,
     )
 
 
@@ -198,14 +211,15 @@ def codec_section(topic: LogFigures, shape: RecordShape) -> Section | None:
     rows = []
     for codec, counts in topic.codecs.items():
         disk_bytes, unpacked_bytes = counts["disk_bytes"], counts["unpacked_bytes"]
-        ratio = f", {unpacked_bytes / disk_bytes:.2f} times smaller" if disk_bytes and codec != "none" else ""
+        times = f"{unpacked_bytes / disk_bytes:.3g}" if disk_bytes and codec != "none" else ""
         words = f"{codec}: {plural(counts['batches'], 'batch')}"
         if codec != "none":
             tip = f"{words}, {size_text(unpacked_bytes)} unpacked"
             rows.append(Lane(codec, [Part(unpacked_bytes, BEFORE, tip)], size_text(unpacked_bytes)))
-        tip = f"{words}, {size_text(disk_bytes)} on disk{ratio}"
-        label = "not compressed" if codec == "none" else ""
-        rows.append(Lane(label, [Part(disk_bytes, AFTER, tip)], f"{size_text(disk_bytes)}{ratio}"))
+        tip = f"{words}, {size_text(disk_bytes)} on disk{f', {times} times smaller' if times else ''}"
+        label = "none" if codec == "none" else ""
+        text = f"{size_text(disk_bytes)} ({times}\u00d7)" if times else size_text(disk_bytes)
+        rows.append(Lane(label, [Part(disk_bytes, AFTER, tip)], text))
     mean = (topic.key_bytes + topic.value_bytes) / topic.records
     has_codec = any(codec != "none" for codec in topic.codecs)
     return Section(
@@ -213,8 +227,12 @@ def codec_section(topic: LogFigures, shape: RecordShape) -> Section | None:
         f"Key and value of a record have {size_text(round(mean))} together on average, the key"
         f" {size_text(round(topic.key_bytes / topic.records))} of it."
         " First the sizes of records, from the named one up to the next; below, bytes of batches by codec.",
-        columns(bars, name="Sizes of records", labels=labels, height=180)
-        + lanes(rows, name="Bytes by codec", in_bytes=True),
+        fitted(
+            lambda width: (
+                columns(bars, name="Sizes of records", labels=labels, height=180, width=width)
+                + lanes(rows, name="Bytes by codec", in_bytes=True, width=width)
+            )
+        ),
         [(BEFORE, "unpacked"), (AFTER, "on disk")] if has_codec else [],
     )
 
@@ -247,20 +265,15 @@ def compaction_section(topic: LogFigures, partitions: Sequence[LogFigures]) -> S
     else:
         text += " A compaction now would save nothing: all that it may look at is needed."
     bytes_after = topic.disk_bytes - would_free
-    chart = lanes(rows, name="Records by what becomes of them")
-    if would_free > 0:
-        chart += lanes(
-            [
-                Lane(
-                    "on disk now",
-                    [Part(topic.disk_bytes, BEFORE, size_text(topic.disk_bytes))],
-                    size_text(topic.disk_bytes),
-                ),
-                Lane("compacted", [Part(bytes_after, AFTER, size_text(bytes_after))], size_text(bytes_after)),
-            ],
-            name="Bytes before and after a compaction",
-            in_bytes=True,
-        )
+    sizes = (("on disk now", topic.disk_bytes, BEFORE), ("compacted", bytes_after, AFTER))
+    by_bytes = [Lane(label, [Part(size, kind, size_text(size))], size_text(size)) for label, size, kind in sizes]
+
+    def draw(width: int) -> str:
+        chart = lanes(rows, name="Records by what becomes of them", width=width)
+        if would_free > 0:
+            chart += lanes(by_bytes, name="Bytes before and after a compaction", in_bytes=True, width=width)
+        return chart
+
     kinds = [(AFTER, "would stay"), (GONE, "would go now"), (BEFORE, "gone already")]
     present = {part.kind for part in parts if part.size}
-    return Section("Compaction", text, chart, [(kind, words) for kind, words in kinds if kind in present])
+    return Section("Compaction", text, fitted(draw), [(kind, words) for kind, words in kinds if kind in present])

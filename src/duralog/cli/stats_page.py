@@ -134,7 +134,7 @@ def _cells(row: LogFigures) -> tuple[str, ...]:
         size_text(row.unpacked_bytes),
         "-" if ratio is None else f"{ratio:.2f}",
         *(
-            "-" if time_ms is None else format_time(time_ms)[:19]
+            "-" if time_ms is None else format_time(time_ms)[:16].replace("T", " ")
             for time_ms in (row.first_timestamp_ms, row.last_timestamp_ms)
         ),
         "-" if row.compaction is None else f"{row.compaction.records:,}, {size_text(row.compaction.size_bytes)}",

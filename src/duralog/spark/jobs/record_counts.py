@@ -253,7 +253,10 @@ class _SliceCounter:
         if len(counts.largest) == self._rules.largest and content.max() < counts.largest[-1].size_bytes:
             return
         found = []
-        for row in np.argpartition(content, -wanted)[-wanted:].tolist():
+        smallest = np.partition(content, -wanted)[-wanted]
+        above = np.flatnonzero(content > smallest)
+        equal = np.flatnonzero(content == smallest)[: wanted - len(above)]
+        for row in (*above.tolist(), *equal.tolist()):
             begin, length = int(columns.key_position[row]), int(columns.key_length[row])
             timestamp_ms = int(columns.timestamp[row])
             found.append(
