@@ -41,7 +41,7 @@ def columns(
     marks = [horizontal_line(up(tick), count_text(tick), width) for tick in ticks]
     free_from = 0.0
     for place, text in labels:
-        if (x := across(place)) >= free_from and x <= width - 18:
+        if (x := across(place)) >= free_from and x <= width - 26:
             marks.append(text_mark(x, height - 6, text, "tick middle"))
             free_from = x + _LABEL_ROOM
     gap = 1 if width / len(bars) > 4 else 0.4

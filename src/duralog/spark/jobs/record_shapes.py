@@ -32,7 +32,7 @@ _DRAWN_WIDTHS_MS = (
 )
 _FARTHEST_MS = 1 << 62
 """No calendar goes there: what is beyond counts as this."""
-_FAR_SHARE = 0.001
+_FAR_SHARE = 0.01
 """So many of the records, on either side, may be left out of a chart if they are far away from the others."""
 
 
