@@ -36,7 +36,7 @@ _SETUP = re.compile(r"^<!-- setup: (.*) -->$")
 _PORTS = ("9092", "9404", "8090")
 """Ports that pages name. Free ones take their places, so that whatever has them on this machine is left alone."""
 
-_SECONDS = 180
+_SECONDS = 600
 _READY = b" is ready on "
 _NOT_SHOWN = ("WARNING: Using incubator modules: ",)
 """What Java says about itself, whatever it runs."""

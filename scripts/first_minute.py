@@ -10,6 +10,7 @@ folder.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import re
@@ -28,7 +29,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 
 from markdown_blocks import Block, blocks  # noqa: E402
 
-TEXT = """<!-- Made by scripts/first_minute.py: run it again when the README changes. -->
+TEXT = """<!-- Made by scripts/first_minute.py: run it again when the README changes. Blocks of the README: {digest} -->
 
 # First minute
 
@@ -102,6 +103,11 @@ def readme_blocks() -> list[Block]:
     return list(blocks((ROOT / "README.md").read_text(encoding="utf-8")))
 
 
+def readme_digest() -> str:
+    """Of all that the README has to type or to copy: another one means that the page is stale."""
+    return hashlib.md5("\0".join(block.text for block in readme_blocks()).encode()).hexdigest()
+
+
 def containing(text: str) -> Block:
     return next(block for block in readme_blocks() if text in block.text)
 
@@ -161,6 +167,7 @@ def main(arguments: list[str]) -> int:
             from_a_clone(cloned)
         clone = told(cloned.steps)
     document = TEXT.format(
+        digest=readme_digest(),
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         cores=os.cpu_count(),
         python=platform.python_version(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,18 @@ def test_a_rendered_page_is_fresh(script: str) -> None:
         [sys.executable, str(ROOT / "docs" / script), "--check"], capture_output=True, encoding="utf-8", check=False
     )
     assert checked.returncode == 0, checked.stderr
+
+
+def test_the_first_minute_is_that_of_the_readme() -> None:
+    script = importlib.util.spec_from_file_location("first_minute", ROOT / "scripts" / "first_minute.py")
+    assert script is not None
+    assert script.loader is not None
+    module = importlib.util.module_from_spec(script)
+    sys.modules[script.name] = module  # Where dataclasses look for their module.
+    script.loader.exec_module(module)
+    page = (ROOT / "docs" / "first-minute.md").read_text(encoding="utf-8")
+    assert module.readme_digest() in page, "the README has other blocks now: run scripts/first_minute.py"
+    assert "the whole story" in page
 
 
 def test_every_decision_is_listed() -> None:
