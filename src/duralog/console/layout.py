@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import shlex
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from nicegui.elements.mixins.text_element import TextElement
 
 from duralog.cli.failures import describe, printable
 from duralog.cli.options import now_ms
-from duralog.console.facts import Overview
+from duralog.console.facts import Overview, SourceKind
 from duralog.console.source import Source, UnknownGroup
 from duralog.console.words import age_text, compaction_path, counted, partition_path, records_path
 from duralog.errors import DuralogError, UnknownTopic
@@ -157,8 +158,6 @@ def health_of(overview: Overview) -> tuple[str, str, str]:
     if troubled:
         first = troubled[0]
         return "bad", f"{counted(len(troubled), 'topic')} in trouble; {first.name}: {first.trouble}", "trouble"
-    if overview.notes:
-        return "warn", " ".join(overview.notes), counted(len(overview.notes), "note")
     return "good", "All that was looked at is well.", "live"
 
 
@@ -276,6 +275,12 @@ def problem(title: str, sentence: str) -> None:
         text("h1", title)
         text("p", sentence, marker="problem-sentence")
         text("a", "Back to the overview", "button", href="/")
+
+
+def commands_place(overview: Overview) -> str:
+    """The directory or broker as the argument of a command that a reader may copy."""
+    place = overview.target.partition(", ")[0] if overview.kind == SourceKind.BOTH else overview.target
+    return shlex.quote(place)
 
 
 def note_list(notes: Sequence[str], *, marker: str = "notes") -> Element:

@@ -26,11 +26,11 @@ export default {
               <component v-for="(column, place) in columns" :is="place === 0 ? 'th' : 'td'" :key="column.name"
                          :scope="place === 0 ? 'row' : null" :class="columnClass(column)" :data-column="column.name">
                 <template v-for="cell in [asCell(row.cells[place])]">
+                  <svg v-if="cell.spark" class="spark" viewBox="0 0 80 20" preserveAspectRatio="none" aria-hidden="true">
+                    <path :d="cell.spark" /></svg>
                   <a v-if="cell.href" :href="cell.href" :title="cell.title">{{ cell.text }}</a>
                   <span v-else :title="cell.title" :class="cell.tone ? 'tone ' + cell.tone : null">{{ cell.text }}</span>
                   <span v-if="cell.sub" class="sub">{{ cell.sub }}</span>
-                  <svg v-if="cell.spark" class="spark" viewBox="0 0 80 20" preserveAspectRatio="none" aria-hidden="true">
-                    <path :d="cell.spark" /></svg>
                   <span v-if="cell.bar !== undefined" class="bar" aria-hidden="true">
                     <span :style="{ width: 100 * cell.bar + '%' }"></span></span>
                 </template>

@@ -8,7 +8,7 @@ from duralog.cli.group_views import GroupMember, GroupOffset
 from duralog.console.charts import TimeChart
 from duralog.console.data_table import Column, DataTable
 from duralog.console.facts import GroupDetails, Overview, SourceKind
-from duralog.console.layout import Console, Tile, block, empty_state, heading, live, section, text
+from duralog.console.layout import Console, Tile, block, commands_place, empty_state, heading, live, section, text
 from duralog.console.pages.overview import groups_table
 from duralog.console.words import UNKNOWN, counted, number_text, partition_path
 
@@ -35,7 +35,7 @@ class _GroupsPage:
         heading("Groups", "Consumer groups, and how many records they have not consumed yet.")
         self._empty = empty_state(
             "No consumer groups have committed offsets here. To be the first:",
-            "duralog consume HOST:PORT --topic orders --group my-group",
+            f"duralog consume {commands_place(overview)} --topic orders --group my-group",
             marker="no-groups",
         )
         self._groups = groups_table("groups")

@@ -14,7 +14,18 @@ from duralog.cli.failures import describe
 from duralog.cli.times import duration_text
 from duralog.console.data_table import Cell, Column, DataTable
 from duralog.console.facts import CleanerRow, FindingFacts, Overview, QuarantineEntry, RunState, VerifyView
-from duralog.console.layout import Console, block, empty_state, heading, health_of, live, note_list, section, text
+from duralog.console.layout import (
+    Console,
+    block,
+    commands_place,
+    empty_state,
+    heading,
+    health_of,
+    live,
+    note_list,
+    section,
+    text,
+)
 from duralog.console.source import VerifyRun
 from duralog.console.words import (
     UNKNOWN,
@@ -55,10 +66,11 @@ class _HealthPage:
         else:
             empty_state(
                 "A check of files and the quarantine need the directory of the broker. Show both:",
-                f"duralog console {self._source.overview().target} --data DIR",
+                f"duralog console {commands_place(self._source.overview())} --data DIR",
                 marker="no-files",
             )
-        _Cleaner(console)
+        if self._source.has_files or self._source.cleaner().metrics:
+            _Cleaner(console)
         self.refresh()
         live(self.refresh)
 

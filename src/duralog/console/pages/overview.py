@@ -7,7 +7,18 @@ from nicegui.events import GenericEventArguments
 from duralog.console.charts import TimeChart, sparkline
 from duralog.console.data_table import Cell, Column, DataTable
 from duralog.console.facts import GroupFacts, Overview, SourceKind, TopicFacts
-from duralog.console.layout import Console, Tile, block, empty_state, heading, live, note_list, section, text
+from duralog.console.layout import (
+    Console,
+    Tile,
+    block,
+    commands_place,
+    empty_state,
+    heading,
+    live,
+    note_list,
+    section,
+    text,
+)
 from duralog.console.words import (
     UNKNOWN,
     age_text,
@@ -50,7 +61,7 @@ class _OverviewPage:
         with section("Topics", marker="topics-part"):
             self._no_topics = empty_state(
                 "No topics yet. Make one:",
-                f"duralog topic create {overview.target if overview.kind != SourceKind.BOTH else 'DIR'} --topic orders",
+                f"duralog topic create {commands_place(overview)} --topic orders --partitions 3",
                 marker="no-topics",
             )
             self._topics = topics_table()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,8 +12,8 @@ from duralog.cli.failures import describe
 from duralog.config.topic import topic_definition
 from duralog.console.charts import BarChart
 from duralog.console.data_table import Cell, Column, DataTable
-from duralog.console.facts import PartitionRow
-from duralog.console.layout import Console, Tile, block, command_line, heading, live, section, text
+from duralog.console.facts import PartitionRow, TopicFacts
+from duralog.console.layout import Console, Tile, block, command_line, commands_place, heading, live, section, text
 from duralog.console.words import (
     UNKNOWN,
     age_text,
@@ -64,9 +65,7 @@ class _TopicPage:
             self._sizes = BarChart("Size by partition", marker="chart-partition-sizes")
         with section("Partitions", marker="partitions-part"):
             self._partitions = self._partitions_table()
-        with section(
-            "Configs", "Those in force that are not Kafka's defaults.", marker="configs-part"
-        ) as self._configs_part:
+        with section("Configs", marker="configs-part") as self._configs_part:
             self._configs_note = text("p", "Reading the configs …", "about", marker="configs-note")
             self._configs = _configs_table()
             self._configs.set_visibility(False)
@@ -75,6 +74,11 @@ class _TopicPage:
         ui.timer(0, self._load_configs, once=True)
 
     def refresh(self) -> None:
+        facts = self._facts()
+        if facts is not None:
+            self._rate_tile.show(
+                record_rate_text(facts.records_in_per_second), byte_rate_text(facts.bytes_in_per_second)
+            )
         rows = self._source.topic(self._topic)
         if rows == self._shown:
             return
@@ -91,20 +95,19 @@ class _TopicPage:
             f"the largest has {bytes_text(max(sizes))}" if len(sizes) > 1 else "",
         )
         self._records_tile.show(number_text(sum(records)) if records else UNKNOWN, "offsets in the logs")
-        self._rate_tile.show(
-            record_rate_text(_sum_of([row.records_in_per_second for row in rows])),
-            byte_rate_text(_sum_of([row.bytes_in_per_second for row in rows])),
-        )
         self._partitions.show(rows)
         self._sizes_part.set_visibility(len(sizes) > 1)
         self._sizes.show([str(row.partition) for row in rows], [row.size_bytes or 0 for row in rows])
 
     def _about(self) -> str:
-        facts = next((topic for topic in self._source.overview().topics if topic.name == self._topic), None)
+        facts = self._facts()
         if facts is None:
             return ""
         policy = f"cleanup.policy={facts.policy}" if facts.policy else ""
         return ", ".join(part for part in ("internal" if facts.is_internal else "", policy) if part)
+
+    def _facts(self) -> TopicFacts | None:
+        return next((topic for topic in self._source.overview().topics if topic.name == self._topic), None)
 
     async def _load_configs(self) -> None:
         """From a partition that can be read: the configs of a topic are the same for all."""
@@ -117,11 +120,15 @@ class _TopicPage:
         if facts is None:
             return  # The console is being stopped.
         rows = [row for name, value in sorted(facts.configs.items()) if (row := _config_row(name, value)).is_changed]
-        self._configs_note.text = "" if rows else "Kafka's defaults hold for everything. To set one:"
+        self._configs_note.text = (
+            "Those in force that are not Kafka's defaults."
+            if rows
+            else "Kafka's defaults hold for everything. To set one:"
+        )
         if not rows:
             with self._configs_part:
                 command_line(
-                    f"duralog topic alter {self._source.overview().target} --topic {self._topic}"
+                    f"duralog topic alter {commands_place(self._source.overview())} --topic {shlex.quote(self._topic)}"
                     " --config retention.ms=604800000"
                 )
         self._configs.show(rows)
@@ -257,8 +264,3 @@ def _partition_cell(row: PartitionRow) -> Cell:
 def _segments_text(rows: Sequence[PartitionRow]) -> str:
     counts = [row.segments for row in rows if row.segments is not None]
     return f"{number_text(sum(counts))} segments" if counts else ""
-
-
-def _sum_of(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
