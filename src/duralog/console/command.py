@@ -68,7 +68,9 @@ def console(
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show a log directory or a broker as a web page, live, until SIGTERM or Ctrl-C.
+    """Show a directory or a broker as a web page, live.
+
+    It serves until SIGTERM or Ctrl-C.
 
     Exit code: 0 stopped, 1 it cannot be shown or the address is taken, 2 wrong usage.
     """
