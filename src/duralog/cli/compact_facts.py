@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from duralog.cli.compact_advice import advice, verdict
 from duralog.cli.failures import printable
 from duralog.cli.output import Output
-from duralog.cli.tables import plural, row_line, size_text, write_table
+from duralog.cli.tables import plural, size_text, write_fact, write_table
 from duralog.cli.times import duration_text, format_time, in_words
 from duralog.config import TopicConfig
 from duralog.storage.cleanable import Limit
@@ -28,7 +28,7 @@ def write_explanation(explanation: Explanation, config: TopicConfig, now_ms: int
     rows = list(_facts(explanation, now_ms)) if not output.quiet else []
     for place, (label, text) in enumerate(rows):
         is_same = place > 0 and rows[place - 1][0] == label
-        output.line(row_line({"what": -12, "text": -1}, ["" if is_same else label, printable(text)]))
+        write_fact(output, "" if is_same else label, printable(text))
     if explanation.records and not output.quiet:
         _write_records(explanation.records, output)
     if explanation.report is not None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from duralog.cli.dump_request import DumpRequest
 from duralog.cli.failures import printable
 from duralog.cli.output import Output
+from duralog.cli.tables import Table
 from duralog.cli.times import format_time
 from duralog.columnar.pieces import Piece
 from duralog.format.compression import Codec
@@ -37,10 +38,25 @@ _TIME = {TimestampType.NONE: "-", TimestampType.CREATE_TIME: "create", Timestamp
 _VALID = {1: "ok", 0: "BAD", -1: "-"}
 _CRC_OK = {1: "true", 0: "false", -1: "null"}
 
-COLUMNS = (
-    f"{'base_offset':>11}  {'last_offset':>11}  {'records':>7}  {'position':>10}  {'size':>7}  {'max_timestamp':<24}  "
-    f"{'time':<6}  {'codec':<6}  {'magic':>5}  {'epoch':>5}  {'producer':>8}  {'sequence':>9}  {'crc':<8}  valid  flags"
-)
+COLUMNS = {
+    "base_offset": 11,
+    "last_offset": 11,
+    "records": 7,
+    "position": 10,
+    "size": 7,
+    "max_timestamp": -24,
+    "time": -6,
+    "codec": -6,
+    "magic": 5,
+    "epoch": 5,
+    "producer": 8,
+    "sequence": 9,
+    "crc": -8,
+    "valid": -5,
+    "flags": -5,
+}
+LEAST = ("crc", "epoch", "time", "magic", "sequence", "producer", "valid", "position", "size", "max_timestamp")
+"""What a narrow terminal is without: a wrong checksum is told in a line of its own."""
 
 
 class Header(NamedTuple):
@@ -114,6 +130,19 @@ def batch_line(batch: Header) -> str:
     ).rstrip()
 
 
+def batch_table(output: Output, *, indent: int = 0) -> Table:
+    return Table(output, COLUMNS, cut=(), least=LEAST, indent=indent)
+
+
+def fitted_line(batch: Header, table: Table) -> str:
+    """The same, with the columns that there is room for."""
+    line = batch_line(batch)
+    if not table.left_out:
+        return line
+    cells = line.split()
+    return table.line([*cells, *[""] * (len(COLUMNS) - len(cells))])
+
+
 def batch_object(batch: Header, file: str) -> str:
     """The batch as a line of JSON. `file` is already JSON."""
     first, count = ("null", "null") if batch.is_wrapper else (batch.base_offset, batch.record_count)
@@ -151,20 +180,24 @@ class BatchSink:
         self._report = report
         self._file = json.dumps(file.path)
         self._output.heading(log_heading(file, source))
-        self._output.columns(COLUMNS)
+        self._table = batch_table(self._output)
+        self._table.begin()
 
     def show(self, piece: Piece, rows: NDArray[np.intp]) -> int:
         rows = rows[: self._quota.take(len(rows))]
         records = 0
         for row, batch in zip(rows.tolist(), headers(piece.batches[rows]), strict=True):
             records += max(batch.record_count, 0)
-            self._output.line(batch_object(batch, self._file) if self._output.as_json else batch_line(batch))
+            self._output.line(self._line(batch))
             if not batch.crc_ok:
                 report_wrong_checksums(piece, self._report, np.array([row], np.intp))
         return records
 
-    def end(self, log_end: int, *, is_sound: bool) -> None:
-        pass
+    def _line(self, batch: Header) -> str:
+        return batch_object(batch, self._file) if self._output.as_json else fitted_line(batch, self._table)
+
+    def end(self, log_end: int, *, is_sound: bool) -> None:  # noqa: ARG002
+        self._table.end()
 
 
 def log_heading(file: FoundFile, source: FileSource) -> str:

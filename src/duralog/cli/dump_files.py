@@ -14,7 +14,8 @@ from typing import Any
 from duralog.cli.dump_request import DumpRequest
 from duralog.cli.failures import printable
 from duralog.cli.output import Output
-from duralog.cli.tables import Columns, header_line, row_line
+from duralog.cli.tables import Columns
+from duralog.cli.tables import Table as FittedTable
 from duralog.cli.times import format_time
 from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import decode_leader_epoch_checkpoint, decode_offset_checkpoint
@@ -155,7 +156,8 @@ def dump_file(file: FoundFile, request: DumpRequest, output: Output) -> None:
     with FileSource(file.path) as source:
         data = source.read_all(limit=LARGEST_SMALL_FILE_BYTES)
     output.heading(f"{printable(file.path)}: {table.title}{_named_offset(file)}, {len(data):,} bytes")
-    output.columns(header_line(table.columns))
+    lines = FittedTable(output, table.columns)
+    lines.begin()
     quota = request.quota.anew()
     shown = 0
 
@@ -168,10 +170,11 @@ def dump_file(file: FoundFile, request: DumpRequest, output: Output) -> None:
                 continue
             if not quota.take(1):
                 break
-            _write_row(row, table, file, output)
+            _write_row(row, table, file, lines, output)
             shown += 1
     except CorruptRecord as error:
         report(error)
+    lines.end()
     _note_zero_tail(file, data, output)
     if not shown and not output.as_json:
         output.columns("(no entries)")
@@ -199,11 +202,11 @@ def _is_selected(row: Row, file: FoundFile, request: DumpRequest) -> bool:
     return (since is None or timestamp >= since) and (until is None or timestamp < until)
 
 
-def _write_row(row: Row, table: Table, file: FoundFile, output: Output) -> None:
+def _write_row(row: Row, table: Table, file: FoundFile, lines: FittedTable, output: Output) -> None:
     if output.as_json:
         output.object({"kind": table.kind, "file": file.path, **row})
         return
-    output.line(row_line(table.columns, [_text(name, row[name]) for name in table.columns]))
+    lines.row([_text(name, row[name]) for name in table.columns])
 
 
 def _text(name: str, value: Any) -> str:

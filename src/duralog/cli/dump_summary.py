@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from duralog.cli.dump_batches import CODEC_LABELS
 from duralog.cli.failures import printable
 from duralog.cli.output import Output
+from duralog.cli.tables import Table
 from duralog.cli.times import format_time
 from duralog.format.layout import (
     CODEC_MASK,
@@ -261,28 +262,42 @@ def write_summaries(
     name = folder if len(logs) > 1 else logs[0][0].path
     output.heading(f"summary of {printable(name)}")
     if with_files and len(logs) > 1:
-        output.columns(_FILE_COLUMNS)
+        table = Table(output, _FILE_COLUMNS, cut=("file",), least=("last_timestamp", "batches", "first_offset"))
+        table.begin()
         for file, summary in logs:
-            output.line(_file_line(file, summary))
+            table.row(_file_cells(file, summary))
+        table.end()
     for line in total.as_lines(only_some=only_some):
         output.line(line)
 
 
-_FILE_COLUMNS = (
-    f"{'first_offset':>12}  {'last_offset':>12}  {'batches':>9}  {'records':>11}  {'bytes':>13}  "
-    f"{'last_timestamp':<24}  {'findings':>8}  file"
-)
+_FILE_COLUMNS = {
+    "first_offset": 12,
+    "last_offset": 12,
+    "batches": 9,
+    "records": 11,
+    "bytes": 13,
+    "last_timestamp": -24,
+    "findings": 8,
+    "file": -24,
+}
 
 
-def _file_line(file: FoundFile, summary: Summary) -> str:
+def _file_cells(file: FoundFile, summary: Summary) -> list[str]:
     first = "-" if summary.first_offset is None else summary.first_offset
     last = "-" if summary.last_offset is None else summary.last_offset
     records = "-" if summary.wrappers else summary.records
     newest = NO_TIMESTAMP if summary.last_timestamp is None else summary.last_timestamp
-    return (
-        f"{first:>12}  {last:>12}  {summary.batches:>9}  {records:>11}  {summary.bytes:>13}  "
-        f"{format_time(newest):<24}  {summary.findings:>8}  {printable(file.name)}"
-    )
+    return [
+        str(first),
+        str(last),
+        str(summary.batches),
+        str(records),
+        str(summary.bytes),
+        format_time(newest),
+        str(summary.findings),
+        printable(file.name),
+    ]
 
 
 def _occurrences(values: NDArray[Any]) -> list[tuple[int, int]]:

@@ -71,8 +71,9 @@ def write_groups(groups: Sequence[GroupView], output: Output) -> None:
         ]
         for group in groups
     ]
-    write_table(output, _LIST_NAMES, rows, right=_LIST_NAMES[3:], cut=("group",), least=("kind", "partitions"))
-    output.heading(plural(len(rows), "group"))
+    if rows:
+        write_table(output, _LIST_NAMES, rows, right=_LIST_NAMES[3:], cut=("group",), least=("kind", "partitions"))
+    output.heading(plural(len(rows), "group") if rows else "no groups: nobody has committed offsets")
 
 
 def write_group(group: GroupView, output: Output) -> None:

@@ -88,7 +88,7 @@ def verify(
                 storage_options=storage_options,
                 on_progress=progress.show,
             )
-        write_verification(output, report, report.partitions)
+        write_verification(output, report, report.partitions, size_bytes=report.totals.counts.size_bytes)
         output.flush()
         if not report.is_sound:
             raise typer.Exit(FAILURE)

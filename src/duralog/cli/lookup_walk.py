@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from duralog.cli.dump_batches import COLUMNS, Header, batch_line, batch_object, headers
+from duralog.cli.dump_batches import Header, batch_object, batch_table, fitted_line, headers
 from duralog.cli.failures import printable
 from duralog.cli.output import Output
 from duralog.cli.selection import Selection
@@ -32,6 +32,7 @@ from duralog.storage.segment import Segment
 
 _SHOWN_SEGMENTS = 4
 _SHOWN_BATCHES = 8
+_INDENT = "   > "
 
 
 class LookupWalk:
@@ -255,14 +256,15 @@ class LookupWalk:
 
     def _show_batches(self, segment: Segment, batches: list[Header], before: int, *, found: bool = True) -> None:
         path = json.dumps(segment.path(FileKind.LOG))
-        self._line(COLUMNS)
+        table = batch_table(self._output, indent=len(_INDENT))
+        self._line(table.header())
         if before:
             self._line(f"... {plural(before, 'batch')} before")
         for batch in batches:
             if self._output.as_json:
                 self._output.line(batch_object(batch, path))
             else:
-                self._line(batch_line(batch), is_chosen=found and batch is batches[-1])
+                self._line(fitted_line(batch, table), is_chosen=found and batch is batches[-1])
 
     def _show_record(self, found: DecodedRecords, *, wanted: int | None = None) -> None:
         offset = int(found.columns.offset[0])

@@ -7,7 +7,7 @@ to know that is not wrong, such as a skipped file: a line that starts with `#`, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from duralog.cli.failures import CannotWrite, describe, printable
@@ -43,6 +43,7 @@ class Output:
         self._lines: list[str] = []
         self._pending = 0
         self._has_written = False
+        self._told_columns: set[str] = set()
 
     def write(self, block: bytes | bytearray | memoryview) -> None:
         """Finished lines as bytes."""
@@ -72,6 +73,13 @@ class Output:
         """The names of the columns below."""
         if not self.as_json and not self.quiet:
             self.line(f"{_DIM}{text}{_PLAIN}" if self._colour else text)
+
+    def left_out(self, names: Sequence[str]) -> None:
+        """Columns that the terminal has no room for: told once, however many tables lack them."""
+        told = ", ".join(names)
+        if names and told not in self._told_columns:
+            self._told_columns.add(told)
+            self.columns(f"(no room for {told}; --json has all)")
 
     def finding(self, error: CorruptRecord) -> None:
         self.findings += 1

@@ -21,7 +21,7 @@ from duralog.cli.options import (
     directory_given,
     standard_output,
 )
-from duralog.cli.tables import plural, row_line, size_text
+from duralog.cli.tables import Table, fitting, plural, size_text
 from duralog.cli.unknown_names import names_checked
 
 if TYPE_CHECKING:
@@ -123,11 +123,11 @@ def write_repair(output: Output, repaired: PartitionRepair) -> None:
 
 def write_end_of_repair(output: Output, repairs: Sequence[PartitionRepair], work: Repaired) -> None:
     """What was done to the directory itself, and the summary."""
-    for action in work.actions:
-        if output.as_json:
+    if output.as_json:
+        for action in work.actions:
             output.object(action.to_dict())
-        elif not output.quiet:
-            output.line(_action_line(action))
+    else:
+        _write_actions(work.actions, output)
     for error in work.left:
         output.finding(error)
     _summarise(work, repairs, output)
@@ -135,8 +135,7 @@ def write_end_of_repair(output: Output, repairs: Sequence[PartitionRepair], work
 
 def _write(repaired: PartitionRepair, output: Output) -> None:
     output.heading(f"{printable(str(repaired.partition))}: log ends at offset {repaired.end_offset}")
-    for action in repaired.actions if not output.quiet else ():
-        output.line(_action_line(action))
+    _write_actions(repaired.actions, output)
     if repaired.failure is not None:
         output.line(f"! {printable(repaired.folder)}: cannot be repaired: {printable(repaired.failure)}")
     for error in repaired.left:
@@ -146,8 +145,14 @@ def _write(repaired: PartitionRepair, output: Output) -> None:
         output.note(repaired.folder, f"{count} in quarantine can go back into the log: duralog repair --restore")
 
 
-def _action_line(action: Action) -> str:
-    return row_line(_ACTION, [action.verb, printable(os.path.basename(action.file)), printable(action.detail)])
+def _write_actions(actions: Sequence[Action], output: Output) -> None:
+    if output.quiet:
+        return
+    rows = [[action.verb, printable(os.path.basename(action.file)), printable(action.detail)] for action in actions]
+    columns = _ACTION if output.width is None else fitting(tuple(_ACTION), rows=rows)
+    table = Table(output, columns, cut=("file", "detail"))
+    for row in rows:
+        table.row(row)
 
 
 def _summarise(work: Repaired, repairs: Sequence[PartitionRepair], output: Output) -> None:

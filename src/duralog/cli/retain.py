@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _NAMES = ("partition", "base_offset", "end_offset", "bytes", "policy", "why")
 _RIGHT = ("base_offset", "end_offset", "bytes")
+_CUT = {"partition": 12, "why": 40}
 _POLICIES = {"BelowLogStart": "log start offset", "BeyondSize": "retention.bytes", "BeyondAge": "retention.ms"}
 _LIMITS = ("retention.ms", "retention.bytes")
 
@@ -176,7 +177,7 @@ def write_removals(output: Output, removals: Sequence[Removal], *, partitions: i
         return
     if removals and not output.quiet:
         rows = [_cells(removal) for removal in removals]
-        write_table(output, _NAMES, rows, right=_RIGHT, cut=("partition", "why"), least=("policy", "end_offset"))
+        write_table(output, _NAMES, rows, right=_RIGHT, cut=_CUT, least=("policy", "end_offset"))
     verb = ("would go" if dry_run else "went") if removals else "expires" if dry_run else "has expired"
     touched = len({(removal.topic, removal.partition) for removal in removals})
     what = f"{plural(len(removals), 'segment')} of {plural(touched, 'partition')}" if removals else "no segment"

@@ -6,6 +6,7 @@ middle, then the columns that matter least are left out, and a line below says w
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 Columns = Mapping[str, int]
 """Names and widths; a negative width aligns left."""
+Cut = Sequence[str] | Mapping[str, int] | None
+"""Columns whose cells may be shortened, to no less than the given width or that of a short name; None: see `Table`."""
 
 _GAP = "  "
 _SHORTEST = 12
@@ -45,7 +48,7 @@ def write_table(
     rows: Sequence[Sequence[str]],
     *,
     right: Sequence[str] = (),
-    cut: Sequence[str] | None = None,
+    cut: Cut = None,
     least: Sequence[str] = (),
 ) -> None:
     """The names of the columns, and a line for each row. See `Table` for `cut` and `least`."""
@@ -68,13 +71,14 @@ class Table:
         output: Output,
         columns: Columns,
         *,
-        cut: Sequence[str] | None = None,
+        cut: Cut = None,
         least: Sequence[str] = (),
         indent: int = 0,
     ) -> None:
         self._output = output
         self._names = list(columns)
-        self._cut = tuple(name for name, width in columns.items() if width < 0) if cut is None else tuple(cut)
+        names = [name for name, width in columns.items() if width < 0] if cut is None else cut
+        self._cut = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, _SHORTEST)
         self.columns = columns if output.width is None else self._narrowed(columns, output.width - indent, least)
         self._places = [self._names.index(name) for name in self.columns]
         self.left_out = [name for name in self._names if name not in self.columns]
@@ -87,8 +91,7 @@ class Table:
 
     def end(self) -> None:
         """Say what there was no room for."""
-        if self.left_out:
-            self._output.columns(f"(no room for {', '.join(self.left_out)}: see a wider terminal, a pipe or --json)")
+        self._output.left_out(self.left_out)
 
     def header(self) -> str:
         return header_line(self.columns)
@@ -107,19 +110,21 @@ class Table:
         dropping += [name for name in reversed(self._names[1:]) if name not in dropping]
         kept = dict(columns)
         while True:
-            shortest = _SHORTEST if len(kept) > 2 else _SHORTEST_AT_ALL
-            fitted = _cut_to(kept, room, [name for name in self._cut if name in kept], shortest)
+            shortest = {
+                name: width if len(kept) > 2 else _SHORTEST_AT_ALL for name, width in self._cut.items() if name in kept
+            }
+            fitted = _cut_to(kept, room, shortest)
             if _width(fitted) <= room or not dropping or len(kept) == 1:
                 return fitted
             del kept[dropping.pop(0)]
 
 
-def _cut_to(columns: Columns, room: int, names: Sequence[str], shortest: int) -> dict[str, int]:
-    """The columns with the widest of `names` made smaller, place by place, as far as it takes and is allowed."""
+def _cut_to(columns: Columns, room: int, shortest: Mapping[str, int]) -> dict[str, int]:
+    """The columns with the widest of those named made smaller, place by place, as far as it takes and is allowed."""
     fitted = {name: max(abs(width), len(name)) * (-1 if width < 0 else 1) for name, width in columns.items()}
     over = _width(fitted) - room
     while over > 0:
-        wide = [name for name in names if abs(fitted[name]) > max(shortest, len(name))]
+        wide = [name for name, width in shortest.items() if abs(fitted[name]) > max(width, len(name))]
         if not wide:
             break
         widest = max(wide, key=lambda name: abs(fitted[name]))
@@ -135,6 +140,16 @@ def _width(columns: Columns) -> int:
 def _pad(name: str, text: str, width: int) -> str:
     spaces = " " * (max(abs(width), len(name)) - cells(text))
     return text + spaces if width < 0 else spaces + text
+
+
+def write_fact(output: Output, label: str, text: str) -> None:
+    """A label and what there is to say; on a terminal the lines that it takes stand below each other."""
+    columns = {"what": -12, "text": -1}
+    if output.width is None:
+        output.line(row_line(columns, [label, text]))
+        return
+    for number, line in enumerate(textwrap.wrap(text, max(output.width - 14, 20), break_on_hyphens=False) or [""]):
+        output.line(row_line(columns, ["" if number else label, line]))
 
 
 def plural(count: int, noun: str) -> str:

@@ -66,8 +66,12 @@ def write_list(store: Store, only: str | None, output: Output, *, is_shown: bool
         )
     if not output.as_json:
         right, cut, least = ("partitions", "offsets", "bytes"), ("topic", "configs"), ("id", "configs")
-        write_table(output, _LIST_NAMES, rows, right=right, cut=cut, least=least)
-        output.heading(plural(len(rows), "topic"))
+        if rows:
+            write_table(output, _LIST_NAMES, rows, right=right, cut=cut, least=least)
+        if rows or only is not None:
+            output.heading(plural(len(rows), "topic"))
+        else:
+            output.heading(f"no topics yet. To make one: duralog topic create {printable(store.path)} --topic NAME")
     return is_well
 
 

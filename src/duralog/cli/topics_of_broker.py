@@ -66,8 +66,11 @@ class BrokerTopics:
             )
         if not output.as_json:
             right, cut, least = ("partitions", "offsets"), ("topic", "configs"), ("id", "configs")
-            write_table(output, _LIST_NAMES, rows, right=right, cut=cut, least=least)
-            output.heading(plural(len(rows), "topic"))
+            if rows:
+                write_table(output, _LIST_NAMES, rows, right=right, cut=cut, least=least)
+                output.heading(plural(len(rows), "topic"))
+            else:
+                output.heading(f"no topics yet. To make one: duralog topic create {self._address} --topic NAME")
 
     def write_descriptions(self, only: str | None, output: Output, *, all_configs: bool) -> None:
         with told_by_broker(self._address):

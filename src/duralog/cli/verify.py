@@ -20,7 +20,7 @@ from duralog.cli.options import (
     parsed,
     standard_output,
 )
-from duralog.cli.tables import header_line, plural, row_line, size_text
+from duralog.cli.tables import Table, plural, size_text
 from duralog.cli.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
 
@@ -43,6 +43,10 @@ COLUMNS = {
     "end_offset": 12,
     "findings": 8,
 }
+_LEAST = ("first_offset", "segments", "batches")
+_SHORT_NAME = 24
+_SMALLEST_BATCH_BYTES = 61
+_SMALLEST_RECORD_BYTES = 7
 _ALIKE = 3
 """So many notes that say the same of different files are listed, no more."""
 
@@ -116,7 +120,7 @@ def _run(verification: Verification, output: Output, progress: Any) -> None:
         progress.advance(done - read)
         read = done
 
-    write_verification(output, verification, verification.run(show))
+    write_verification(output, verification, verification.run(show), size_bytes=verification.size_bytes)
 
 
 class Verified(Protocol):
@@ -132,17 +136,24 @@ class Verified(Protocol):
     def notes(self) -> Sequence[Note]: ...
 
 
-def write_verification(output: Output, verified: Verified, partitions: Iterable[PartitionReport]) -> None:
-    """A line or an object for each partition as it comes, then the findings. `verified` is looked at after them all."""
-    output.columns(header_line(COLUMNS))
+def write_verification(
+    output: Output, verified: Verified, partitions: Iterable[PartitionReport], *, size_bytes: int
+) -> None:
+    """A line or an object for each partition as it comes, then the findings. `verified` is looked at after them all.
+
+    `size_bytes` of all logs, which is known before, tells how wide numbers get.
+    """
+    table = Table(output, COLUMNS if output.width is None else _tight_columns(size_bytes), least=_LEAST)
+    table.begin()
     reports: list[PartitionReport] = []
     for report in partitions:
         if output.as_json:
             output.object(report.to_dict())
             _write_findings(output, report.errors, report.notes)
         elif not output.quiet:
-            output.line(_partition_line(report))
+            table.row(_cells(report))
         reports.append(report)
+    table.end()
     if output.as_json:
         _write_findings(output, verified.errors, verified.notes)
         output.object({"kind": "summary", "path": verified.path, **verified.totals.to_dict()})
@@ -155,9 +166,20 @@ def write_verification(output: Output, verified: Verified, partitions: Iterable[
     output.heading(_summary_line(verified))
 
 
-def _partition_line(report: PartitionReport) -> str:
+def _tight_columns(size_bytes: int) -> dict[str, int]:
+    """As wide as numbers can get in logs of that size."""
+    most = {
+        "partition": -_SHORT_NAME,
+        "batches": len(f"{size_bytes // _SMALLEST_BATCH_BYTES:,}"),
+        "records": len(f"{size_bytes // _SMALLEST_RECORD_BYTES:,}"),
+        "bytes": len(f"{size_bytes:,}"),
+    }
+    return {name: most.get(name, width) for name, width in COLUMNS.items()}
+
+
+def _cells(report: PartitionReport) -> list[str]:
     counts = report.counts
-    cells = [
+    return [
         printable(report.name),
         f"{counts.segments:,}",
         f"{counts.batches:,}",
@@ -167,7 +189,6 @@ def _partition_line(report: PartitionReport) -> str:
         str(report.end_offset),
         f"{report.error_count:,}" if report.error_count else "-",
     ]
-    return row_line(COLUMNS, cells)
 
 
 def _write_findings(output: Output, errors: Sequence[CorruptRecord], notes: Sequence[Note]) -> None:
