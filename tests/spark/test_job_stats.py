@@ -47,6 +47,13 @@ def test_shuffled_or_not_the_figures_are_the_same(spark: SparkSession, data: Pat
     assert whole.topics[0].duplicate_records == 2000 - sum(expected.values()) > 0
 
 
+@pytest.mark.parametrize("options", [{}, {"prefix_length": 2, "largest": 3}])
+def test_threads_of_this_process_find_the_same(spark: SparkSession, options: dict[str, int]) -> None:
+    path = str(GOLDEN / "store")
+    on_spark, here = stats(spark, path, **options), duralog.stats(path, **options)  # type: ignore[arg-type]
+    assert {**on_spark.to_dict(), "seconds": 0} == {**here.to_dict(), "seconds": 0}
+
+
 def test_the_report_as_a_frame(spark: SparkSession) -> None:
     report = stats(spark, str(GOLDEN / "store"), prefix_length=1, largest=2)
     frame = report.frame(spark)

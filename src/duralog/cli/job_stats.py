@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from duralog.cli.failures import FAILURE, told_plainly
 from duralog.cli.options import (
-    HOW,
-    WHICH,
     AsJson,
     Data,
     NoProgress,
@@ -29,6 +25,7 @@ from duralog.cli.spark_job import (
     job_app,
     spark_session,
 )
+from duralog.cli.stats import Largest, NoCompaction, PrefixLength, PrefixSeparator
 from duralog.cli.unknown_names import names_checked
 
 
@@ -38,41 +35,10 @@ def stats(
     data: Data = None,
     topic: TopicChoices = None,
     storage_option: StorageOptions = None,
-    prefix_length: Annotated[
-        int | None,
-        typer.Option(
-            "--prefix-length",
-            metavar="N",
-            min=1,
-            help="Also by the first N bytes of the key.",
-            show_default=False,
-            rich_help_panel=WHICH,
-        ),
-    ] = None,
-    prefix_separator: Annotated[
-        str | None,
-        typer.Option(
-            "--prefix-separator",
-            metavar="TEXT",
-            help="Also by what comes before this in the key.",
-            show_default=False,
-            rich_help_panel=WHICH,
-        ),
-    ] = None,
-    largest: Annotated[
-        int,
-        typer.Option(
-            "--largest",
-            metavar="N",
-            min=0,
-            max=1000,
-            help="Tell so many of the largest records.",
-            rich_help_panel=HOW,
-        ),
-    ] = 5,
-    no_compaction: Annotated[
-        bool, typer.Option("--no-compaction", help="Do not look what compaction would save.", rich_help_panel=HOW)
-    ] = False,
+    prefix_length: PrefixLength = None,
+    prefix_separator: PrefixSeparator = None,
+    largest: Largest = 5,
+    no_compaction: NoCompaction = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
