@@ -7,9 +7,10 @@ page.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from itertools import chain, permutations
 
 _CHARACTER_POINTS = 6.3
 _GAP = 12.0
@@ -51,16 +52,50 @@ class PlacedMark:
 def place(marks: Sequence[Mark], width: float) -> list[PlacedMark]:
     """Lanes for all marks. Where a full text is wider than half the picture, the short one stands for it.
 
-    Labels right of their lines are placed from the right, those left of their lines from the left and first: the line
-    of a label in a higher lane then passes beside the labels below it.
+    Of the ways to stack labels, one is taken in which no line goes through a label below its own, if there is one.
     """
-    shaped = [_shaped(mark, width) for mark in marks]
+    # Labels left of their lines from the left, then those right of their lines from the right: mostly this is it.
+    shaped = sorted(
+        (_shaped(mark, width) for mark in marks),
+        key=lambda one: (0, one.mark.at) if one.is_left_of_line else (1, -one.mark.at),
+    )
+    return min(_stacks(shaped), key=_crossings, default=[])
+
+
+def _stacks(shaped: Sequence[PlacedMark]) -> Iterator[list[PlacedMark]]:
+    """Ways to stack them, up to the first without a crossing."""
+    turned = sorted((_left_of_line(one) for one in shaped), key=lambda one: one.mark.at)
+    for order in chain(permutations(shaped), permutations(turned)):
+        stack = _stacked(order)
+        yield stack
+        if not _crossings(stack):
+            return
+
+
+def _left_of_line(placed: PlacedMark) -> PlacedMark:
+    """Written to the left of its line, if there is room."""
+    left = placed.mark.at - (placed.right - placed.left)
+    return (
+        placed
+        if placed.is_left_of_line or left < 0
+        else replace(placed, left=left, right=placed.mark.at, is_left_of_line=True)
+    )
+
+
+def _stacked(shaped: Sequence[PlacedMark]) -> list[PlacedMark]:
+    """Each in the lowest lane that is free where it is."""
     placed: list[PlacedMark] = []
-    for one in sorted(shaped, key=lambda one: (0, one.mark.at) if one.is_left_of_line else (1, -one.mark.at)):
+    for one in shaped:
         taken = {other.lane for other in placed if one.left < other.right + _GAP and other.left < one.right + _GAP}
         lane = next(lane for lane in range(len(placed) + 1) if lane not in taken)
         placed.append(replace(one, lane=lane))
     return placed
+
+
+def _crossings(placed: Sequence[PlacedMark]) -> int:
+    return sum(
+        lower.lane < higher.lane and lower.left < higher.mark.at < lower.right for higher in placed for lower in placed
+    )
 
 
 def _shaped(mark: Mark, width: float) -> PlacedMark:

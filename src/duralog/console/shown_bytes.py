@@ -15,9 +15,11 @@ from duralog.console.json_text import Kind, Token, pretty_json
 
 LONGEST_PREVIEW = 160
 """Characters, in a row of a list."""
-LONGEST_JSON_BYTES = 1 << 20
+LONGEST_JSON_BYTES = 1 << 19
 LONGEST_SHOWN_CHARACTERS = 1 << 18
 """Of a laid out value: a browser draws so much without a pause."""
+_MOST_COLOURED = 12_000
+"""Tokens: of a larger document, the lines stay and the colours go."""
 _HEX_BYTES = 8
 """On a line: it fits a phone."""
 _LONGEST_HEX_BYTES = 1 << 14
@@ -68,6 +70,8 @@ def shown(data: bytes | None, form: Form | None = None) -> Shown:
     tokens = pretty_json(text) if form is not Form.TEXT and len(data) <= LONGEST_JSON_BYTES else None
     if tokens is None:
         return _bounded(Form.TEXT, [(Kind.PLAIN, text)])
+    if len(tokens) > _MOST_COLOURED:
+        tokens = [(Kind.PLAIN, "".join(part for _, part in tokens))]
     return _bounded(Form.JSON, tokens)
 
 

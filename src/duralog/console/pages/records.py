@@ -236,7 +236,7 @@ class RecordBrowser:
         elif record is None or (record.is_cut and record.size_bytes <= _WHOLE_AT_ONCE_BYTES):
             await self._read_whole(offset)
         else:
-            self._show_panel(record)
+            await self._show_panel(record)
 
     async def _more(self) -> None:
         if self._place.opened is not None:
@@ -256,17 +256,20 @@ class RecordBrowser:
             return
         if offset in self._records:
             self._records[offset] = record
-        self._show_panel(record)
+        await self._show_panel(record)
 
-    def _show_panel(self, record: ShownRecord) -> None:
-        self._panel.show(panel_of(self._topic, self._partition, record, self._forms))
+    async def _show_panel(self, record: ShownRecord) -> None:
+        # Laying out a large document takes a while: not on the loop that serves all pages.
+        panel = await run.io_bound(panel_of, self._topic, self._partition, record, self._forms)
+        if panel is not None and record.offset == self._place.opened:
+            self._panel.show(panel)
 
     async def _choose_form(self, part: str, form: str) -> None:
         if part in ("key", "value") and form in set(Form) and self._place.opened is not None:
             self._forms = {**self._forms, part: Form(form)}
             record = self._records.get(self._place.opened)
             if record is not None:
-                self._show_panel(record)
+                await self._show_panel(record)
 
     def _say(self, sentence: str) -> None:
         self._problem.text = sentence
