@@ -1,0 +1,119 @@
+"""Chromium, consoles and the directories that they show.
+
+Without Chromium the tests of this folder that need it are skipped, with the reason. With `CI=true` nothing may be
+skipped: they fail.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from bench.workers.console_process import RunningConsole
+from tests.console import console_stores
+from tests.console.watched_page import WatchedPage
+
+MAKERS: dict[str, Callable[[Path], None]] = {
+    "empty": lambda directory: directory.mkdir(),
+    "golden": console_stores.make_golden,
+    "shop": console_stores.make_shop,
+    "many": console_stores.make_many,
+    "damaged": console_stores.make_damaged,
+    "hostile": console_stores.make_hostile,
+}
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+TROUBLE = ("Traceback", "ERROR", "Exception", "never awaited")
+"""What a console never logs, whatever it is asked."""
+
+Visit = Callable[..., WatchedPage]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    for name in CHROMIUM:
+        if path := shutil.which(name):
+            return path
+    reason = "there is no Chromium: sudo apt-get install chromium"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    """One for a file, not for all: while Playwright runs, no test of another folder could run a loop of asyncio's."""
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=arguments)
+        yield started
+        started.close()
+
+
+class Stores:
+    """The directories, each made when it is first asked for. Whoever changes one takes a copy."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __getitem__(self, kind: str) -> Path:
+        directory = self._folder / kind
+        if not directory.exists():
+            with pytest.MonkeyPatch.context() as patched:
+                # No power is lost here, and a thousand partitions are a few thousand syncs.
+                for name in ("fsync", "fdatasync"):
+                    patched.setattr(os, name, lambda _: None)
+                MAKERS[kind](directory)
+        return directory
+
+    def copied(self, kind: str, target: Path) -> Path:
+        return Path(shutil.copytree(self[kind], target))
+
+
+@pytest.fixture(scope="session")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
+    return Stores(tmp_path_factory.mktemp("console-stores"))
+
+
+@pytest.fixture(scope="session")
+def consoles(stores: Stores) -> Iterator[Callable[[str], RunningConsole]]:
+    """Consoles that only look, one for each kind of directory. They must have nothing to complain of in the end."""
+    running: dict[str, RunningConsole] = {}
+    with ExitStack() as stack:
+
+        def console(kind: str) -> RunningConsole:
+            if kind not in running:
+                running[kind] = stack.enter_context(RunningConsole(str(stores[kind])))
+            return running[kind]
+
+        yield console
+        for kind, one in running.items():
+            assert complaints(one) == [], kind
+
+
+def complaints(console: RunningConsole) -> list[str]:
+    return [line for line in console.log.splitlines() if any(word in line for word in TROUBLE)]
+
+
+@pytest.fixture
+def visit(browser: Browser, consoles: Callable[[str], RunningConsole]) -> Iterator[Visit]:
+    """Opens tabs: on one of the kinds of directories by its name, or on a console of the test's own."""
+    contexts, pages = [], []
+
+    def visit(where: str | RunningConsole, path: str = "/", *, status: int = 200, **settings: Any) -> WatchedPage:
+        console = consoles(where) if isinstance(where, str) else where
+        contexts.append(browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings}))
+        pages.append(WatchedPage(contexts[-1], console.address))
+        return pages[-1].open(path, status=status)
+
+    yield visit
+    faults = [fault for page in pages for fault in page.faults]
+    for context in contexts:
+        context.close()
+    assert faults == []

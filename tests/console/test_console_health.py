@@ -1,0 +1,64 @@
+"""Health: a check finds what `duralog verify` finds, the quarantine is told, damage is no crash anywhere."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from tests.console import told_by_duralog
+from tests.console.conftest import Stores, Visit
+from tests.console.console_stores import ORDERS_A_SEGMENT, PROFILES_A_SEGMENT
+from tests.console.watched_page import WatchedPage
+
+DAMAGED_LOG = f"orders-0/{ORDERS_A_SEGMENT:020}.log"
+DAMAGED_INDEX = f"profiles-0/{PROFILES_A_SEGMENT:020}.timeindex"
+
+
+def verify(tab: WatchedPage) -> None:
+    tab.part("verify").click()
+    expect(tab.part("verify-result")).to_contain_text("Check done")
+    expect(tab.part("verify")).to_be_visible()
+
+
+def test_a_check_finds_the_damage(visit: Visit, stores: Stores) -> None:
+    told = told_by_duralog.objects("verify", str(stores["damaged"]), exit_code=1)
+    errors = [one for one in told if one["kind"] == "finding"]
+    assert len(errors) == 2, errors
+    tab = visit("damaged", "/health")
+    verify(tab)
+    findings = tab.table("findings")
+    shown = "\n".join(findings.rows.all_inner_texts())
+    assert DAMAGED_LOG in shown
+    assert DAMAGED_INDEX in shown
+
+
+def test_a_sound_directory_has_no_findings(visit: Visit, stores: Stores) -> None:
+    told_by_duralog.command("verify", str(stores["shop"]))
+    tab = visit("shop", "/health")
+    verify(tab)
+    expect(tab.part("verify-result")).to_contain_text("no errors")
+    expect(tab.table("findings").rows).to_have_count(0)
+    expect(tab.part("connection")).to_contain_text("live")
+
+
+def test_the_quarantine_tells_what_recovery_took_out(visit: Visit) -> None:
+    table = visit("damaged", "/health").table("quarantine")
+    expect(table.rows).to_have_count(1)
+    expect(table.rows.first).to_contain_text("orders-1")
+
+
+def test_the_cleaner_knows_what_is_due(visit: Visit) -> None:
+    table = visit("shop", "/health").table("cleaner")
+    expect(table.rows.filter(has_text="profiles")).to_have_count(1)
+
+
+def test_a_check_is_seen_by_who_comes_later(visit: Visit) -> None:
+    verify(visit("damaged", "/health"))
+    tab = visit("damaged", "/health")
+    expect(tab.table("findings").element).to_contain_text(DAMAGED_LOG)
+
+
+def test_the_records_before_the_damage_can_be_read(visit: Visit) -> None:
+    tab = visit("damaged", "/topic/orders/0/records?offset=0")
+    expect(tab.part("record").first).to_be_visible()
+    tab.open(f"/topic/orders/0/records?offset={ORDERS_A_SEGMENT}")
+    expect(tab.page.get_by_role("main")).to_contain_text(f"{ORDERS_A_SEGMENT:020}.log")

@@ -1,0 +1,186 @@
+"""The record browser: what is in the log, from wherever it is asked for, whatever the bytes are."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+import duralog
+from tests.console.conftest import Stores, Visit
+from tests.console.console_stores import (
+    CUSTOMERS,
+    FIRST_MS,
+    HARM,
+    HOSTILE_BYTES,
+    HOSTILE_JSON,
+    HOSTILE_TEXTS,
+    MINUTE_MS,
+    ORDERS,
+)
+from tests.console.watched_page import WatchedPage
+
+PAGE = 50
+
+
+def offsets(tab: WatchedPage) -> list[int]:
+    return sorted(int(record.get_attribute("data-offset") or "") for record in tab.part("record").all())
+
+
+def record(tab: WatchedPage, offset: int) -> Locator:
+    return tab.page.locator(f'[data-testid=record][data-offset="{offset}"]')
+
+
+def open_record(tab: WatchedPage, offset: int) -> Locator:
+    record(tab, offset).click()
+    panel = tab.part("record-details")
+    expect(panel).to_be_visible()
+    expect(panel).to_contain_text(str(offset))
+    return panel
+
+
+def test_the_newest_records_are_shown_first(visit: Visit) -> None:
+    tab = visit("shop", "/topic/orders/0/records")
+    expect(record(tab, ORDERS - 1)).to_be_visible()
+    assert offsets(tab) == list(range(ORDERS - PAGE, ORDERS))
+
+
+def test_back_to_the_start_and_forth_to_the_end(visit: Visit) -> None:
+    tab = visit("shop", "/topic/orders/0/records")
+    seen = set(offsets(tab))
+    for start in range(ORDERS - 2 * PAGE, -1, -PAGE):
+        tab.part("older").click()
+        expect(record(tab, start)).to_be_attached()
+        seen |= set(offsets(tab))
+    assert seen == set(range(ORDERS))
+    expect(tab.part("older")).to_be_disabled()
+    tab.part("newest").click()
+    expect(record(tab, ORDERS - 1)).to_be_attached()
+
+
+@pytest.mark.parametrize("wanted", [0, 1, 49, 50, 123, ORDERS - 1])
+def test_jump_to_an_offset(visit: Visit, wanted: int) -> None:
+    tab = visit("shop", "/topic/orders/0/records")
+    tab.part("jump-offset").fill(str(wanted))
+    tab.part("jump-offset").press("Enter")
+    expect(record(tab, wanted)).to_be_visible()
+    assert offsets(tab)[0] == wanted
+
+
+def test_jump_to_a_time(visit: Visit, stores: Stores) -> None:
+    time_ms = FIRST_MS + 100 * MINUTE_MS + 1
+    with duralog.open(stores["shop"], read_only=True) as store:
+        found = store.partition("orders", 0).offset_for_timestamp(time_ms)
+    assert found is not None
+    assert found.offset == 101
+    tab = visit("shop", "/topic/orders/0/records")
+    tab.part("jump-time").fill(str(time_ms))
+    tab.part("jump-time").press("Enter")
+    expect(record(tab, found.offset)).to_be_visible()
+    assert offsets(tab)[0] == found.offset
+
+
+def test_find_a_key(visit: Visit) -> None:
+    tab = visit("shop", "/topic/orders/0/records")
+    tab.part("find-key").fill("customer-7")
+    tab.part("find-key").press("Enter")
+    expected = list(range(7, ORDERS, CUSTOMERS))
+    expect(tab.part("record")).to_have_count(len(expected))
+    assert offsets(tab) == expected
+    tab.part("find-key").fill("customer-none")
+    tab.part("find-key").press("Enter")
+    expect(tab.part("record")).to_have_count(0)
+
+
+def test_a_record_in_full(visit: Visit) -> None:
+    tab = visit("shop", "/topic/orders/0/records?offset=120")
+    panel = open_record(tab, 120)
+    laid_out = json.dumps({"order": 120, "items": [{"name": "tea", "pieces": 0}]}, indent=2)
+    expect(panel).to_contain_text(laid_out.splitlines()[1].strip().rstrip(","))
+    for text in ("customer-0", "source", "web", "number", "120", "zstd"):
+        expect(panel).to_contain_text(text)
+
+
+def test_tombstones_are_marked(visit: Visit) -> None:
+    tab = visit("shop", "/topic/profiles/0/records?offset=0")
+    expect(record(tab, 9)).to_be_visible()
+    expect(record(tab, 9)).to_contain_text("tombstone")
+    expect(record(tab, 8)).not_to_contain_text("tombstone")
+
+
+def test_markers_and_aborted_records_of_kafka_are_told(visit: Visit, stores: Stores) -> None:
+    with duralog.open(stores["golden"], read_only=True) as store:
+        log = store.partition("txn", 0)
+        seen = {one.offset for one in log.read(log.start_offset)}
+        committed = {one.offset for one in log.read(log.start_offset, isolation="read_committed")}
+    assert seen > committed
+    aborted = min(seen - committed)
+    tab = visit("golden", f"/topic/txn/0/records?offset={aborted}")
+    expect(record(tab, aborted)).to_contain_text("abort")
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition"), [("codecs", number) for number in range(5)] + [("plain", 0), ("trimmed", 0)]
+)
+def test_records_that_kafka_wrote(visit: Visit, stores: Stores, topic: str, partition: int) -> None:
+    with duralog.open(stores["golden"], read_only=True) as store:
+        log = store.partition(topic, partition)
+        expected = [one.offset for _, one in zip(range(PAGE), log.read(log.start_offset), strict=False)]
+    tab = visit("golden", f"/topic/{topic}/{partition}/records?offset={expected[0]}")
+    expect(record(tab, expected[-1])).to_be_attached()
+    assert offsets(tab) == expected
+
+
+def test_a_link_to_a_place_can_be_shared_and_gone_back_to(visit: Visit) -> None:
+    tab = visit("shop", "/topic/orders/0/records?offset=100")
+    tab.part("jump-offset").fill("200")
+    tab.part("jump-offset").press("Enter")
+    expect(record(tab, 200)).to_be_visible()
+    assert "offset=200" in tab.page.url
+    shared = visit("shop", tab.page.url.removeprefix(tab.address))
+    expect(record(shared, 200)).to_be_visible()
+    tab.page.go_back()
+    expect(record(tab, 100)).to_be_visible()
+
+
+@pytest.mark.parametrize("number", range(len(HOSTILE_TEXTS) + len(HOSTILE_JSON) + len(HOSTILE_BYTES)))
+def test_hostile_records_are_text(visit: Visit, number: int) -> None:
+    tab = visit("hostile", f"/topic/hostile/0/records?offset={number}")
+    expect(record(tab, number)).to_be_visible()
+    open_record(tab, number)
+    assert tab.page.evaluate("() => window.harmed") is None
+    assert tab.page.get_by_role("main").locator("img, script, iframe, a[href*=elsewhere]").count() == 0
+
+
+def test_markup_is_shown_as_it_was_written(visit: Visit) -> None:
+    tab = visit("hostile", "/topic/hostile/0/records?offset=0")
+    expect(record(tab, 0)).to_contain_text(HOSTILE_TEXTS[0])
+    expect(open_record(tab, 0)).to_contain_text(HOSTILE_TEXTS[0])
+
+
+def test_marks_that_turn_text_round_are_escaped(visit: Visit) -> None:
+    number = next(n for n, text in enumerate(HOSTILE_TEXTS) if "\u202e" in text)
+    tab = visit("hostile", f"/topic/hostile/0/records?offset={number}")
+    shown = open_record(tab, number).inner_text() + record(tab, number).inner_text()
+    assert not any(mark in shown for mark in "\u202e\u2066\u2069")
+    assert "202e" in shown
+
+
+def test_a_large_value_is_cut_and_can_be_had_whole(visit: Visit) -> None:
+    number = len(HOSTILE_TEXTS) + len(HOSTILE_JSON) + len(HOSTILE_BYTES)
+    tab = visit("hostile", f"/topic/hostile/0/records?offset={number}")
+    panel = open_record(tab, number)
+    assert len(panel.inner_text()) < 100_000
+    panel.get_by_test_id("more").click()
+    tab.page.wait_for_function("() => document.querySelector('[data-testid=record-details]').innerText.length > 200000")
+    assert tab.page.evaluate("() => window.harmed") is None
+
+
+def test_a_search_for_a_hostile_key(visit: Visit) -> None:
+    tab = visit("hostile", "/topic/hostile/0/records")
+    tab.part("find-key").fill(HOSTILE_TEXTS[0])
+    tab.part("find-key").press("Enter")
+    expect(tab.part("record")).to_have_count(1)
+    assert offsets(tab) == [0]
+    assert HARM in record(tab, 0).inner_text()

@@ -1,0 +1,113 @@
+"""What the console refuses: other sites, names that do not exist, anything outside of its own files."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+from bench.workers.console_process import RunningConsole
+from tests.console.conftest import Visit
+
+Consoles = Callable[[str], RunningConsole]
+
+SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport=polling"
+MISSING = {
+    "a page": "/nothing/here",
+    "a topic": "/topic/nothing",
+    "a topic with a strange name": "/topic/%3Cscript%3Ewindow.harmed%20%3D%201%3C%2Fscript%3E",
+    "a topic above the directory": "/topic/..%2f..%2fetc",
+    "a partition": "/topic/orders/7",
+    "a partition that is no number": "/topic/orders/first",
+    "a negative partition": "/topic/orders/-1",
+    "a very large partition": "/topic/orders/99999999999999999999",
+    "records of a missing topic": "/topic/nothing/0/records",
+    "records of a missing partition": "/topic/orders/7/records",
+    "compaction of a missing topic": "/topic/nothing/0/compaction",
+    "a group": "/groups/nobody",
+    "a group with a strange name": "/groups/%3Cimg%20src%3Dx%20onerror%3Dwindow.harmed%3D1%3E",
+}
+
+
+def ask(console: RunningConsole, path: str, *, method: str = "GET", **headers: str) -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection(urlsplit(console.address).netloc, timeout=30)
+    try:
+        connection.putrequest(method, path, skip_host="Host" in headers)
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        response = connection.getresponse()
+        response.read()
+        return response
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("path", ["/", "/topic/orders", "/health", SOCKET, "/_nicegui/anything"])
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "169.254.169.254"])
+def test_another_host_is_refused(consoles: Consoles, path: str, host: str) -> None:
+    assert ask(consoles("shop"), path, Host=host).status == 421
+
+
+@pytest.mark.parametrize("path", ["/", SOCKET])
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost.evil.example"])
+def test_a_page_of_another_site_is_refused(consoles: Consoles, path: str, origin: str) -> None:
+    assert ask(consoles("shop"), path, Origin=origin).status == 403
+
+
+def test_a_socket_of_another_site_is_refused(consoles: Consoles) -> None:
+    address = urlsplit(consoles("shop").address)
+    request = (
+        f"GET /_nicegui_ws/socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: {address.netloc}\r\n"
+        "Origin: http://evil.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+        connection.sendall(request.encode())
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 403")
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
+def test_the_names_of_loopback_are_its_own(consoles: Consoles, name: str) -> None:
+    port = urlsplit(consoles("shop").address).port
+    assert ask(consoles("shop"), "/", Host=f"{name}:{port}").status == 200
+
+
+def test_it_listens_on_loopback_only(consoles: Consoles) -> None:
+    assert urlsplit(consoles("shop").address).hostname == "127.0.0.1"
+
+
+def test_answers_may_not_be_framed_or_load_from_elsewhere(consoles: Consoles) -> None:
+    headers = ask(consoles("shop"), "/").headers
+    policy = headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert "default-src 'self'" in policy
+    assert "http" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", ["/..%2f..%2f..%2fetc/passwd", "/assets/..%2f..%2fcommand.py", "//etc/passwd"])
+def test_no_file_of_the_machine_is_served(consoles: Consoles, path: str) -> None:
+    assert ask(consoles("shop"), path).status == 404
+
+
+@pytest.mark.parametrize("path", MISSING.values(), ids=MISSING.keys())
+def test_what_is_missing_is_said_in_a_page(visit: Visit, path: str) -> None:
+    tab = visit("shop", path, status=404)
+    expect(tab.part("page-missing")).to_be_visible()
+    expect(tab.part("problem-sentence")).not_to_be_empty()
+    tab.part("nav-overview").click()
+    expect(tab.part("title")).to_have_text("Overview")
+    assert tab.page.evaluate("() => window.harmed") is None
+
+
+@pytest.mark.parametrize(
+    "query", ["offset=x", "offset=-5", "offset=99999999999999999999999", "time=soon", "key=%ff%00"]
+)
+def test_a_query_that_makes_no_sense_is_no_error(visit: Visit, query: str) -> None:
+    tab = visit("shop", f"/topic/orders/0/records?{query}")
+    expect(tab.part("page-records")).to_be_visible()
