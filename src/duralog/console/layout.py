@@ -283,12 +283,29 @@ def commands_place(overview: Overview) -> str:
     return shlex.quote(place)
 
 
-def note_list(notes: Sequence[str], *, marker: str = "notes") -> Element:
-    """Sentences that are good to know; nothing where there are none."""
-    with block("ul", "notes", marker=marker) as element:
+def note_list(notes: Sequence[str], *, tone: str = "", marker: str = "notes") -> Element:
+    """Sentences that are good to know, or that tell what is wrong, with the tone `bad`."""
+    with block("ul", f"notes {tone}".strip(), marker=marker) as element:
         for sentence in notes:
             text("li", sentence)
     return element
+
+
+class OverviewNotes:
+    """The notes of the newest snapshot. There is nothing to see where there are none."""
+
+    def __init__(self) -> None:
+        self._place = block("div")
+        self._shown: tuple[object, ...] = ()
+
+    def show(self, overview: Overview) -> None:
+        if self._shown == (overview.notes, overview.is_online):
+            return
+        self._shown = (overview.notes, overview.is_online)
+        self._place.clear()
+        if overview.notes:
+            with self._place:
+                note_list(overview.notes, tone="" if overview.is_online else "bad")
 
 
 def partition_number(text_of_path: str) -> int:

@@ -16,6 +16,7 @@ from duralog.console.data_table import Cell, Column, DataTable
 from duralog.console.facts import CleanerRow, FindingFacts, Overview, QuarantineEntry, RunState, VerifyView
 from duralog.console.layout import (
     Console,
+    OverviewNotes,
     block,
     commands_place,
     empty_state,
@@ -58,7 +59,7 @@ class _HealthPage:
         with block("div", "verdict", marker="verdict", role="status"):
             self._dot = block("span", "dot", aria_hidden="true")
             self._verdict = text("span", "")
-        self._notes_place = block("div")
+        self._notes = OverviewNotes()
         self._held_by = text("p", "", "about", marker="held-by")
         if self._source.has_files:
             _Check(console)
@@ -81,11 +82,7 @@ class _HealthPage:
         self._verdict.text = sentence
         if overview is self._shown:
             return
-        if self._shown is None or self._shown.notes != overview.notes:
-            self._notes_place.clear()
-            if overview.notes:
-                with self._notes_place:
-                    note_list(overview.notes)
+        self._notes.show(overview)
         self._shown = overview
         if self._source.has_files:
             self._held_by.text = (

@@ -9,13 +9,13 @@ from duralog.console.data_table import Cell, Column, DataTable
 from duralog.console.facts import GroupFacts, Overview, SourceKind, TopicFacts
 from duralog.console.layout import (
     Console,
+    OverviewNotes,
     Tile,
     block,
     commands_place,
     empty_state,
     heading,
     live,
-    note_list,
     section,
     text,
 )
@@ -52,8 +52,8 @@ class _OverviewPage:
             self._records_tile = Tile("Records", "total-records")
             self._rate_tile = Tile("Coming in", "rate-records", below="rate-bytes")
             self._lag_tile = Tile("Lag of all groups", "total-lag", below="groups-summary")
-        self._notes_place = block("div", "notes-place")
-        with block("div", "two-charts"):
+        self._notes = OverviewNotes()
+        with block("div", "two-charts") as self._charts:
             with section("Records coming in"):
                 self._rate_chart = TimeChart("Records a second", per_second=True, marker="chart-rate")
             with section("Size"):
@@ -80,7 +80,6 @@ class _OverviewPage:
         overview = self._source.overview()
         if overview is self._shown:
             return
-        notes_changed = self._shown is None or self._shown.notes != overview.notes
         self._shown = overview
         internal = sum(topic.is_internal for topic in overview.topics)
         self._topics_tile.show(
@@ -96,13 +95,10 @@ class _OverviewPage:
         )
         lags = [group.lag for group in overview.groups if group.lag is not None]
         self._lag_tile.show(number_text(sum(lags)) if lags else UNKNOWN, counted(len(overview.groups), "group"))
-        if notes_changed:
-            self._notes_place.clear()
-            if overview.notes:
-                with self._notes_place:
-                    note_list(overview.notes)
+        self._notes.show(overview)
         self._rate_chart.show([(sample.at_ms, sample.records_in_per_second) for sample in overview.history])
         self._size_chart.show([(sample.at_ms, sample.size_bytes) for sample in overview.history])
+        self._charts.set_visibility(bool(overview.topics))
         self._show_topics(overview)
         self._groups.show(overview.groups)
         self._groups.set_visibility(bool(overview.groups))
