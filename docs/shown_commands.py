@@ -41,6 +41,14 @@ _READY = b" is ready on "
 _NOT_SHOWN = ("WARNING: Using incubator modules: ",)
 """What Java says about itself, whatever it runs."""
 
+_HANGING_UP = re.compile(
+    r"Traceback \(most recent call last\):\n"
+    r"(?:  File \"[^\"\n]*pyspark/daemon\.py\".*\n(?:    .*\n)*)+"
+    r"BrokenPipeError: .*\n"
+)
+"""What a worker of Spark says when Spark has hung up on it, on a busy machine."""
+
+
 _VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?"), "TIME"),
     (re.compile(r"(?<![\w-])(?=[\w-]*[A-Z])(?=[\w-]*[a-z0-9])[\w-]{22}(?![\w-])"), "ID"),
@@ -162,7 +170,7 @@ class Session:
             self._end(self._running.pop(0))
             return []
         output = self._start(command.removesuffix("&")) if command.endswith("&") else self._shell(command)
-        text = output.decode("utf-8", "replace").replace(f"{self._folder}/", "")
+        text = _HANGING_UP.sub("", output.decode("utf-8", "replace")).replace(f"{self._folder}/", "")
         for port, taken in self._ports.items():
             text = text.replace(f":{taken}", f":{port}")
         return [line.rstrip() for line in text.splitlines() if not line.startswith(_NOT_SHOWN)]
