@@ -2,7 +2,7 @@
 
 So a table of 10,000 partitions costs a page no more than one of fifty. `show` is cheap to call again and again: nothing
 is sent unless what is on the page has changed, and the browser replaces only the cells that differ. Cells are shown as
-text, whatever is in them.
+text, whatever is in them, and characters that cannot be seen or that turn a line round as escapes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from typing import Any, Generic, TypeVar
 
 from nicegui.element import Element
 from nicegui.events import GenericEventArguments
+
+from duralog.console.shown_bytes import visible
+from duralog.console.words import THIN_SPACE
 
 Row = TypeVar("Row")
 Cell = str | dict[str, Any]
@@ -52,10 +55,12 @@ class DataTable(Element, Generic[Row], component="assets/data_table.js"):
         tone: Callable[[Row], str] | None = None,
         rows_on_a_page: int = ROWS_ON_A_PAGE,
         search_from: int = 0,
+        query: str | None = None,
     ) -> None:
         """`name` is what tests find it by, `label` what people and screen readers read; rows are given by `show`.
 
-        The search is shown where there are at least `search_from` rows.
+        The search is shown where there are at least `search_from` rows. With a `query` to begin with, also an empty
+        one, the browser keeps what is searched for as `q` in the address of the page.
         """
         super().__init__()
         self._columns = {column.name: column for column in columns}
@@ -64,7 +69,7 @@ class DataTable(Element, Generic[Row], component="assets/data_table.js"):
         self._search_from = search_from
         self._tone = tone
         self._all: Sequence[Row] = ()
-        self._query = ""
+        self._query = (query or "")[:_LONGEST_SEARCH]
         self._sort = sort
         self._descending = descending
         self._page = 0
@@ -74,6 +79,8 @@ class DataTable(Element, Generic[Row], component="assets/data_table.js"):
             {
                 "name": name,
                 "label": label,
+                "initialQuery": self._query,
+                "keepsQuery": query is not None,
                 "perPage": rows_on_a_page,
                 "empty": empty,
                 "nothing": "Nothing matches the search.",
@@ -115,7 +122,7 @@ class DataTable(Element, Generic[Row], component="assets/data_table.js"):
                     {
                         "key": self._key(row),
                         "tone": None if self._tone is None else self._tone(row),
-                        "cells": [column.cell(row) for column in self._columns.values()],
+                        "cells": [_seen(column.cell(row)) for column in self._columns.values()],
                     }
                     for row in rows[first : first + self._per_page]
                 ],
@@ -157,3 +164,9 @@ class DataTable(Element, Generic[Row], component="assets/data_table.js"):
         self._query = str(event.args)[:_LONGEST_SEARCH]
         self._page = 0
         self._refresh()
+
+
+def _seen(cell: Cell) -> Cell:
+    if isinstance(cell, str):
+        return visible(cell, keep=THIN_SPACE)
+    return {name: visible(value, keep=THIN_SPACE) if isinstance(value, str) else value for name, value in cell.items()}

@@ -26,6 +26,7 @@ from nicegui.elements.mixins.text_element import TextElement
 from duralog.cli.failures import describe, printable
 from duralog.cli.options import now_ms
 from duralog.console.facts import Overview, SourceKind
+from duralog.console.shown_bytes import visible
 from duralog.console.source import Source, UnknownGroup
 from duralog.console.words import age_text, compaction_path, counted, partition_path, records_path
 from duralog.errors import DuralogError, UnknownTopic
@@ -218,7 +219,7 @@ def text(tag: str, content: str, classes: str = "", *, marker: str | None = None
 def heading(title: str, about: str = "", *, marker: str = "title") -> TextElement:
     """The heading of a page, and a line below it."""
     with block("div", "heading"):
-        element = text("h1", title, marker=marker)
+        element = text("h1", visible(title), marker=marker)
         if about:
             text("p", about, "about")
     return element
@@ -333,9 +334,9 @@ def _breadcrumbs(crumbs: Sequence[Crumb], title: str) -> None:
     with block("nav", "crumbs", marker="crumbs", aria_label="Breadcrumbs"), block("ol"):
         for label, path in crumbs:
             with block("li"):
-                text("a", label, href=path)
+                text("a", visible(label), href=path)
         with block("li"):
-            text("span", title, aria_current="page")
+            text("span", visible(title), aria_current="page")
 
 
 def _key_list(entries: Sequence[tuple[str, str]]) -> None:

@@ -13,7 +13,7 @@ from duralog.cli.tables import size_text
 from duralog.cli.times import duration_text, format_time
 
 UNKNOWN = "–"
-_GROUPS = "\u202f"
+THIN_SPACE = "\u202f"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64_MAX = 2**63 - 1
 _KIB = 1024
@@ -26,7 +26,7 @@ _YEAR_S = 365 * _DAY_S
 
 def number_text(value: int | None) -> str:
     """`1 234 567`."""
-    return UNKNOWN if value is None else f"{value:,}".replace(",", _GROUPS)
+    return UNKNOWN if value is None else f"{value:,}".replace(",", THIN_SPACE)
 
 
 def counted(value: int, noun: str) -> str:

@@ -58,10 +58,14 @@ export default {
     perPage: Number,
     total: Number,
     searchable: Boolean,
+    initialQuery: String,
+    keepsQuery: Boolean,
     empty: String,
     nothing: String,
   },
-  data: () => ({ query: "", timer: 0 }),
+  data() {
+    return { query: this.initialQuery, timer: 0 };
+  },
   computed: {
     range() {
       const grouped = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, "\u202f");
@@ -79,6 +83,10 @@ export default {
     searchNow() {
       clearTimeout(this.timer);
       this.$emit("search", this.query);
+      if (!this.keepsQuery) return;
+      const address = new URL(location);
+      this.query ? address.searchParams.set("q", this.query) : address.searchParams.delete("q");
+      history.replaceState(history.state, "", address);
     },
   },
 };

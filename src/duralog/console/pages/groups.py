@@ -15,9 +15,9 @@ from duralog.console.words import UNKNOWN, counted, number_text, partition_path
 
 def register(console: Console) -> None:
     @console.page("/groups")
-    def groups_page() -> None:
+    def groups_page(q: str = "") -> None:
         with console.frame("Groups", marker="page-groups", here="groups"):
-            _GroupsPage(console)
+            _GroupsPage(console, q)
 
     @console.page("/groups/{group:path}")
     def group_page(group: str) -> None:
@@ -28,7 +28,7 @@ def register(console: Console) -> None:
 
 
 class _GroupsPage:
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, query: str) -> None:
         self._source = console.source
         self._shown: Overview | None = None
         overview = self._source.overview()
@@ -38,8 +38,7 @@ class _GroupsPage:
             f"duralog consume {commands_place(overview)} --topic orders --group my-group",
             marker="no-groups",
         )
-        self._groups = groups_table("groups")
-        self._groups.show(overview.groups)
+        self._groups = groups_table(overview, query=query)
         self.refresh()
         live(self.refresh)
 

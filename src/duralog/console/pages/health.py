@@ -42,6 +42,8 @@ from duralog.console.words import (
 from duralog.errors import DuralogError
 
 _FAST_SECONDS = 0.5
+_BEGIN = "Check now"
+_STOP = "Stop"
 
 
 def register(console: Console) -> None:
@@ -102,17 +104,19 @@ class _Check:
         self._topics: frozenset[str] = frozenset()
         with section("Check of all files", "Reads every log and compares what stands beside it; changes nothing."):
             with block("div", "row"):
-                self._start = text("button", "Check now", "button", marker="verify", type="button")
-                self._start.on("click", self._begin)
-                self._stop = text("button", "Stop", "quiet-button", marker="verify-stop", type="button")
-                self._stop.on("click", lambda: self._run.stop() if self._run else None)
+                # One button for both, so that it keeps the keyboard's focus.
+                self._button = text("button", _BEGIN, "button", marker="verify", type="button")
+                self._button.on("click", self._begin_or_stop)
                 self._state = text("span", "", "about", marker="verify-result", role="status")
             self._bar = block("progress", marker="verify-progress", max="1", aria_label="Progress of the check")
             self._findings = _findings_table(self._place_of)
         self.refresh()
         live(self.refresh, _FAST_SECONDS)
 
-    def _begin(self) -> None:
+    def _begin_or_stop(self) -> None:
+        if self._run is not None and self._run.progress().state == RunState.RUNNING:
+            self._run.stop()
+            return
         try:
             self._run = self._source.start_verify()
         except DuralogError as error:
@@ -126,8 +130,7 @@ class _Check:
             return
         self._shown = view
         is_running = view is not None and view.state == RunState.RUNNING
-        self._start.set_visibility(not is_running)
-        self._stop.set_visibility(is_running)
+        self._button.text = _STOP if is_running else _BEGIN
         self._bar.set_visibility(is_running)
         self._findings.set_visibility(view is not None and bool(view.findings))
         if view is None:
@@ -148,11 +151,7 @@ class _Check:
 class _Quarantine:
     def __init__(self, console: Console) -> None:
         self._source = console.source
-        with section(
-            "Quarantine",
-            "Bytes that a recovery or a repair took out of a log. They are kept.",
-            marker="quarantine-part",
-        ):
+        with section("Quarantine", marker="quarantine-part"):
             self._note = text("p", "Looking …", "about", marker="quarantine-note")
             self._table = _quarantine_table()
             self._table.set_visibility(False)
@@ -164,8 +163,9 @@ class _Quarantine:
         except (DuralogError, OSError) as error:
             self._note.text = describe(error)
             return
-        self._note.text = "" if entries else "Nothing is in quarantine."
-        self._note.set_visibility(not entries)
+        self._note.text = (
+            "Bytes that a recovery or a repair took out of a log, and kept." if entries else "Nothing is in quarantine."
+        )
         self._table.show(entries or ())
         self._table.set_visibility(bool(entries))
 

@@ -35,13 +35,13 @@ from duralog.console.words import (
 
 def register(console: Console) -> None:
     @console.page("/")
-    def overview_page() -> None:
+    def overview_page(q: str = "") -> None:
         with console.frame("Overview", marker="page-overview", here="overview"):
-            _OverviewPage(console)
+            _OverviewPage(console, q)
 
 
 class _OverviewPage:
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, query: str) -> None:
         self._source = console.source
         self._shown: Overview | None = None
         overview = self._source.overview()
@@ -64,7 +64,7 @@ class _OverviewPage:
                 f"duralog topic create {commands_place(overview)} --topic orders --partitions 3",
                 marker="no-topics",
             )
-            self._topics = topics_table()
+            self._topics = topics_table(query)
             with self._topics, block("label", "switch"):
                 self._internal = block("input", type="checkbox", marker="internal-topics")
                 text("span", "Internal topics")
@@ -72,7 +72,7 @@ class _OverviewPage:
         self._internal.on("change", self._toggle, js_handler="(event) => emit(event.target.checked)")
         with section("Groups", marker="groups-part"):
             self._no_groups = empty_state("No consumer groups have committed offsets here.", marker="no-groups")
-            self._groups = groups_table("groups")
+            self._groups = groups_table(overview, search_from=10)
         self.refresh()
         live(self.refresh)
 
@@ -114,7 +114,7 @@ class _OverviewPage:
         self._show_topics(self._source.overview())
 
 
-def topics_table() -> DataTable[TopicFacts]:
+def topics_table(query: str) -> DataTable[TopicFacts]:
     return DataTable(
         "topics",
         "Topics",
@@ -166,6 +166,7 @@ def topics_table() -> DataTable[TopicFacts]:
         ),
         key=lambda topic: topic.name,
         search=lambda topic: f"{topic.name} {topic.policy}",
+        query=query,
         sort="name",
         tone=lambda topic: "bad-row" if topic.trouble else "",
         empty="Only internal topics are here.",
@@ -173,42 +174,52 @@ def topics_table() -> DataTable[TopicFacts]:
     )
 
 
-def groups_table(name: str) -> DataTable[GroupFacts]:
+def groups_table(overview: Overview, *, query: str | None = None, search_from: int = 0) -> DataTable[GroupFacts]:
+    """Without what only a running broker knows, where there is none."""
+    columns = _group_columns()
+    if overview.kind == SourceKind.DIRECTORY:
+        columns = tuple(column for column in columns if column.name not in ("state", "members"))
     return DataTable(
-        name,
+        "groups",
         "Groups",
-        (
-            Column(
-                name="name",
-                label="Group",
-                cell=lambda group: {"text": group.name or "(empty name)", "href": group_path(group.name)},
-                sort=lambda group: group.name,
-            ),
-            Column(name="state", label="State", cell=_state_cell, sort=lambda group: group.state),
-            Column(
-                name="lag",
-                label="Lag",
-                cell=lambda group: number_text(group.lag),
-                sort=lambda group: group.lag,
-                numeric=True,
-                hint="Records that it has not consumed yet",
-            ),
-            Column(
-                name="members",
-                label="Members",
-                cell=lambda group: number_text(group.members) if group.state is not None else UNKNOWN,
-                sort=lambda group: group.members,
-                numeric=True,
-                wide=True,
-            ),
-            Column(name="protocol", label="Protocol", cell=lambda group: group.protocol, wide=True),
-            Column(name="topics", label="Topics", cell=_topics_of_group, wide=True),
-        ),
+        columns,
         key=lambda group: group.name,
         search=lambda group: f"{group.name} {group.state or ''} {' '.join(group.topics)}",
+        query=query,
+        search_from=search_from,
         sort="name",
         empty="No groups.",
         rows_on_a_page=25,
+    )
+
+
+def _group_columns() -> tuple[Column[GroupFacts], ...]:
+    return (
+        Column(
+            name="name",
+            label="Group",
+            cell=lambda group: {"text": group.name or "(empty name)", "href": group_path(group.name)},
+            sort=lambda group: group.name,
+        ),
+        Column(name="state", label="State", cell=_state_cell, sort=lambda group: group.state),
+        Column(
+            name="lag",
+            label="Lag",
+            cell=lambda group: number_text(group.lag),
+            sort=lambda group: group.lag,
+            numeric=True,
+            hint="Records that it has not consumed yet",
+        ),
+        Column(
+            name="members",
+            label="Members",
+            cell=lambda group: number_text(group.members) if group.state is not None else UNKNOWN,
+            sort=lambda group: group.members,
+            numeric=True,
+            wide=True,
+        ),
+        Column(name="protocol", label="Protocol", cell=lambda group: group.protocol, wide=True),
+        Column(name="topics", label="Topics", cell=_topics_of_group, wide=True),
     )
 
 
