@@ -115,6 +115,9 @@ def _register() -> None:
         name = _ANSWER
         source_template = ""
 
+        def source_vars(self) -> dict[str, Any]:
+            return {}
+
         def get_completion_args(self) -> tuple[list[str], str]:
             line = os.environ.get(_LINE, "")
             words = shell_completion.split_arg_string(line)[1:]

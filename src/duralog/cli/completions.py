@@ -68,7 +68,9 @@ def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _topics(ctx: typer.Context) -> Mapping[str, Sequence[int]]:
-    place = _place(ctx.params)
+    # While an option waits for its value, arguments are not parsed: they are among the words that are left.
+    left = next((word for word in ctx.args if not word.startswith("-")), None)
+    place = _place(ctx.params) or left
     return {} if place is None else topics_in(os.path.expanduser(place))
 
 
