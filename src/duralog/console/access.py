@@ -85,7 +85,8 @@ class GuardedApplication:
         if len(hosts) != 1 or not self._is_ours(hosts[0]):
             return _MISDIRECTED, "this console answers to its own address only"
         origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
-        if any(urlsplit(origin).netloc.lower() != hosts[0].lower() for origin in origins):
+        ours = (f"http://{hosts[0].lower()}", f"https://{hosts[0].lower()}")
+        if any(origin.lower() not in ours for origin in origins):
             return _FORBIDDEN, "a page of another site may not use this console"
         return None
 

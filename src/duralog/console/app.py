@@ -63,6 +63,9 @@ def web_application(source: Source) -> FastAPI:
             console.show_problem(404, "Not found", "There is no such page.")
         return client.build_response(request, 404)
 
+    app.on_page_exception(
+        lambda: console.show_problem(500, "That did not work", "Why, is told on the console's standard error.")
+    )
     outer = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     ui.run_with(
         outer,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 import shlex
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,7 +33,6 @@ from duralog.errors import DuralogError, UnknownTopic
 REFRESH_SECONDS = 2.0
 _STALE_MS = 15_000
 _MOST_PARTITION_DIGITS = 10
-_LOG = logging.getLogger("duralog.console")
 _NAVIGATION = (("overview", "Overview", "/"), ("groups", "Groups", "/groups"), ("health", "Health", "/health"))
 _KEYS = (
     ("/", "search"),
@@ -186,8 +184,6 @@ def live(refresh: Callable[[], Awaitable[None] | None], seconds: float = REFRESH
             if sentence not in told:
                 told.add(sentence)
                 ui.notify(sentence, type="warning", position="bottom")
-        except Exception:
-            _LOG.exception("a page could not be refreshed")
 
     return ui.timer(seconds, tick, immediate=False)
 
