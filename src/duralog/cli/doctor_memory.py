@@ -189,7 +189,8 @@ def _maps(machine: Machine, segments: int) -> Iterator[Check]:
     if most is None:
         return
     needed = segments * _MAPS_OF_A_SEGMENT + _SPARE_MAPS
-    found = f"{most:,}; {plural(segments, 'segment')} take {needed:,} at most"
+    enough = plural(max(0, most - _SPARE_MAPS) // _MAPS_OF_A_SEGMENT, "segment")
+    found = f"{most:,}, enough for {enough}" + (f"; there are {segments:,}" if segments else "")
     if most < needed:
         yield _MAPS.fail(found, sysctl(f"vm.max_map_count={max(262_144, 2 * needed)}"))
     else:

@@ -35,7 +35,9 @@ def _open_files(machine: Machine, partitions: int, segments: int) -> Iterator[Ch
     least = partitions * _FILES_OF_A_PARTITION + _OTHER_FILES
     most = segments * _FILES_OF_A_SEGMENT + _OTHER_FILES + _CONNECTIONS
     # duralog serve raises the soft limit to the hard one by itself.
-    found = f"{limit.hard:,} at most; {plural(segments, 'segment')} and a thousand connections take {most:,}"
+    enough = max(0, limit.hard - _OTHER_FILES - _CONNECTIONS) // _FILES_OF_A_SEGMENT
+    found = f"{limit.hard:,} at most, enough for {plural(enough, 'segment')} and a thousand connections"
+    found += f"; there are {segments:,}" if segments else ""
     value = max(65_536, 2 * most)
     change = (
         f"LimitNOFILE={value} in the unit, docker run --ulimit nofile={value},"
