@@ -64,8 +64,8 @@ def rehearsal_bars(rehearsal: Rehearsal) -> list[tuple[str, list[BarPart]]]:
 def result_bars(result: CompactionResult) -> tuple[list[BarPart], list[BarPart]]:
     """The log before, and after with what went."""
     gone = max(result.size_before - result.size_after, 0)
-    before = [BarPart("before", result.size_before, f"before: {bytes_text(result.size_before)}")]
-    after = [BarPart("clean", result.size_after, f"after: {bytes_text(result.size_after)}")]
+    before = [BarPart("before", result.size_before, bytes_text(result.size_before))]
+    after = [BarPart("clean", result.size_after, bytes_text(result.size_after))]
     if gone:
         after.append(BarPart("went", gone, f"gone: {bytes_text(gone)}, {share_text(gone / result.size_before)}"))
     return before, after

@@ -185,7 +185,9 @@ def _entries(count: int | None) -> str:
 
 
 def _a_batch(scan: SegmentScan) -> str:
-    return f"{scan.records / scan.batches:.3g} records each" if scan.batches else ""
+    if not scan.batches:
+        return ""
+    return "1 record each" if scan.records == scan.batches else f"{scan.records / scan.batches:.3g} records each"
 
 
 def _dirty_words(facts: PartitionFacts) -> str:

@@ -26,7 +26,10 @@ export default {
       const focused = this.$el.contains(document.activeElement) && this.baseOf(document.activeElement);
       this.$el.innerHTML = this.svg;
       this.drawn = this.svg;
-      if (focused) this.at(focused)?.focus({ preventScroll: true });
+      if (!focused) return;
+      this.restoring = true;
+      this.at(focused)?.focus({ preventScroll: true });
+      this.restoring = false;
     },
     measure() {
       const width = Math.floor(this.$el.clientWidth);
@@ -52,7 +55,7 @@ export default {
     },
     focus(event) {
       // A pointer chooses with its click; focus alone is the keyboard's.
-      if (!this.pointing) this.look(this.baseOf(event.target), "focus");
+      if (!this.pointing && !this.restoring) this.look(this.baseOf(event.target), "focus");
     },
     choose(event) {
       this.pointing = false;

@@ -2,6 +2,8 @@
 export default {
   template: `
     <div class="record-list" :class="{ busy, following }" ref="box">
+      <button v-if="following && paused" type="button" class="button resume" data-testid="resume"
+              @click="resume">{{ paused }}</button>
       <table v-if="rows.length" data-testid="records" :aria-label="label" :aria-busy="busy">
         <thead><tr>
           <th scope="col" class="number">Offset</th><th scope="col">Time</th><th scope="col">Key</th>
@@ -28,6 +30,7 @@ export default {
     rows: Array,
     opened: String,
     following: Boolean,
+    paused: String,
     busy: Boolean,
     label: String,
     empty: String,
@@ -47,11 +50,13 @@ export default {
     addEventListener("keydown", this.onKey);
     addEventListener("popstate", this.onBack);
     addEventListener("scroll", this.onScroll, { passive: true });
+    addEventListener("scrollend", this.onScroll, { passive: true });
   },
   unmounted() {
     removeEventListener("keydown", this.onKey);
     removeEventListener("popstate", this.onBack);
     removeEventListener("scroll", this.onScroll);
+    removeEventListener("scrollend", this.onScroll);
   },
   updated() {
     if (this.here !== null && !this.rows.some((row) => row.offset === this.here)) this.here = null;
@@ -101,6 +106,11 @@ export default {
       this.row(this.here)?.focus({ preventScroll: true });
       this.row(this.here)?.scrollIntoView({ block: "nearest" });
       if (this.opened && this.opened !== this.here) this.$emit("open", this.here);
+    },
+    resume() {
+      if (this.opened) this.$emit("open", null);
+      scrollTo({ top: 0 });
+      this.scroll();
     },
     scroll() {
       const away = this.$refs.box.getBoundingClientRect().top < 40;

@@ -163,13 +163,15 @@ class RecordBrowser:
         if self._page is None:
             return
         page, shown = self._page, len(self._records)
+        is_paused = self._place.is_followed and (self._is_away or self._place.opened is not None)
+        self._list.show(paused="Paused while you read. Go on" if is_paused else "")
         where = (
             f"{counted(shown, 'record')} of offsets {number_text(page.start_offset)} to {number_text(page.end_offset)}"
         )
         if not self._place.is_followed:
             self._about.text = where
-        elif self._is_away or self._place.opened is not None:
-            self._about.text = f"Paused while you read, at offset {number_text(page.next_offset)}."
+        elif is_paused:
+            self._about.text = f"Paused at offset {number_text(page.next_offset)}."
         else:
             self._about.text = f"Following, newest first: {where}"
 
