@@ -98,7 +98,8 @@ class Console:
         """
         overview = self.source.overview()
         ui.page_title(f"{printable(title)} · duralog")
-        with block("header", "top"):
+        _leave_main_to_us()
+        with block("header", "top", role="banner"):
             with block("a", "brand", href="/", aria_label="duralog, overview"):
                 block("span", "logo", aria_hidden="true")
                 text("span", "duralog")
@@ -324,6 +325,13 @@ def partition_tabs(topic: str, partition: int, *, here: str) -> None:
             entry = text("a", label, marker=f"tab-{name}", href=path)
             if name == here:
                 entry.props["aria-current"] = "page"
+
+
+def _leave_main_to_us() -> None:
+    """The toolkit puts everything into a `main` of its own: readers of screens are to find one, behind the header."""
+    slot = ui.context.client.content.parent_slot
+    if slot is not None:
+        slot.parent.props["role"] = "presentation"
 
 
 def _breadcrumbs(crumbs: Sequence[Crumb], title: str) -> None:
