@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from pygments.lexer import RegexLexer, bygroups, using
+from pygments.lexers.shell import BashLexer
+from pygments.token import Generic
 
 import duralog
 
 NAVIGATION = {
-    "Learn": ["README", "docs/tutorial", "docs/uses", "docs/first-minute"],
+    "Learn": ["In three minutes <README>", "docs/tutorial", "docs/uses", "docs/first-minute"],
     "How to": [
         "docs/howto/read-a-backup-with-spark",
         "docs/howto/find-a-record-by-time",
@@ -80,6 +84,8 @@ exclude_patterns = [
 nitpicky = True
 myst_heading_anchors = 4
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_title = "duralog"
 html_copy_source = False
 html_show_sphinx = False
@@ -92,8 +98,25 @@ _FRONT = (
 
 
 def _toctree(caption: str, pages: list[str]) -> str:
-    there = [page for page in pages if (ROOT / f"{page}.md").exists()]
-    return "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", *(f"/{page}" for page in there), "```", ""])
+    return "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", *map(_from_root, pages), "```", ""])
+
+
+def _from_root(page: str) -> str:
+    title, bracket, name = page.partition("<")
+    return f"{title}</{name}" if bracket else f"/{page}"
+
+
+class _Session(RegexLexer):
+    """A session as pages show it: commands behind `$ `, and what they print, in which `#` begins a note, no prompt."""
+
+    name = "Session"
+    aliases = ("console",)
+    tokens: ClassVar[dict[str, Any]] = {
+        "root": [
+            (r"^(\$ |> )(.*\n)", bygroups(Generic.Prompt, using(BashLexer))),
+            (r".*\n", Generic.Output),
+        ]
+    }
 
 
 def _prepare(_app: Any, page: str, source: list[str]) -> None:
@@ -113,5 +136,6 @@ def _add_front(app: Any, failure: Exception | None) -> None:
 
 
 def setup(app: Any) -> None:
+    app.add_lexer("console", _Session)
     app.connect("source-read", _prepare)
     app.connect("build-finished", _add_front)

@@ -138,7 +138,7 @@ class Session:
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "ROOT": str(ROOT),
-            "COLUMNS": "130",
+            "COLUMNS": "120",
             "LC_ALL": "C.UTF-8",
             "NO_COLOR": "1",
             "TERM": "dumb",
