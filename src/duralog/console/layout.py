@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import shlex
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,15 +22,14 @@ from nicegui.element import Element
 from nicegui.elements.mixins.text_element import TextElement
 
 from duralog.cli.failures import describe, printable
-from duralog.cli.options import now_ms
-from duralog.console.facts import Overview, SourceKind
+from duralog.console.facts import Overview
 from duralog.console.shown_bytes import visible
 from duralog.console.source import Source, UnknownGroup
-from duralog.console.words import age_text, compaction_path, counted, partition_path, records_path
+from duralog.console.standing import standing_of
+from duralog.console.words import compaction_path, partition_path, records_path
 from duralog.errors import DuralogError, UnknownTopic
 
 REFRESH_SECONDS = 2.0
-_STALE_MS = 15_000
 _MOST_PARTITION_DIGITS = 10
 _NAVIGATION = (("overview", "Overview", "/"), ("groups", "Groups", "/groups"), ("health", "Health", "/health"))
 _KEYS = (
@@ -128,11 +126,11 @@ class Console:
         ui.skip_link("Skip to the contents", target=main)
 
         def refresh() -> None:
-            tone, sentence, short = health_of(self.source.overview())
-            dot.classes(replace=f"dot {tone}")
-            standing.text = short
-            if standing.props.get("title") != sentence:
-                standing.props["title"] = sentence
+            now = standing_of(self.source.overview())
+            dot.classes(replace=f"dot {now.tone}")
+            standing.text = now.word
+            if standing.props.get("title") != now.sentence:
+                standing.props["title"] = now.sentence
 
         refresh()
         live(refresh)
@@ -144,26 +142,6 @@ class Console:
         client.status_code = status
         with client.content, self.frame(heading, marker="page-missing" if status == 404 else "page-failed"):
             problem(heading, sentence)
-
-
-def health_of(overview: Overview) -> tuple[str, str, str]:
-    """A tone (good, warn, bad), a sentence, and one or two words for the header."""
-    troubled = [topic for topic in overview.topics if topic.trouble is not None]
-    if not overview.taken_ms:
-        return "warn", overview.notes[0] if overview.notes else "Nothing was read yet.", "starting"
-    if not overview.is_online:
-        return "bad", overview.notes[0] if overview.notes else "The last look failed.", "offline"
-    if age := _stale(overview):
-        return "warn", f"Last looked at {age}.", "stale"
-    if troubled:
-        first = troubled[0]
-        return "bad", f"{counted(len(troubled), 'topic')} in trouble; {first.name}: {first.trouble}", "trouble"
-    return "good", "All that was looked at is well.", "live"
-
-
-def _stale(overview: Overview) -> str | None:
-    now = now_ms()
-    return age_text(overview.taken_ms, now_ms=now) if now - overview.taken_ms > _STALE_MS else None
 
 
 def live(refresh: Callable[[], Awaitable[None] | None], seconds: float = REFRESH_SECONDS) -> ui.timer:
@@ -273,12 +251,6 @@ def problem(title: str, sentence: str) -> None:
         text("h1", title)
         text("p", sentence, marker="problem-sentence")
         text("a", "Back to the overview", "button", href="/")
-
-
-def commands_place(overview: Overview) -> str:
-    """The directory or broker as the argument of a command that a reader may copy."""
-    place = overview.target.partition(", ")[0] if overview.kind == SourceKind.BOTH else overview.target
-    return shlex.quote(place)
 
 
 def note_list(notes: Sequence[str], *, tone: str = "", marker: str = "notes") -> Element:

@@ -6,35 +6,30 @@ whoever opens the page sees it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from nicegui import run, ui
 
 from duralog.cli.failures import describe
 from duralog.cli.times import duration_text
-from duralog.console.data_table import Cell, Column, DataTable
-from duralog.console.facts import CleanerRow, FindingFacts, Overview, QuarantineEntry, RunState, VerifyView
+from duralog.console.data_table import Cell
+from duralog.console.facts import FindingFacts, Overview, RunState, VerifyView
 from duralog.console.layout import (
     Console,
     OverviewNotes,
     block,
-    commands_place,
     empty_state,
     heading,
-    health_of,
     live,
     note_list,
     section,
     text,
 )
+from duralog.console.pages.health_tables import cleaner_table, findings_table, quarantine_table
 from duralog.console.source import VerifyRun
+from duralog.console.standing import commands_place, standing_of
 from duralog.console.words import (
-    UNKNOWN,
     age_text,
     bytes_text,
-    compaction_path,
     counted,
-    exact_time_text,
     number_text,
     partition_path,
     share_text,
@@ -79,9 +74,9 @@ class _HealthPage:
 
     def refresh(self) -> None:
         overview = self._source.overview()
-        tone, sentence, _ = health_of(overview)
-        self._dot.classes(replace=f"dot {tone}")
-        self._verdict.text = sentence
+        standing = standing_of(overview)
+        self._dot.classes(replace=f"dot {standing.tone}")
+        self._verdict.text = standing.sentence
         if overview is self._shown:
             return
         self._notes.show(overview)
@@ -109,7 +104,7 @@ class _Check:
                 self._button.on("click", self._begin_or_stop)
                 self._state = text("span", "", "about", marker="verify-result", role="status")
             self._bar = block("progress", marker="verify-progress", max="1", aria_label="Progress of the check")
-            self._findings = _findings_table(self._place_of)
+            self._findings = findings_table(self._place_of)
         self.refresh()
         live(self.refresh, _FAST_SECONDS)
 
@@ -153,7 +148,7 @@ class _Quarantine:
         self._source = console.source
         with section("Quarantine", marker="quarantine-part"):
             self._note = text("p", "Looking …", "about", marker="quarantine-note")
-            self._table = _quarantine_table()
+            self._table = quarantine_table()
             self._table.set_visibility(False)
         ui.timer(0, self._load, once=True)
 
@@ -177,7 +172,7 @@ class _Cleaner:
             self._summary = text("p", "", "about", marker="cleaner-summary")
             self._metrics = block("dl", "facts", marker="cleaner-metrics")
             self._notes = block("div")
-            self._table = _cleaner_table()
+            self._table = cleaner_table()
         self._told: tuple[str, ...] | None = None
         self._measured: dict[str, float] | None = None
         self.refresh()
@@ -222,136 +217,3 @@ def _check_sentence(view: VerifyView) -> str:
         return f"The check{what} failed: {view.error or 'nobody knows why'}"
     ended = "stopped" if view.state == RunState.STOPPED else "done"
     return f"Check{what} {ended} {age_text(view.started_ms)}: {found} in {partitions}, {read}"
-
-
-def _findings_table(place_of: Callable[[FindingFacts], Cell]) -> DataTable[FindingFacts]:
-    return DataTable(
-        "findings",
-        "Findings",
-        (
-            Column(
-                name="kind",
-                label="Kind",
-                cell=_kind_of,
-                sort=lambda finding: not finding.is_error,
-            ),
-            Column(
-                name="where", label="File", cell=place_of, sort=lambda finding: (finding.file, finding.position or 0)
-            ),
-            Column(
-                name="position",
-                label="Position",
-                cell=lambda finding: number_text(finding.position),
-                sort=lambda finding: finding.position,
-                numeric=True,
-            ),
-            Column(name="text", label="What was found", cell=lambda finding: finding.text),
-        ),
-        key=lambda finding: f"{finding.file}:{finding.position}:{finding.text}",
-        search=lambda finding: f"{finding.file} {finding.text}",
-        search_from=10,
-        sort="kind",
-    )
-
-
-def _kind_of(finding: FindingFacts) -> Cell:
-    return {"text": "error", "tone": "bad"} if finding.is_error else {"text": "note", "tone": "quiet"}
-
-
-def _quarantine_table() -> DataTable[QuarantineEntry]:
-    return DataTable(
-        "quarantine",
-        "Quarantine",
-        (
-            Column(
-                name="where",
-                label="Partition",
-                cell=lambda entry: {
-                    "text": f"{entry.topic}-{entry.partition}",
-                    "href": partition_path(entry.topic, entry.partition),
-                },
-                sort=lambda entry: (entry.topic, entry.partition),
-            ),
-            Column(
-                name="bytes",
-                label="Bytes",
-                cell=lambda entry: {
-                    "text": bytes_text(entry.end - entry.start),
-                    "title": f"positions {entry.start} to {entry.end} of {entry.file}",
-                },
-                sort=lambda entry: entry.end - entry.start,
-                numeric=True,
-            ),
-            Column(
-                name="time",
-                label="When",
-                cell=lambda entry: {"text": age_text(entry.time_ms), "title": exact_time_text(entry.time_ms)},
-                sort=lambda entry: entry.time_ms,
-                numeric=True,
-            ),
-            Column(name="reason", label="Why", cell=lambda entry: {"text": entry.reason, "sub": entry.path}),
-        ),
-        key=lambda entry: entry.path,
-        search=lambda entry: f"{entry.topic}-{entry.partition} {entry.reason} {entry.path}",
-        search_from=10,
-        sort="time",
-        descending=True,
-    )
-
-
-def _cleaner_table() -> DataTable[CleanerRow]:
-    return DataTable(
-        "cleaner",
-        "Compacted partitions",
-        (
-            Column(
-                name="partition",
-                label="Partition",
-                cell=lambda row: {
-                    "text": f"{row.topic}-{row.partition}",
-                    "href": compaction_path(row.topic, row.partition),
-                },
-                sort=lambda row: (row.topic, row.partition),
-            ),
-            Column(
-                name="due",
-                label="Due",
-                cell=lambda row: {"text": "due", "tone": "warn"} if row.is_due else {"text": "no", "tone": "quiet"},
-                sort=lambda row: not row.is_due,
-            ),
-            Column(
-                name="dirty",
-                label="Dirty",
-                cell=lambda row: {
-                    "text": share_text(row.dirty_ratio),
-                    "bar": min(max(row.dirty_ratio, 0.0), 1.0),
-                    "title": f"taken up above {share_text(row.min_dirty_ratio)}",
-                },
-                sort=lambda row: row.dirty_ratio,
-                numeric=True,
-            ),
-            Column(
-                name="bytes",
-                label="To compact",
-                cell=lambda row: bytes_text(row.cleanable_bytes),
-                sort=lambda row: row.cleanable_bytes,
-                numeric=True,
-            ),
-            Column(
-                name="checkpoint",
-                label="Clean up to",
-                cell=lambda row: UNKNOWN if row.checkpoint is None else number_text(row.checkpoint),
-                sort=lambda row: row.checkpoint,
-                numeric=True,
-                hint="The cleaner's checkpoint: an offset",
-                wide=True,
-            ),
-            Column(name="reason", label="Why", cell=lambda row: row.reason, wide=True),
-        ),
-        key=lambda row: f"{row.topic}-{row.partition}",
-        search=lambda row: f"{row.topic}-{row.partition}",
-        search_from=10,
-        sort="dirty",
-        descending=True,
-        empty="No partition is compacted.",
-    )

@@ -12,13 +12,13 @@ from duralog.console.layout import (
     OverviewNotes,
     Tile,
     block,
-    commands_place,
     empty_state,
     heading,
     live,
     section,
     text,
 )
+from duralog.console.standing import commands_place
 from duralog.console.words import (
     UNKNOWN,
     age_text,

@@ -1,0 +1,151 @@
+"""The tables of the health page: what a check found, what is in quarantine, what the cleaner would take up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from duralog.console.data_table import Cell, Column, DataTable
+from duralog.console.facts import CleanerRow, FindingFacts, QuarantineEntry
+from duralog.console.words import (
+    UNKNOWN,
+    age_text,
+    bytes_text,
+    compaction_path,
+    exact_time_text,
+    number_text,
+    partition_path,
+    share_text,
+)
+
+
+def findings_table(place_of: Callable[[FindingFacts], Cell]) -> DataTable[FindingFacts]:
+    return DataTable(
+        "findings",
+        "Findings",
+        (
+            Column(
+                name="kind",
+                label="Kind",
+                cell=_kind_of,
+                sort=lambda finding: not finding.is_error,
+            ),
+            Column(
+                name="where", label="File", cell=place_of, sort=lambda finding: (finding.file, finding.position or 0)
+            ),
+            Column(
+                name="position",
+                label="Position",
+                cell=lambda finding: number_text(finding.position),
+                sort=lambda finding: finding.position,
+                numeric=True,
+            ),
+            Column(name="text", label="What was found", cell=lambda finding: finding.text),
+        ),
+        key=lambda finding: f"{finding.file}:{finding.position}:{finding.text}",
+        search=lambda finding: f"{finding.file} {finding.text}",
+        search_from=10,
+        sort="kind",
+    )
+
+
+def _kind_of(finding: FindingFacts) -> Cell:
+    return {"text": "error", "tone": "bad"} if finding.is_error else {"text": "note", "tone": "quiet"}
+
+
+def quarantine_table() -> DataTable[QuarantineEntry]:
+    return DataTable(
+        "quarantine",
+        "Quarantine",
+        (
+            Column(
+                name="where",
+                label="Partition",
+                cell=lambda entry: {
+                    "text": f"{entry.topic}-{entry.partition}",
+                    "href": partition_path(entry.topic, entry.partition),
+                },
+                sort=lambda entry: (entry.topic, entry.partition),
+            ),
+            Column(
+                name="bytes",
+                label="Bytes",
+                cell=lambda entry: {
+                    "text": bytes_text(entry.end - entry.start),
+                    "title": f"positions {entry.start} to {entry.end} of {entry.file}",
+                },
+                sort=lambda entry: entry.end - entry.start,
+                numeric=True,
+            ),
+            Column(
+                name="time",
+                label="When",
+                cell=lambda entry: {"text": age_text(entry.time_ms), "title": exact_time_text(entry.time_ms)},
+                sort=lambda entry: entry.time_ms,
+                numeric=True,
+            ),
+            Column(name="reason", label="Why", cell=lambda entry: {"text": entry.reason, "sub": entry.path}),
+        ),
+        key=lambda entry: entry.path,
+        search=lambda entry: f"{entry.topic}-{entry.partition} {entry.reason} {entry.path}",
+        search_from=10,
+        sort="time",
+        descending=True,
+    )
+
+
+def cleaner_table() -> DataTable[CleanerRow]:
+    return DataTable(
+        "cleaner",
+        "Compacted partitions",
+        (
+            Column(
+                name="partition",
+                label="Partition",
+                cell=lambda row: {
+                    "text": f"{row.topic}-{row.partition}",
+                    "href": compaction_path(row.topic, row.partition),
+                },
+                sort=lambda row: (row.topic, row.partition),
+            ),
+            Column(
+                name="due",
+                label="Due",
+                cell=lambda row: {"text": "due", "tone": "warn"} if row.is_due else {"text": "no", "tone": "quiet"},
+                sort=lambda row: not row.is_due,
+            ),
+            Column(
+                name="dirty",
+                label="Dirty",
+                cell=lambda row: {
+                    "text": share_text(row.dirty_ratio),
+                    "bar": min(max(row.dirty_ratio, 0.0), 1.0),
+                    "title": f"taken up above {share_text(row.min_dirty_ratio)}",
+                },
+                sort=lambda row: row.dirty_ratio,
+                numeric=True,
+            ),
+            Column(
+                name="bytes",
+                label="To compact",
+                cell=lambda row: bytes_text(row.cleanable_bytes),
+                sort=lambda row: row.cleanable_bytes,
+                numeric=True,
+            ),
+            Column(
+                name="checkpoint",
+                label="Clean up to",
+                cell=lambda row: UNKNOWN if row.checkpoint is None else number_text(row.checkpoint),
+                sort=lambda row: row.checkpoint,
+                numeric=True,
+                hint="The cleaner's checkpoint: an offset",
+                wide=True,
+            ),
+            Column(name="reason", label="Why", cell=lambda row: row.reason, wide=True),
+        ),
+        key=lambda row: f"{row.topic}-{row.partition}",
+        search=lambda row: f"{row.topic}-{row.partition}",
+        search_from=10,
+        sort="dirty",
+        descending=True,
+        empty="No partition is compacted.",
+    )
