@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from bench.workers.console_process import RunningConsole
 from tests.console import console_stores
-from tests.console.watched_page import WatchedPage
+from tests.console.watched_page import SHOWN_MS, WatchedPage
 
 MAKERS: dict[str, Callable[[Path], None]] = {
     "empty": lambda directory: directory.mkdir(),
@@ -50,6 +50,7 @@ def chromium() -> str:
 def browser(chromium: str) -> Iterator[Browser]:
     """One for a file, not for all: while Playwright runs, no test of another folder could run a loop of asyncio's."""
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    expect.set_options(timeout=SHOWN_MS)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=arguments)
         yield started

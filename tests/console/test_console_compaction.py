@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def words(text: str) -> list[str]:
-    return text.split()
+    """Without the times that are counted from now."""
+    return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\(in [^)]*\)|[\d.]+ \w+ (old|ago)", "TIME", text).split()
 
 
 def test_the_explanation_is_what_the_command_prints(visit: Visit, stores: Stores) -> None:
@@ -81,5 +83,5 @@ def test_a_directory_that_somebody_writes_to_is_left_alone(visit: Visit, stores:
 @pytest.mark.parametrize("kind", ["shop", "many"])
 def test_a_topic_that_is_not_compacted_says_so(visit: Visit, kind: str) -> None:
     tab = visit(kind, "/topic/orders/0/compaction")
-    expect(tab.page.get_by_role("main")).to_contain_text("delete")
+    expect(tab.part("page-compaction")).to_contain_text("delete")
     expect(tab.part("run")).to_be_hidden()

@@ -51,10 +51,12 @@ def test_a_thousand_partitions_are_sorted_searched_and_paged(visit: Visit, store
     tab = visit("many")
     names = sorted(name for name in topics_told(stores, "many") if not name.startswith("__"))
     table = tab.table("topics")
-    assert table.column("name") == names[:50]
+    first = table.column("name")
+    assert first == names[: len(first)]
+    assert 10 <= len(first) <= 50
     table.next_page()
-    expect(table.rows.first).to_contain_text(names[50])
-    assert table.column("name") == names[50:100]
+    expect(table.rows.first).to_contain_text(names[len(first)])
+    assert table.column("name") == names[len(first) : 2 * len(first)]
     table.sort_by("partitions")
     expect(table.rows.first).to_contain_text("orders")
     table.search("service-04")
