@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 from datetime import UTC
 from xml.etree import ElementTree
 
@@ -15,6 +16,7 @@ from duralog.console.facts import PartitionFacts, SegmentFacts
 from duralog.console.mark_labels import Mark, Name, place
 from duralog.console.partition_axis import AxisKind, axis_for, round_step, suggested_axis
 from duralog.console.partition_blocks import THINNEST, Zone, blocks_of, zones_of
+from duralog.console.partition_figures import time_range
 from duralog.console.partition_picture import Picture, draw, marks_of
 
 WIDTHS = (280, 360, 960, 1280)
@@ -281,3 +283,18 @@ def test_the_chosen_block_is_marked_and_takes_the_focus() -> None:
 
 def test_heights_and_edges_of_no_segments() -> None:
     assert blocks_of((), axis_for(partition(in_a_row((1, 1))), AxisKind.OFFSETS, 100)) == []
+
+
+def test_days_are_told_where_the_log_crosses_midnight() -> None:
+    late = [segment(0, 100), segment(100, 10_000_000, is_active=True)]
+    svg = draw(partition(late), AxisKind.OFFSETS, 960, zone=UTC).svg
+    assert "14 Nov 22:13" in svg
+    assert "15 Nov 01:00" in svg
+
+
+def test_the_range_of_times_is_that_of_all_segments() -> None:
+    facts = replace(partition(in_a_row((100, 1), (100, 1))), latest_timestamp_ms=NOW_MS)
+    late = replace(facts.segments[0], largest_timestamp_ms=NOW_MS + 500)
+    assert time_range(replace(facts, segments=(late, facts.segments[1]))) == (NOW_MS, NOW_MS + 500)
+    nothing = replace(facts, segments=(), first_timestamp_ms=None, latest_timestamp_ms=None)
+    assert time_range(nothing) is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from duralog.cli.times import in_words
 from duralog.console.facts import CompactionResult, CompactionView, PartitionFacts, Rehearsal, RunState
 from duralog.console.partition_blocks import Zone
 from duralog.console.partition_figures import Figure
@@ -128,7 +127,7 @@ def cleaner_figures(facts: PartitionFacts) -> list[Figure]:
             "cleaner-due",
             "Cleaner",
             "due" if is_due else "waits",
-            "A cleaner takes it up at its next look." if is_due else in_words(facts.why_not_compacted or ""),
+            "A cleaner takes it up at its next look." if is_due else facts.why_not_compacted or "",
         ),
         Figure("cleaner-ratio", "Dirty", share_text(facts.dirty_ratio), limit),
         Figure("cleaner-checkpoint", "Compacted up to", checkpoint, "the cleaner's checkpoint"),
@@ -136,6 +135,6 @@ def cleaner_figures(facts: PartitionFacts) -> list[Figure]:
             "cleaner-limit",
             "First uncleanable",
             number_text(facts.first_uncleanable_offset),
-            in_words(facts.why_uncleanable or ""),
+            facts.why_uncleanable or "",
         ),
     ]

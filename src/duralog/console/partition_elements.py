@@ -60,7 +60,9 @@ class RecordList(Element, component="assets/record_list.js"):
     ) -> None:
         """`on_open(offset or None)`, `on_turn(is_newer)`, `on_follow()`, `on_scrolled(is_away)`, `on_place(query)`."""
         super().__init__()
-        self.props.update(rows=[], opened=None, following=False, paused="", busy=True, label=label, empty="")
+        self.props.update(
+            rows=[], opened=None, following=False, paused="", busy=True, descending=False, label=label, empty=""
+        )
         self.on("open", lambda event: on_open(_offset(event.args)))
         self.on("newer", lambda: on_turn(True))
         self.on("older", lambda: on_turn(False))

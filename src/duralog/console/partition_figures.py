@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from duralog.cli.times import duration_text, in_words
+from duralog.cli.times import duration_text
 from duralog.console.facts import PartitionFacts, SegmentFacts, SegmentScan
 from duralog.console.partition_blocks import Block
 from duralog.console.words import (
@@ -38,8 +38,8 @@ def headline(facts: PartitionFacts) -> str:
         parts.append(bytes_text(facts.size_bytes))
     if facts.start_offset == facts.end_offset:
         parts.append("no records")
-    elif facts.latest_timestamp_ms is not None:
-        parts.append(f"newest record {age_text(facts.latest_timestamp_ms)}")
+    elif (times := time_range(facts)) is not None:
+        parts.append(f"newest record {age_text(times[1])}")
     return " · ".join(parts)
 
 
@@ -53,7 +53,7 @@ def offset_figures(facts: PartitionFacts) -> list[Figure]:
             Figure("first-dirty-offset", "First dirty", number_text(facts.first_dirty_offset), _dirty_words(facts))
         )
     if facts.first_uncleanable_offset is not None:
-        why = in_words(facts.why_uncleanable or "")
+        why = facts.why_uncleanable or ""
         if facts.cleanable_from_ms is not None:
             why += f"; {_moment(facts.cleanable_from_ms)}"
         figures.append(
@@ -92,17 +92,24 @@ def log_figures(facts: PartitionFacts) -> list[Figure]:
             f"{number_text(facts.start_offset)} to {number_text(facts.end_offset)}",
         ),
     ]
-    first, latest = facts.first_timestamp_ms, facts.latest_timestamp_ms
-    if first is not None and latest is not None and span:
-        figures.append(
-            Figure("time-range", "Time range", duration_text(max(latest - first, 0)), f"newest {age_text(latest)}")
-        )
+    if (times := time_range(facts)) is not None and span:
+        first, latest = times
+        figures.append(Figure("time-range", "Time range", duration_text(latest - first), f"newest {age_text(latest)}"))
     else:
         figures.append(Figure("time-range", "Time range", UNKNOWN, "no records" if not span else ""))
     if facts.dirty_ratio is not None:
         limit = "" if facts.min_dirty_ratio is None else f"cleaned above {share_text(facts.min_dirty_ratio)}"
         figures.append(Figure("dirty-ratio", "Dirty", share_text(facts.dirty_ratio), limit))
     return figures
+
+
+def time_range(facts: PartitionFacts) -> tuple[int, int] | None:
+    """The smallest and the largest time that is known: producers set them, so they need not rise with the offsets."""
+    known = [facts.first_timestamp_ms, facts.latest_timestamp_ms]
+    for segment in facts.segments:
+        known += [segment.first_timestamp_ms, segment.largest_timestamp_ms]
+    times = [time for time in known if time is not None]
+    return (min(times), max(times)) if times else None
 
 
 def config_figures(facts: PartitionFacts) -> list[Figure]:
@@ -195,7 +202,7 @@ def _dirty_words(facts: PartitionFacts) -> str:
         return "Never compacted."
     if facts.why_not_compacted is None:
         return "A cleaner would take it up now."
-    return in_words(facts.why_not_compacted)
+    return facts.why_not_compacted
 
 
 def _moment(time_ms: int) -> str:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from html import escape
 
 from duralog.console.facts import PartitionFacts
 from duralog.console.mark_labels import LANE_HEIGHT, Mark, Name, draw_marks, lanes_used, place
 from duralog.console.partition_axis import Axis, AxisKind, axis_for
 from duralog.console.partition_blocks import Block, Zone, blocks_of, zones_of
+from duralog.console.partition_figures import time_range
 from duralog.console.words import bytes_text, counted, number_text
 
 NARROWEST = 260
@@ -31,7 +32,6 @@ _EDGE = 1.0
 _CHARACTER_POINTS = 6.3
 _LOWEST = 3.0
 """Points of height that a block with a byte in it has."""
-_DAY_MS = 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _START = Name("log-start", "log start", "start", "Log start offset: nothing below it can be read")
@@ -203,10 +203,12 @@ def _ticks(axis: Axis, y: float, *, has_records: bool) -> list[str]:
 
 def _times(facts: PartitionFacts, blocks: Sequence[Block], axis: Axis, y: float, zone: tzinfo | None) -> list[str]:
     """When blocks begin: the first and the latest time always, others where there is room."""
-    first, latest = facts.first_timestamp_ms, facts.latest_timestamp_ms
-    if first is None or latest is None or not blocks:
+    times = time_range(facts)
+    if times is None or not blocks:
         return []
-    is_one_day = latest - first < _DAY_MS
+    is_one_day = _day(times[0], zone) == _day(times[1], zone)
+    first = blocks[0].first_timestamp_ms if blocks[0].first_timestamp_ms is not None else times[0]
+    latest = blocks[-1].largest_timestamp_ms if blocks[-1].largest_timestamp_ms is not None else times[1]
     last = clock_text(latest, is_one_day=is_one_day, zone=zone)
     wide = (len(last) + 2) * _CHARACTER_POINTS
     candidates = [(block.left, block.first_timestamp_ms) for block in blocks if block.first_timestamp_ms is not None]
@@ -228,11 +230,23 @@ def _time(x: float, y: float, text: str, anchor: str) -> str:
 
 def clock_text(time_ms: int, *, is_one_day: bool, zone: tzinfo | None) -> str:
     """`14:03:07`, or `31 Jan 14:03`: what tells two times of the picture apart."""
-    try:
-        moment = (_EPOCH + timedelta(milliseconds=time_ms)).astimezone(zone)
-    except (OverflowError, ValueError, OSError):
+    moment = _moment(time_ms, zone)
+    if moment is None:
         return f"{time_ms} ms"
     return f"{moment:%H:%M:%S}" if is_one_day else f"{moment.day} {moment:%b} {moment:%H:%M}"
+
+
+def _day(time_ms: int, zone: tzinfo | None) -> date | None:
+    moment = _moment(time_ms, zone)
+    return None if moment is None else moment.date()
+
+
+def _moment(time_ms: int, zone: tzinfo | None) -> datetime | None:
+    """None for what is beyond the calendar."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=time_ms)).astimezone(zone)
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 def _anchor(x: float, wide: float, width: float) -> str:

@@ -39,6 +39,12 @@ class Place:
     is_followed: bool = False
     opened: int | None = None
 
+    @property
+    def is_newest_first(self) -> bool:
+        """From the end of the log backwards; from an offset or a time on, records come in their order."""
+        is_newest = self.offset is None and self.time is None and self.key is None
+        return is_newest or self.is_backwards
+
     def query(self) -> str:
         """With its question mark; empty for the newest records."""
         fields: list[tuple[str, str]] = []

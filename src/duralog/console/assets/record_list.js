@@ -6,7 +6,8 @@ export default {
               @click="resume">{{ paused }}</button>
       <table v-if="rows.length" data-testid="records" :aria-label="label" :aria-busy="busy">
         <thead><tr>
-          <th scope="col" class="number">Offset</th><th scope="col">Time</th><th scope="col">Key</th>
+          <th scope="col" class="number" :aria-sort="descending ? 'descending' : 'ascending'"
+            :title="descending ? 'Newest first' : 'Oldest first'">Offset {{ descending ? "↓" : "↑" }}</th><th scope="col">Time</th><th scope="col">Key</th>
           <th scope="col">Value</th><th scope="col" class="number size">Size</th>
         </tr></thead>
         <tbody @click="click" @keydown="rowKey" @focusin="remember">
@@ -17,9 +18,9 @@ export default {
             <td class="time" :title="row.exact">{{ row.time }}</td>
             <td class="key" :class="row.keyForm" data-testid="record-key">{{ row.key }}</td>
             <td class="value" data-testid="record-value">
-              <span v-if="row.tag" class="tag" :class="row.kind" :data-testid="row.kind">{{ row.tag }}</span>
-              <span v-if="row.headers" class="tag headers" data-testid="record-headers">{{ row.headers }}</span>
-              <span class="text" :class="row.valueForm">{{ row.value }}</span></td>
+              <div><span v-if="row.tag" class="tag" :class="row.kind" :data-testid="row.kind">{{ row.tag }}</span>
+              <span class="text" :class="row.valueForm">{{ row.value }}</span>
+              <span v-if="row.headers" class="tag headers" data-testid="record-headers">{{ row.headers }}</span></div></td>
             <td class="number size">{{ row.size }}</td>
           </tr>
         </tbody>
@@ -32,6 +33,7 @@ export default {
     following: Boolean,
     paused: String,
     busy: Boolean,
+    descending: Boolean,
     label: String,
     empty: String,
   },

@@ -178,9 +178,9 @@ class RecordBrowser:
     def _show(self, records: tuple[ShownRecord, ...]) -> None:
         self._records = {record.offset: record for record in records}
         rows = [row_of(record) for record in records]
-        if self._place.is_followed:
+        if self._place.is_newest_first:
             rows.reverse()
-        self._list.show(rows=rows, busy=False)
+        self._list.show(rows=rows, busy=False, descending=self._place.is_newest_first)
 
     def _show_found(self, records: tuple[ShownRecord, ...], sentence: str, is_over: bool) -> None:
         """A search has found more, or has ended."""
