@@ -148,4 +148,5 @@ def cleaner_table() -> DataTable[CleanerRow]:
         sort="dirty",
         descending=True,
         empty="No partition is compacted.",
+        rows_on_a_page=20,
     )
