@@ -119,7 +119,8 @@ class DirectoryKeySearch:
         for chunk in chunks:
             records += len(chunk)
             columns, data = chunk.columns, chunk.data
-            for place in np.flatnonzero(columns.key_length == len(self._key)).tolist():
+            is_candidate = (columns.key_length == len(self._key)) & (columns.offset >= start)
+            for place in np.flatnonzero(is_candidate).tolist():
                 if len(self._found) + len(offsets) > self._limit:
                     break
                 at = int(columns.key_position[place])
@@ -128,7 +129,7 @@ class DirectoryKeySearch:
                     offsets.add(int(columns.offset[place]))
         self._tell(records_read=self._progress.records_read + records)
         if offsets:
-            self._show(piece, log, sorted(rows_with_key), {offset for offset in offsets if offset >= start})
+            self._show(piece, log, sorted(rows_with_key), offsets)
 
     def _show(self, piece: Piece, log: PartitionLog, rows: list[int], offsets: set[int]) -> None:
         """As they are shown on a page, with what became of their transactions."""
@@ -140,8 +141,8 @@ class DirectoryKeySearch:
             for record in shown_records(
                 chosen,
                 log.view,
-                start_offset=min(offsets, default=0),
-                end_offset=max(offsets, default=-1) + 1,
+                start_offset=min(offsets),
+                end_offset=max(offsets) + 1,
                 open_transactions=lambda: self._logs.stability(log).open_transactions,
                 on_damage=lambda _error: None,
                 cut=Cut(),
