@@ -69,12 +69,12 @@ def test_times_below_the_bars() -> None:
 
 
 def test_a_chart_is_drawn_for_a_desk_and_for_a_phone() -> None:
-    name = "a-very-long-name-of-a-topic-1"
+    name = "a-very-long-name-of-a-topic-number-1"
     both = fitted(lambda width: lanes([Lane(name, [Part(3, AFTER, "tip")], "3")], name="x", width=width))
     wide, narrow = re.findall(r"<svg.*?</svg>", both)
     assert 'viewBox="0 0 720' in wide
     assert 'viewBox="0 0 340' in narrow
-    for svg, shown in ((wide, "a-very-l\u2026-topic-1"), (narrow, "a-ver\u2026pic-1")):
+    for svg, shown in ((wide, "a-very-long-n\u2026opic-number-1"), (narrow, "a-ver\u2026ber-1")):
         (label,) = [text for text in ElementTree.fromstring(svg).iter("text") if text.get("class") == "label end"]
         assert label.findtext("title") == name
         assert "".join(label.itertext()) == name + shown

@@ -45,7 +45,7 @@ def round_ticks(largest: float, wanted: int = 4) -> list[float]:
 def size_ticks(largest: int, wanted: int = 5) -> list[float]:
     """The same in powers of two, for bytes."""
     step = 2.0 ** max(0, math.ceil(math.log2(max(largest, 1) / wanted)))
-    return [step * number for number in range(math.ceil(largest / step - 1e-9) + 1)]
+    return [step * number for number in range(-(-largest // int(step)) + 1)]
 
 
 def decades(low: float, high: float) -> list[float]:

@@ -39,7 +39,7 @@ def without_nothing(sections: Iterable[Section | None]) -> list[Section]:
 
 
 def topic_size_section(topics: Sequence[LogFigures], shapes: Mapping[str, TopicShape]) -> Section:
-    """The largest topics and, as one, the others."""
+    """The largest topics; the others together are told."""
     rows, states = [], set()
     for topic in topics[:_MOST_LANES]:
         segments = [segment for found in shapes[topic.topic].partitions for segment in found.segments]
@@ -55,13 +55,14 @@ def topic_size_section(topics: Sequence[LogFigures], shapes: Mapping[str, TopicS
                 )
         rows.append(Lane(printable(topic.topic), parts, size_text(topic.disk_bytes)))
     others = topics[_MOST_LANES:]
+    text = "What takes the room on disk."
     if others:
         size_bytes = sum(topic.disk_bytes for topic in others)
-        told = f"{plural(len(others), 'smaller topic')}: {size_text(size_bytes)}"
-        rows.append(Lane(f"{len(others):,} others", [Part(size_bytes, BEFORE, told)], size_text(size_bytes)))
+        text += f" {plural(len(others), 'smaller topic')}, not shown, {'has' if len(others) == 1 else 'have'}"
+        text += f" {size_text(size_bytes)} together."
     return Section(
         "Size by topic",
-        "What takes the room on disk.",
+        text,
         fitted(lambda width: lanes(rows, name="Size of each topic", in_bytes=True, width=width)),
         _legend(states),
     )

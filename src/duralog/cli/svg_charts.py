@@ -28,10 +28,12 @@ AXIS = 26
 LEFT = 52
 """Room for the numbers of an upright axis."""
 _LABEL, _NARROW_LABEL = 130, 96
+"""What labels have room for at least, and on a narrow page at most."""
+_LABEL_CHARACTER = 6.6
 _BAR_CHARACTERS = 7.0
 """Points that a character of a label takes, about."""
 
-_LABEL_CHARACTERS, _NARROW_LABEL_CHARACTERS = 17, 12
+_LABEL_CHARACTERS, _NARROW_LABEL_CHARACTERS = 28, 12
 """A longer label is cut in its middle: names often differ at their end."""
 
 BEFORE, AFTER, GONE = "before", "after", "gone"
@@ -74,7 +76,9 @@ def lanes(rows: Sequence[Lane], *, name: str, in_bytes: bool = False, unit: str 
     wanted = 2 if is_narrow(width) else 4
     ticks = size_ticks(int(largest), wanted + 1) if in_bytes else round_ticks(largest, wanted)
     behind = max((len(row.text) for row in rows), default=0) * _BAR_CHARACTERS
-    left, right = _NARROW_LABEL if is_narrow(width) else _LABEL, width - 8 - behind
+    longest = min(max((len(row.label) for row in rows), default=0), _LABEL_CHARACTERS)
+    left = _NARROW_LABEL if is_narrow(width) else max(_LABEL, 14 + longest * _LABEL_CHARACTER)
+    right = width - 8 - behind
     scale = Scale(0, max(largest, 1), left, right)
     tops = [5]
     for row in rows[1:]:
