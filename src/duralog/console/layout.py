@@ -269,13 +269,14 @@ class OverviewNotes:
         self._shown: tuple[object, ...] = ()
 
     def show(self, overview: Overview) -> None:
-        if self._shown == (overview.notes, overview.is_online):
+        tone = "bad" if standing_of(overview).tone == "bad" else ""
+        if self._shown == (overview.notes, tone):
             return
-        self._shown = (overview.notes, overview.is_online)
+        self._shown = (overview.notes, tone)
         self._place.clear()
         if overview.notes:
             with self._place:
-                note_list(overview.notes, tone="" if overview.is_online else "bad")
+                note_list(overview.notes, tone=tone)
 
 
 def partition_number(text_of_path: str) -> int:

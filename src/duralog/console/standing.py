@@ -32,7 +32,7 @@ def standing_of(overview: Overview) -> Standing:
         return Standing("warn", f"Last looked at {age_text(overview.taken_ms, now_ms=now)}.", "stale")
     troubled = [topic for topic in overview.topics if topic.trouble is not None]
     if troubled:
-        sentence = f"{counted(len(troubled), 'topic')} in trouble; {troubled[0].name}: {troubled[0].trouble}"
+        sentence = f"{counted(len(troubled), 'topic')} in trouble: {troubled[0].name}, {troubled[0].trouble}"
         return Standing("bad", sentence, "trouble")
     return Standing("good", "All that was looked at is well.", "live")
 
