@@ -161,7 +161,7 @@ def dump(
         partition=partition,
     )
     _refuse_contradictions(request)
-    with told_plainly(), names_checked(places[0], topic, partition):
+    with told_plainly(), names_checked(places[0], topic, partition, may_be_a_file=True):
         from duralog.cli.dump_run import DumpRun
 
         output = standard_output(as_json=as_json, quiet=quiet)

@@ -29,8 +29,11 @@ INTERRUPTED = 130
 
 _ADVICE = {
     errno.ENOENT: "check the path",
-    errno.EACCES: "run it as a user who may read the file, or copy the file first",
-    errno.EPERM: "run it as a user who may read the file, or copy the file first",
+    errno.EACCES: "run it as the user whose files they are, the broker's as a rule",
+    errno.EPERM: "run it as the user whose files they are, the broker's as a rule",
+    errno.EROFS: "the file system is mounted read-only: copy the directory, or mount it for writing",
+    errno.ENOTDIR: "give a directory, not a file",
+    errno.EISDIR: "give a file, not a directory",
     errno.ENOSPC: "the disk is full: free some space or write elsewhere",
     errno.EMFILE: "too many files are open: raise the limit with ulimit -n",
 }

@@ -6,11 +6,11 @@ nobody else can have the directory open for writing.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from duralog.cli.addresses import check_directory
 from duralog.cli.failures import say
 from duralog.cli.lock_holder import lock_holder
 from duralog.cli.progress import Progress
@@ -36,9 +36,9 @@ def opened_store(
     """With `create`, a directory that is not there is made. Whoever gives a scheduler may run its tasks meanwhile."""
     _, partition = directory_of(path)
     if partition is not None:
-        raise DuralogError(f"{path}: this is one partition: give the log directory that it is in")
-    if not create and not os.path.isdir(path):
-        raise DuralogError(f"{path}: there is no such directory")
+        raise DuralogError(f"{path}: this is one partition: give the log directory that it is in, and --topic")
+    if not create:
+        check_directory(path)
     config = broker_config(server_properties)
     if read_only:
         yield Store(path, config=config, read_only=True)
@@ -73,7 +73,7 @@ def broker_config(server_properties: str | None) -> BrokerConfig:
         return BrokerConfig()
     data = read_small(server_properties)
     if data is None:
-        raise DuralogError(f"{server_properties}: there is no such file")
+        raise DuralogError(f"{server_properties}: there is no such file: check --server-properties")
     return BrokerConfig.from_properties(data)
 
 

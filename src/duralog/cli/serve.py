@@ -167,7 +167,7 @@ def _settings(path: str | None, overrides: dict[str, str]) -> BrokerConfig:
         return read_settings(b"", overrides)
     properties = read_small(path)
     if properties is None:
-        raise DuralogError(f"{path}: there is no such file")
+        raise DuralogError(f"{path}: there is no such file: check --server-properties")
     return read_settings(properties, overrides)
 
 

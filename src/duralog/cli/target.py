@@ -6,8 +6,6 @@ What the broker or the client refuses becomes one sentence.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -15,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from duralog.cli.addresses import is_broker as is_broker
 from duralog.cli.failures import WrongUsage, missing_extra
 from duralog.cli.options import WHERE, place_given
 from duralog.errors import DuralogError
@@ -44,19 +43,10 @@ _CONNECT_SECONDS = 1.0
 _CONNECT_TRIES = 10
 _NOBODY = "no broker answers there: check the address, and whether it runs (duralog serve)"
 
-_ADDRESS = re.compile(
-    r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(?:,(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5})*"
-)
-
 
 def target_given(argument: str | None, data: str | None) -> str:
     """What the argument DIR|HOST:PORT or `--data` names."""
     return place_given(argument, data, "DIR or HOST:PORT")
-
-
-def is_broker(target: str) -> bool:
-    """Whether the target is an address. A directory of that name goes first."""
-    return _ADDRESS.fullmatch(target) is not None and not os.path.isdir(target)
 
 
 def checked_address(target: str) -> str:

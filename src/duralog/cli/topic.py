@@ -158,6 +158,7 @@ def create(
     with told_plainly():
         from duralog.cli.logs import say_warnings
         from duralog.cli.opened_store import opened_store
+        from duralog.errors import TopicExists
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
@@ -167,7 +168,11 @@ def create(
             with opened_store(
                 place, read_only=False, server_properties=server_properties, create=True, quiet=quiet
             ) as store:
-                topic_id = store.create_topic(topic, partitions, settings)
+                try:
+                    topic_id = store.create_topic(topic, partitions, settings)
+                except TopicExists as error:
+                    advice = f"duralog topic describe {place} shows it, topic alter changes it"
+                    raise TopicExists(f"{error}: {advice}") from None
                 count = len(store.partitions(topic))
         if as_json:
             output.object({"kind": "created", "topic": topic, "topic_id": topic_id, "partitions": count})

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 
+from duralog.cli.addresses import check_directory
 from duralog.errors import UnknownTopic
 from duralog.format.filenames import FolderState, parse_partition_folder
 
@@ -35,8 +36,12 @@ def unknown_partition(where: str, topic: str | None, partition: int, known: Sequ
 
 
 @contextmanager
-def names_checked(path: str, topic: str | Collection[str] | None, partition: int | None = None) -> Iterator[None]:
-    """Work on a directory. If it ends for want of a topic or a partition, tell which ones there are."""
+def names_checked(
+    path: str, topic: str | Collection[str] | None, partition: int | None = None, *, may_be_a_file: bool = False
+) -> Iterator[None]:
+    """Work on a place, which must be there. If it ends for want of a topic or a partition, tell which there are."""
+    if not may_be_a_file:
+        check_directory(path)
     try:
         yield
     except UnknownTopic:
