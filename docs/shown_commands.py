@@ -143,7 +143,6 @@ class Session:
             "NO_COLOR": "1",
             "TERM": "dumb",
             "TZ": "UTC",
-            "PYTHONDONTWRITEBYTECODE": "1",
         }
         for name in [name for name in self._environment if name.startswith(("PYTEST", "PY_COLORS", "FORCE_COLOR"))]:
             del self._environment[name]

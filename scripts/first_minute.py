@@ -123,8 +123,9 @@ def first_minute(folder: EmptyFolder) -> None:
     folder.step("the first snippet's folder, seen again", "duralog consume data -t orders")
 
     broker = containing("duralog serve")
-    # What a reader stops with Ctrl-C has to be stopped here.
-    folder.step("a broker, a producer, a consumer", broker.text.strip(), f"{broker.text}\nkill %1; wait %1")
+    # A reader sees the line that says ready, and stops the broker in the end: both have to be done here.
+    served = broker.text.replace(" &", " --ready-file ready & until [ -f ready ]; do sleep 0.1; done", 1)
+    folder.step("a broker, a producer, a consumer", broker.text.strip(), f"{served}\nkill $!; wait $!")
 
     folder.write("test_orders.py", containing("def test_orders").text)
     folder.step("pytest", "pip install pytest", "pip install pytest --quiet")
