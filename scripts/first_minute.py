@@ -14,6 +14,7 @@ import hashlib
 import os
 import platform
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -35,7 +36,8 @@ TEXT = """<!-- Made by scripts/first_minute.py: run it again when the README cha
 
 What somebody new gets from the README, from an empty folder: a new environment, nothing compiled, nothing cached but
 what pip keeps. Run on {date}, with {cores} cores and Python {python}, by `python scripts/first_minute.py`, which takes
-the commands out of the README. pip gets duralog from the project's folder.
+the commands out of the README. pip gets duralog from the project's folder. Others had work for {load:.0f} cores on the
+machine when it began: the CPU seconds are what a machine of your own would need.
 
 {steps}
 
@@ -54,6 +56,7 @@ class Step:
     typed: str
     printed: str
     seconds: float
+    cpu_seconds: float
 
 
 class EmptyFolder:
@@ -76,7 +79,7 @@ class EmptyFolder:
 
     def step(self, title: str, typed: str, command: str | None = None) -> None:
         """Run what is typed, or the command that stands for it, and everything that it starts; it must not fail."""
-        began = time.monotonic()
+        began, cpu_began = time.monotonic(), children_cpu_seconds()
         process = subprocess.Popen(
             ["bash", "-e", "-o", "pipefail", "-c", command or typed],
             cwd=self._folder,
@@ -95,8 +98,13 @@ class EmptyFolder:
         seconds = time.monotonic() - began
         if process.returncode:
             raise SystemExit(f"{typed}\nended with exit code {process.returncode}:\n{printed}")
-        self.steps.append(Step(title, typed, printed.strip(), seconds))
+        self.steps.append(Step(title, typed, printed.strip(), seconds, children_cpu_seconds() - cpu_began))
         print(f"{seconds:6.1f} s  {title}", flush=True)
+
+
+def children_cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def readme_blocks() -> list[Block]:
@@ -139,9 +147,10 @@ def from_a_clone(folder: EmptyFolder) -> None:
 
 
 def told(steps: list[Step]) -> str:
-    rows = "\n".join(f"| {step.title} | {step.seconds:.1f} s |" for step in steps)
-    together = sum(step.seconds for step in steps)
-    parts = [f"| step | took |\n|---|---|\n{rows}\n| **together** | **{together:.1f} s** |"]
+    rows = [f"| {step.title} | {step.seconds:.1f} s | {step.cpu_seconds:.1f} s |" for step in steps]
+    wall, cpu = sum(step.seconds for step in steps), sum(step.cpu_seconds for step in steps)
+    head = "| step | took | of it, CPU |\n|---|---|---|"
+    parts = ["\n".join([head, *rows, f"| **together** | **{wall:.1f} s** | **{cpu:.1f} s** |"])]
     for step in steps:
         lines = step.printed.replace(str(ROOT), "duralog").splitlines()
         if not lines:
@@ -156,6 +165,7 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--no-clone"]):
         print(__doc__, file=sys.stderr)
         return 2
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as place:
         minute = EmptyFolder(Path(place))
         first_minute(minute)
@@ -169,6 +179,7 @@ def main(arguments: list[str]) -> int:
         clone = told(cloned.steps)
     document = TEXT.format(
         digest=readme_digest(),
+        load=load,
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         cores=os.cpu_count(),
         python=platform.python_version(),
