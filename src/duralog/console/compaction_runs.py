@@ -47,23 +47,23 @@ def check_compacted(topic: str, config: TopicConfig) -> None:
 
 def rehearse(path: str, config: BrokerConfig, place: TopicPartition, clock: Clock) -> Rehearsal:
     """Reads the whole log. Raises `InvalidConfig` for a topic that is not compacted."""
-    store = Store(path, config=config, read_only=True)
-    topic_config = store.topic_config(place.topic)
-    check_compacted(place.topic, topic_config)
-    store.partition(*place)
     found: list[Explanation] = []
     text, output = _captured()
-    explain_all(
-        store,
-        [(place.topic, place.partition, topic_config)],
-        output,
-        ProgressLine(1, is_rehearsal=True, wanted=False),
-        now_ms=clock(),
-        memory_bytes=None,
-        again=False,
-        records=0,
-        on_explained=found.append,
-    )
+    with Store(path, config=config, read_only=True) as store:
+        topic_config = store.topic_config(place.topic)
+        check_compacted(place.topic, topic_config)
+        store.partition(*place)
+        explain_all(
+            store,
+            [(place.topic, place.partition, topic_config)],
+            output,
+            ProgressLine(1, is_rehearsal=True, wanted=False),
+            now_ms=clock(),
+            memory_bytes=None,
+            again=False,
+            records=0,
+            on_explained=found.append,
+        )
     output.flush()
     if not found:
         raise StorageError(f"{place} cannot be explained: it changed while it was read. Try again")

@@ -316,6 +316,9 @@ class DirectorySource:
 
     def _ask(self, topic: str, partition: int, question: Callable[[PartitionLog], _Answer]) -> _Answer:
         place = self._known(topic, partition)
+        look = self._snapshots.newest.looks.get(place)
+        if look is not None and not look.segments:
+            raise StorageError(printable(look.trouble or f"{place} cannot be read"))
         return self._read(lambda: self._logs.ask(place, question))
 
     def _read(self, read: Callable[[], _Answer]) -> _Answer:

@@ -46,6 +46,8 @@ class SegmentLook(NamedTuple):
     base_offset: int
     size_bytes: int
     modified_ns: int
+    inode: int
+    """Tells a file from another one that has taken its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,6 @@ class _Known(NamedTuple):
     """What the next look is held against."""
 
     folder_stat: tuple[int, int]
-    active_stat: tuple[int, int]
     tail: LogTail
     listed_at: int
     is_racy: bool
@@ -163,7 +164,7 @@ class FolderWatch:
                 file = parse_segment_file(entry.name)
                 if file is not None and file.kind is FileKind.LOG and file.state is FileState.LIVE:
                     status = entry.stat()
-                    segments.append(SegmentLook(file.offset, status.st_size, status.st_mtime_ns))
+                    segments.append(SegmentLook(file.offset, status.st_size, status.st_mtime_ns, status.st_ino))
                 elif entry.name == QUARANTINE_FOLDER:
                     has_quarantine = True
         if not segments:
@@ -172,7 +173,6 @@ class FolderWatch:
             return self._in_trouble(place, folder, None, f"{folder}: there is no log file in it")
         segments.sort()
         listed = tuple(segments)
-        active = listed[-1]
         tail = self._tail(folder, listed, known)
         latest = tail.largest_timestamp_ms
         if latest == NO_TIMESTAMP and len(listed) > 1:
@@ -191,13 +191,13 @@ class FolderWatch:
         if known is not None and known.look == look:
             look = known.look
         is_racy = self._clock_ns() - folder_stat[0] < _RACY_NS
-        return _Known(folder_stat, (active.size_bytes, active.modified_ns), tail, self._looks, is_racy, look)
+        return _Known(folder_stat, tail, self._looks, is_racy, look)
 
     def _tail(self, folder: str, segments: tuple[SegmentLook, ...], known: _Known | None) -> LogTail:
         active = segments[-1]
         stem = f"{folder}/{segment_stem(active.base_offset)}"
         begin = empty_tail(active.base_offset)
-        if known is not None and known.look.segments and known.look.active.base_offset == active.base_offset:
+        if known is not None and known.look.segments and known.look.active.inode == active.inode:
             begin = known.tail
         if begin.position > active.size_bytes:
             begin = empty_tail(active.base_offset)  # It was cut: the end of the log is gone.
@@ -214,11 +214,10 @@ class FolderWatch:
         active = look.active
         path = f"{folder}/{segment_stem(active.base_offset)}.log"
         status = os.stat(path)
-        active_stat = status.st_size, status.st_mtime_ns
-        if active_stat == known.active_stat and known.tail.is_complete:
+        grown = SegmentLook(active.base_offset, status.st_size, status.st_mtime_ns, status.st_ino)
+        if grown == active and known.tail.is_complete:
             return known
         self.opened += 1
-        grown = SegmentLook(active.base_offset, *active_stat)
         segments = (*look.segments[:-1], grown)
         tail = self._tail(folder, segments, known)
         latest = max(tail.largest_timestamp_ms, look.latest_timestamp_ms or NO_TIMESTAMP)
@@ -230,7 +229,7 @@ class FolderWatch:
             size_bytes=look.size_bytes - active.size_bytes + grown.size_bytes,
             trouble=_trouble(tail),
         )
-        return known._replace(active_stat=active_stat, tail=tail, look=changed)
+        return known._replace(tail=tail, look=changed)
 
     def _in_trouble(self, place: TopicPartition, folder: str, known: _Known | None, sentence: str) -> _Known:
         """As it was last known, if it was. It is listed again with every look."""
@@ -247,7 +246,7 @@ class FolderWatch:
             has_quarantine=False,
             trouble=sentence,
         )
-        return _Known((0, 0), (0, 0), empty_tail(0), self._looks, is_racy=True, look=look)
+        return _Known((0, 0), empty_tail(0), self._looks, is_racy=True, look=look)
 
 
 def _trouble(tail: LogTail) -> str | None:
