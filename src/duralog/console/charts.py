@@ -27,10 +27,10 @@ _SIZE = """(value) => {
 _NUMBER = """(value) => value === null || value === undefined ? "–" : Math.abs(value) >= 10000
     ? String(Math.round(value)).replace(/\\B(?=(\\d{3})+$)/g, "\\u202f") : String(+value.toPrecision(4))"""
 _FORMATS = {"size": _SIZE, "number": _NUMBER}
-_CLOCK = """(ms) => {
-    const time = new Date(ms), two = (number) => String(number).padStart(2, "0");
-    return `${two(time.getHours())}:${two(time.getMinutes())}` + (ms % 60000 ? `:${two(time.getSeconds())}` : "");
-}"""
+_CLOCK = """(ms) => new Date(ms).toTimeString().slice(0, 5)"""
+_CLOCK_OF_SECONDS = """(ms) => new Date(ms).toTimeString().slice(0, 8)"""
+_SECONDS_BELOW_MS = 600_000
+"""Over less time than this, the axis tells seconds."""
 _AT_LEAST_MS = 120_000
 """So much time is on the axis, also when there is less to show."""
 _STEPS = 3
@@ -48,7 +48,7 @@ class TimeChart:
         self._has_sizes = unit == "size"
         options = _options(label, f"(value) => ({_FORMATS[unit]})(value) + '/s'" if per_second else _FORMATS[unit])
         options["xAxis"] |= {"type": "time", ":min": f"(range) => Math.min(range.min, range.max - {_AT_LEAST_MS})"}
-        options["xAxis"]["axisLabel"] |= {":formatter": _CLOCK, "hideOverlap": True}
+        options["xAxis"]["axisLabel"] |= {":formatter": _CLOCK_OF_SECONDS, "hideOverlap": True}
         options["tooltip"]["axisPointer"] = {"lineStyle": {"color": INK_ON_BOTH}}
         options["series"][0] |= {
             "type": "line",
@@ -65,6 +65,8 @@ class TimeChart:
             return
         self._sent = data
         self._chart.options["series"][0]["data"] = data
+        if points and points[-1][0] - points[0][0] >= _SECONDS_BELOW_MS:
+            self._chart.options["xAxis"]["axisLabel"][":formatter"] = _CLOCK
         if self._has_sizes:
             known = [value for _, value in points if value is not None]
             self._chart.options["yAxis"] |= size_axis(min(known, default=0), max(known, default=0))
