@@ -103,4 +103,4 @@ def _section(section: Section, heading: str = "h2") -> str:
 
 
 def _table(table: Table) -> str:
-    return table_html(table.columns, table.rows, table.numbers, number_mark='class="number"')
+    return table_html(table.columns, table.rows, table.numbers, number_mark=' class="number"', text_mark="")

@@ -19,10 +19,14 @@ def table_html(
     rows: Iterable[Sequence[str]],
     numbers: Sequence[str] = (),
     *,
-    number_mark: str = 'style="text-align: right"',
+    number_mark: str = ' style="text-align: right"',
+    text_mark: str = ' style="text-align: left"',
 ) -> str:
-    """Cells as they are to be shown. `numbers` are the columns that stand to the right, by `number_mark`."""
-    mark = [f" {number_mark}" if column in numbers else "" for column in columns]
+    """Cells as they are to be shown. `numbers` are the columns that stand to the right.
+
+    The marks are attributes of cells: a notebook has a style of its own, in which all stand to the right.
+    """
+    mark = [number_mark if column in numbers else text_mark for column in columns]
     head = "".join(f"<th{one}>{shown(name)}</th>" for one, name in zip(mark, columns, strict=True))
     body = "".join(
         "<tr>" + "".join(f"<td{one}>{shown(cell)}</td>" for one, cell in zip(mark, row, strict=True)) + "</tr>"
