@@ -183,6 +183,8 @@ def written(annotation: Any) -> Any:
 
 
 def shown_default(default: Any) -> Any:
+    if default is duralog.BUILT_IN_POLICIES:
+        return _Written("BUILT_IN_POLICIES")
     return _Written(f"{type(default).__name__}.{default.name}") if isinstance(default, enum.Enum) else default
 
 
