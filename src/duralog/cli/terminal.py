@@ -13,7 +13,6 @@ What goes to a pipe or a file has no width: nothing is shortened there.
 from __future__ import annotations
 
 import os
-import shutil
 import unicodedata
 from typing import Protocol
 
@@ -24,6 +23,7 @@ _DEFAULT_WIDTH = 80
 
 class Stream(Protocol):
     def isatty(self) -> bool: ...
+    def fileno(self) -> int: ...
 
 
 def shows_colours(stream: Stream) -> bool:
@@ -47,7 +47,12 @@ def width_of(stream: Stream) -> int | None:
     """How many characters a line has; None where lines are not shown but kept."""
     if not stream.isatty():
         return None
-    return max(shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns, _NARROWEST)
+    told = os.environ.get("COLUMNS", "")
+    try:
+        columns = int(told) if told.isdecimal() else os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        columns = 0
+    return max(columns or _DEFAULT_WIDTH, _NARROWEST)
 
 
 def cells(text: str) -> int:
