@@ -60,7 +60,9 @@ class RecordTools:
     def show_place(self, place: Place) -> None:
         for name, value in (("offset", place.offset), ("time", place.time), ("key", place.key)):
             shown = "" if value is None or (name == "offset" and place.is_backwards) else str(value)
-            self._fields[name].props["value"] = shown
+            # Sent only where it differs: whoever types meanwhile keeps what they typed.
+            if self._fields[name].props.get("value", "") != shown:
+                self._fields[name].props["value"] = shown
         self._follow.props["aria-pressed"] = "true" if place.is_followed else "false"
         self._along.set_visibility(place.key is None and self._page is not None)
         if place.key is not None:

@@ -86,6 +86,7 @@ class RecordBrowser:
         except NotAPlace as error:
             self._say(str(error))
             place = Place()
+        self._tools.show_place(place)
         background_tasks.create(self._load(place), name="records", context=self._area)
 
     async def _came_back(self, query: str) -> None:
