@@ -244,7 +244,7 @@ def _hot_key_lanes(written: Written) -> list[Lane]:
 
 
 def _saved_lanes(story: Story) -> list[Lane]:
-    sizes = (("on disk before", story.bytes_before, BEFORE), ("and after", story.bytes_after, AFTER))
+    sizes = (("bytes before", story.bytes_before, BEFORE), ("bytes after", story.bytes_after, AFTER))
     return [Lane(label, [Part(size, kind, size_text(size))], size_text(size)) for label, size, kind in sizes]
 
 

@@ -78,7 +78,7 @@ def lanes(rows: Sequence[Lane], *, name: str, in_bytes: bool = False, unit: str 
     behind = max((len(row.text) for row in rows), default=0) * _BAR_CHARACTERS
     longest = min(max((len(row.label) for row in rows), default=0), _LABEL_CHARACTERS)
     left = _NARROW_LABEL if is_narrow(width) else max(_LABEL, 14 + longest * _LABEL_CHARACTER)
-    right = width - 8 - behind
+    right = width - 14 - behind
     scale = Scale(0, max(largest, 1), left, right)
     tops = [5]
     for row in rows[1:]:
@@ -113,7 +113,7 @@ def areas(
     across = Scale(times_ms[0], times_ms[-1], LEFT, width - 12)
     up = Scale(0, ticks[-1], height - AXIS, 10)
     marks = [horizontal_line(up(tick), count_text(tick), width) for tick in ticks]
-    at = time_ticks(times_ms[0], times_ms[-1], 3 if is_narrow(width) else 7)
+    at = time_ticks(times_ms[0], times_ms[-1], 4 if is_narrow(width) else 7)
     marks += [
         text_mark(across(tick), height - 6, text, "tick middle") for tick, text in zip(at, time_labels(at), strict=True)
     ]
