@@ -19,7 +19,7 @@ from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from bench.workers.console_process import RunningConsole
-from docs.screenshot_store import TOPIC_OF_EVENTS, TOPIC_OF_STATE, make
+from docs.screenshot_store import TOPIC_OF_EVENTS, TOPIC_OF_STATE, kept_growing, make
 
 IMAGES = Path(__file__).with_name("images")
 SCREEN = (1280, 800)
@@ -44,8 +44,6 @@ class Shot:
 
 def shots() -> Iterator[Shot]:
     partition = f"/topic/{TOPIC_OF_STATE}/0"
-    yield Shot("overview", "/", "page-overview")
-    yield Shot("overview-dark", "/", "page-overview", scheme="dark")
     yield Shot("partition", partition, "page-partition")
     yield Shot("partition-dark", partition, "page-partition", scheme="dark")
     yield Shot("records", f"/topic/{TOPIC_OF_EVENTS}/0/records", "page-records")
@@ -54,8 +52,11 @@ def shots() -> Iterator[Shot]:
     yield Shot("compaction-dark", f"{partition}/compaction", "page-compaction", scheme="dark")
     yield Shot("health", "/health", "page-health")
     yield Shot("groups", "/groups", "page-groups")
-    yield Shot("phone", "/", "page-overview", size=PHONE)
     yield Shot("phone-partition", partition, "page-partition", scheme="dark", size=PHONE)
+    # Last: their charts have something to show by then.
+    yield Shot("overview", "/", "page-overview")
+    yield Shot("overview-dark", "/", "page-overview", scheme="dark")
+    yield Shot("phone", "/", "page-overview", size=PHONE)
 
 
 def take(browser: Browser, address: str, shot: Shot) -> bytes:
@@ -93,9 +94,14 @@ def main() -> int:
         return 1
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="duralog-screenshots-") as folder:
-        make(Path(folder) / "data")
+        directory = Path(folder) / "data"
+        make(directory)
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        with RunningConsole("data", folder=Path(folder)) as console, sync_playwright() as playwright:
+        with (
+            kept_growing(directory),
+            RunningConsole("data", folder=Path(folder)) as console,
+            sync_playwright() as playwright,
+        ):
             browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
             for shot in wanted:
                 picture = small(take(browser, console.address, shot))

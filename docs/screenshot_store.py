@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import random
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import confluent_kafka
@@ -27,6 +31,8 @@ _OTHER_TOPICS = {
     "stock-levels": (2, "zstd", 1_500),
 }
 """Partitions, codec and records of each partition."""
+_GROWING = {"page-views": 40, "search-queries": 18, "payments": 6}
+"""Records that come in at a time."""
 _LAGS = {"billing": 0, "fraud-check": 37, "search-index": 1_840, "data-lake": 12_400}
 
 
@@ -121,3 +127,29 @@ def _commit(directory: Path) -> None:
             ]
             consumer.commit(offsets=places, asynchronous=False)
             consumer.close()
+
+
+@contextmanager
+def kept_growing(directory: Path) -> Iterator[None]:
+    """Somebody writes to the directory for the time of the block, now more and now less."""
+    leave = threading.Event()
+    chance = random.Random(9)
+
+    def write() -> None:
+        with duralog.open(directory, _CONFIG) as store:
+            tick = 0
+            while not leave.wait(0.25):
+                tick += 1
+                for topic, count in _GROWING.items():
+                    now_ms = time.time_ns() // 1_000_000
+                    size = round(count * (1 + 0.5 * math.sin(tick / 25)) + chance.randrange(count // 3))
+                    log = store.partition(topic, tick % len(store.partitions(topic)))
+                    log.append([_event(chance, topic, now_ms) for _ in range(size)], codec=_OTHER_TOPICS[topic][1])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        leave.set()
+        writer.join()
