@@ -33,6 +33,7 @@ REQUIREMENTS = (
     "confluent-kafka>=2.11; extra == 'kafka'",
     "pyspark<4.4,>=4.3; extra == 'spark'",
     "pyiceberg[pyarrow,sql-sqlite]>=0.12; extra == 'lakehouse'",
+    "confluent-kafka>=2.11; extra == 'console'",
     "nicegui<4,>=3.18; extra == 'console'",
 )
 

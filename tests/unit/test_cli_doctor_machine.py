@@ -128,6 +128,10 @@ def test_extras(machine: MadeUpMachine) -> None:
     del machine.packages["xxhash"]
     half = of_machine(machine, "duralog[broker]")
     assert (half.level, half.found) == (Level.WARN, "xxhash is missing")
+    machine.packages["confluent-kafka"] = "2.16.1"
+    # Part of both.
+    assert of_machine(machine, "duralog[kafka]").found == "confluent-kafka 2.16.1"
+    assert of_machine(machine, "duralog[console]").level is Level.OK
     machine.packages["nicegui"] = "4.0.1"
     assert "nicegui is 4.0.1, it takes nicegui<4,>=3.18" in of_machine(machine, "duralog[console]").found
 

@@ -58,7 +58,8 @@ def python_checks(machine: Machine) -> Iterator[Check]:
     wanted = [found for text in machine.requirements() if (found := parse_requirement(text)) is not None]
     yield _packages(machine, [one for one in wanted if one.extra is None])
     for extra, use in _EXTRAS.items():
-        yield _extra(machine, extra, use, [one for one in wanted if one.extra == extra])
+        others = {one.name for one in wanted if one.extra not in (None, extra)}
+        yield _extra(machine, extra, use, [one for one in wanted if one.extra == extra], others)
     yield _java(machine)
     yield _workers(machine)
 
@@ -80,11 +81,13 @@ def _packages(machine: Machine, wanted: list[Requirement]) -> Check:
     return _PACKAGES.ok(", ".join(f"{one.name} {machine.package_version(one.name)}" for one in wanted))
 
 
-def _extra(machine: Machine, extra: str, use: str, wanted: list[Requirement]) -> Check:
-    subject = Subject(f"duralog[{extra}]", f"is for {use}")
+def _extra(machine: Machine, extra: str, use: str, wanted: list[Requirement], others: set[str]) -> Check:
+    """`others` are the packages of other extras: those alone do not mean that somebody wanted this one."""
+    subject = Subject(f"duralog[{extra}]", f"it is for {use}")
     install = f"pip install --upgrade 'duralog[{extra}]'"
     there = {one.name: version for one in wanted if (version := machine.package_version(one.name)) is not None}
-    if not there:
+    own = [one.name for one in wanted if one.name not in others] or list(there)
+    if there.keys().isdisjoint(own):
         return subject.ok(f"not installed; it is for {use}", install)
     bad = list(_wrong(machine, wanted))
     if bad:
