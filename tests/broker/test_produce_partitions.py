@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,11 @@ import pytest
 import duralog
 from duralog.broker import error_codes as codes
 from duralog.broker.broker import Broker
-from duralog.broker.partitions import NO_TOPIC_ID
-from duralog.broker.request import RawAnswer
+from duralog.broker.partitions import NO_TOPIC_ID, Partition
+from duralog.broker.request import CLOSE, Fields, Later, RawAnswer
 from duralog.errors import StorageError, UnknownTopic
 from duralog.format.uuids import uuid_bytes
-from tests.broker.record_desk import RecordDesk, batch
+from tests.broker.record_desk import Answered, RecordDesk, batch
 
 
 @pytest.fixture
@@ -82,6 +83,51 @@ def test_what_waits_in_line_has_its_turn_in_order_however_much_it_is(
     assert not partition.in_line
     assert desk.end_offset("t") == 2
     assert ["ZeroDivisionError: a bug" in record.getMessage() for record in caplog.records] == [True]
+
+
+class _FailsToWake:
+    def wake(self, partition: Partition) -> None:
+        raise ZeroDivisionError("a bug")
+
+
+def test_what_fails_after_an_append_beside_the_loop_keeps_no_client_waiting(
+    desk: RecordDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.broker.store.alter_topic_config("t", {"flush.messages": 1})
+    waits_for_records, first = Answered(desk.produce(9, {"t": {0: batch()}})), desk.broker.partitions.get("t", 0)
+    assert first is not None
+    first.waiting[_FailsToWake()] = None
+    _run_until(desk, lambda: waits_for_records.later.is_answered)
+    assert isinstance(waits_for_records.only, RawAnswer)
+    first.waiting.clear()
+
+    def fail(*_: object) -> bytes:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("duralog.broker.produce_response.encode", fail)
+    cannot_be_told = Answered(desk.produce(9, {"t": {0: batch(), 1: batch()}}))
+    _run_until(desk, lambda: cannot_be_told.later.is_answered)
+    assert cannot_be_told.only is CLOSE
+
+
+def test_who_cannot_be_refused_is_closed(desk: RecordDesk) -> None:
+    later = Later()
+    answers: list[object] = []
+
+    def fail(*_: object) -> Fields:
+        raise ZeroDivisionError("a bug")
+
+    later.deliver_to(answers.append, fail)
+    desk.broker.in_background(lambda: None, fail, later)
+    _run_until(desk, lambda: bool(answers))
+    assert answers == [CLOSE]
+
+
+def _run_until(desk: RecordDesk, is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not is_true():
+        assert time.monotonic() < deadline, "it has not come"
+        desk.broker.loop.run_turn(0.01)
 
 
 def test_other_changes_keep_what_is_known(desk: RecordDesk) -> None:

@@ -34,7 +34,7 @@ from duralog.broker.listening import DEFAULT_HOST, Address, Listening, bind
 from duralog.broker.log_lines import LogLines, error_text, one_line
 from duralog.broker.partitions import Partitions
 from duralog.broker.producer_ids import ProducerIds
-from duralog.broker.request import Api, Later
+from duralog.broker.request import CLOSE, Api, Later
 from duralog.broker.server import Server
 from duralog.broker.topics import Topics
 from duralog.broker.transactions.coordinator import TransactionCoordinator
@@ -170,7 +170,8 @@ class Broker:
     ) -> None:
         """Run `work` beside the loop, then `then` on it, with the result and None or with None and the error.
 
-        If `then` itself fails, that is logged, and the request that `answers` belongs to is refused.
+        If `then` itself fails, that is logged, and the request that `answers` belongs to is refused, or its connection
+        closed if that fails, too.
         """
 
         def finish(result: Any, error: Exception | None) -> None:
@@ -179,11 +180,21 @@ class Broker:
                 then(result, error)
             except Exception as failure:
                 self.log.error("%s", one_line(f"after background work: {error_text(failure)}"))
-                if answers is not None and not answers.is_answered:
-                    answers.refuse(code_of(failure))
+                if answers is not None:
+                    self._refuse(answers, failure)
 
         self.server.background_began()
         self._workers.submit(work, finish)
+
+    def _refuse(self, answers: Later, failure: Exception) -> None:
+        if answers.is_answered:
+            return
+        try:
+            answers.refuse(code_of(failure))
+        except Exception as second:
+            self.log.error("%s", one_line(f"no error answer: {error_text(second)}"))
+            if not answers.is_answered:
+                answers.answer(CLOSE)
 
     def run(self) -> None:
         """Serve in this thread until `stop`, then close everything."""

@@ -96,10 +96,13 @@ class Partition:
 
         def finish(result: AppendResult | None, error: Exception | None) -> None:
             self.in_line.popleft()
-            self._run_line()
-            if error is None:
-                self.wake()
-            then(result, error)
+            try:
+                self._run_line()
+                if error is None:
+                    self.wake()
+            finally:
+                # Whatever becomes of the others, this one's client waits for its answer.
+                then(result, error)
 
         def start() -> bool:
             broker.in_background(work, finish)

@@ -120,14 +120,19 @@ class Topics:
         self._waiting.append(_Change(work, then, answers))
         self._run_next()
 
-    def create(self, name: str, partitions: int, configs: Mapping[str, object], then: Told) -> None:
+    def create(
+        self, name: str, partitions: int, configs: Mapping[str, object], then: Told, answers: Later | None = None
+    ) -> None:
         """Make a topic. `then` gets `TopicExists` if there is one of the name, also if it was made meanwhile."""
         self.change(
             lambda: self._broker.store.create_topic(name, partitions, configs),
             lambda _, error: then(self.refresh(name) if error is None else error),
+            answers,
         )
 
-    def ensure(self, name: str, partitions: int, configs: Mapping[str, object], then: Told) -> None:
+    def ensure(
+        self, name: str, partitions: int, configs: Mapping[str, object], then: Told, answers: Later | None = None
+    ) -> None:
         """The topic of this name, which is made if it is not there."""
         known = self._by_name.get(name)
         if known is not None:
@@ -138,12 +143,12 @@ class Topics:
             is_there = isinstance(result, TopicExists) and self._broker.store.find_topic(name) is not None
             then(self.refresh(name) if is_there else result)
 
-        self.create(name, partitions, configs, told)
+        self.create(name, partitions, configs, told, answers)
 
-    def ensure_internal(self, name: str, then: Told) -> None:
+    def ensure_internal(self, name: str, then: Told, answers: Later | None = None) -> None:
         """One of Kafka's own topics, made as Kafka makes it if it is not there."""
         partitions, configs = internal_topic(name, self._broker.config)
-        self.ensure(name, partitions, configs, then)
+        self.ensure(name, partitions, configs, then, answers)
 
     def create_missing(self, names: Iterable[str]) -> None:
         """Make topics that a client has asked for, with the broker's defaults; nobody waits for them.
@@ -173,7 +178,7 @@ class Topics:
             reason = f"topic {name} could not be made for a client that asked for it: {result}"
             self._broker.log_lines.warn("topic not made", reason)
 
-    def delete(self, name: str, then: Told) -> None:
+    def delete(self, name: str, then: Told, answers: Later | None = None) -> None:
         """Take a topic away; `then` gets what it was. Nobody finds it from now on, unless that fails."""
         gone = self._by_name.get(name)
         if gone is None:
@@ -192,7 +197,7 @@ class Topics:
             self._tell(self._when_deleted, gone)
             then(gone)
 
-        self.change(lambda: self._broker.store.delete_topic(name), told)
+        self.change(lambda: self._broker.store.delete_topic(name), told, answers)
 
     def refresh(self, name: str) -> TopicView:
         """Show a topic as the store has it now, after a change of it."""

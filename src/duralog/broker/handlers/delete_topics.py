@@ -40,7 +40,7 @@ def handle(broker: Broker, request: Request) -> Answer:
     answers, topics = _resolved(broker, _asked(request))
     deletion = _Deletion(answers, len(topics))
     for topic in topics:
-        broker.topics.delete(topic.name, partial(deletion.told, topic))
+        broker.topics.delete(topic.name, partial(deletion.told, topic), deletion.later)
     return deletion.later if topics else {"responses": answers}
 
 
@@ -92,7 +92,7 @@ class _Deletion:
         fault = fault_of(result) if isinstance(result, Exception) else Fault(codes.NONE, None)
         self._answers.append(_response(topic.name, topic.topic_id, fault))
         self._expected -= 1
-        if self._expected == 0:
+        if self._expected == 0 and not self.later.is_answered:
             self.later.answer({"responses": self._answers})
 
 

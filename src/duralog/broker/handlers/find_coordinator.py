@@ -52,7 +52,7 @@ def handle(broker: Broker, request: Request) -> Answer:
             broker.log.warning("%s cannot be made: %s", topic, made)
         later.answer(_fields(broker, request, COORDINATOR_NOT_AVAILABLE if isinstance(made, Exception) else NONE))
 
-    broker.topics.ensure_internal(topic, is_made)
+    broker.topics.ensure_internal(topic, is_made, later)
     return later
 
 

@@ -309,18 +309,27 @@ class _Work:
         return _EPOCH_BUMPING_TRANSACTIONS if is_new_kind else 0
 
     def _appended_beside(self, one: _Wanted, result: AppendResult | None, error: Exception | None) -> None:
-        """What ran beside the loop has ended."""
+        """What ran beside the loop has ended. Who cannot be told how is closed: nobody waits for ever."""
+        assert self.later is not None
+        try:
+            self._settle(one, result, error)
+            if not self.running and not self.later.is_answered:
+                answer = self.answer()
+                assert not isinstance(answer, Later)
+                self.later.answer(answer)
+        except Exception:
+            if not self.later.is_answered:
+                self.later.answer(CLOSE)
+            raise
+
+    def _settle(self, one: _Wanted, result: AppendResult | None, error: Exception | None) -> None:
+        self.running -= 1
         if result is not None:
             outcome = _outcome(one.partition, result)
         else:
             assert error is not None
             outcome = _refusal(self.broker, one.partition, one.frame.size_bytes, error, one.frame.base_offset)
         self.outcomes[one.topic][one.number] = outcome
-        self.running -= 1
-        if not self.running and self.later is not None:
-            answer = self.answer()
-            assert not isinstance(answer, Later)
-            self.later.answer(answer)
 
     def _refuse_all(self, outcome: Outcome) -> None:
         self.outcomes = {topic: dict.fromkeys(numbers, outcome) for topic, numbers in self.asked.topics.items()}
