@@ -14,6 +14,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from duralog import Record
+from duralog.broker.broker import Broker
+from duralog.config import BrokerConfig
 from duralog.console.broker_source import BrokerSource
 from duralog.console.combined_source import CombinedSource
 from duralog.console.facts import RunState, SourceKind
@@ -229,9 +231,9 @@ def test_a_broker_that_goes_away_is_told_and_found_again(tmp_path: Path) -> None
         assert [topic.name for topic in overview.topics] == ["orders"]
         with pytest.raises(DuralogError):
             source.partition("orders", 0)
-        with running_broker({**KEEP, "listeners": f"PLAINTEXT://127.0.0.1:{port}"}, data=directory) as running:
-            assert running.port == port
-            running.store.partition("orders", 0).append([Record(value=b"x")] * 3)
+        with Broker(directory, config=BrokerConfig.of(KEEP), port=port) as again:
+            again.start()
+            again.store.partition("orders", 0).append([Record(value=b"x")] * 3)
             source.step()
             assert source.overview().is_online
             assert source.overview().records_in_per_second is None
