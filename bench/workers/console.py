@@ -1,7 +1,8 @@
 """The answers of one page of `duralog console`: DIRECTORY PATH PASSES HOW. A line for each, or for the slowest.
 
-An answer is timed from the request to the last byte of the page, in which all of its contents stand; what the browser
-then does with it is not counted. The console looks at the directory in the background, as it always does, so a pass
+An answer is timed from the request to the last byte of the page; what the browser then does with it is not counted.
+What a page reads from files and does not have at once (a log's explanation, say) follows by itself, and is not counted.
+CPU seconds are the console's, of one answer on average, with its work in the background. The console looks at the directory in the background, as it always does, so a pass
 goes on long enough to meet that.
 """
 
@@ -29,12 +30,13 @@ def main(directory: str, path: str, passes: int, how: str) -> None:
         for _ in range(WARM_UP_ANSWERS):
             _seconds(connection, path)
         for _ in range(passes):
-            answers = []
+            answers, cpu = [], console.cpu_seconds
             for _ in range(ANSWERS):
                 answers.append(_seconds(connection, path))
                 time.sleep(PAUSE_SECONDS)
+            cpu = (console.cpu_seconds - cpu) / ANSWERS
             for seconds in [max(answers)] if how == "slowest" else answers:
-                tell(seconds, 0.0, 1, peak_bytes=console.peak_bytes)
+                tell(seconds, cpu, 1, peak_bytes=console.peak_bytes)
         connection.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from types import TracebackType
 
 _START_SECONDS = 60
 _STOP_SECONDS = 30
+_TICKS = os.sysconf("SC_CLK_TCK")
 _ADDRESS = re.compile(r"ready on (http://\S+)")
 
 
@@ -61,6 +63,12 @@ class RunningConsole:
     @property
     def log(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def cpu_seconds(self) -> float:
+        """User and system time of all its threads so far."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
 
     @property
     def peak_bytes(self) -> int:
