@@ -2,8 +2,8 @@
 
 An answer is timed from the request to the last byte of the page; what the browser then does with it is not counted.
 What a page reads from files and does not have at once (a log's explanation, say) follows by itself, and is not counted.
-CPU seconds are the console's, of one answer on average, with its work in the background. The console looks at the directory in the background, as it always does, so a pass
-goes on long enough to meet that.
+The console looks at the directory in the background, as it always does, so a pass goes on long enough to meet that.
+CPU seconds are the console's, of one answer on average, with its share of that work.
 """
 
 from __future__ import annotations
