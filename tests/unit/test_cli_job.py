@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 from typer.testing import CliRunner, Result
 
-from duralog.cli import job_stats, spark_job
+from duralog.cli import spark_job, stats_view
 from duralog.cli.options import standard_output
 from duralog.command_line import app
 from duralog.spark.tasks import TaskProgress
@@ -53,7 +53,7 @@ def test_without_pyspark_a_sentence_tells_what_to_install(tmp_path: Path) -> Non
         [sys.executable, "-c", program, "job", "verify", str(tmp_path)], check=False, capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert done.stderr.strip() == "duralog: error: this command needs PySpark: pip install 'duralog[spark]'"
+    assert done.stderr.strip() == "duralog: error: to work with Spark, this command needs PySpark: pip install 'duralog[spark]'"
 
 
 class Bar:
@@ -106,7 +106,7 @@ def test_every_codec_of_a_topic_has_its_own_figures(capsys: pytest.CaptureFixtur
         most_records_of_a_batch=7,
     )
     output = standard_output(as_json=False, quiet=False)
-    job_stats._write_batches(output, [topic])  # type: ignore[list-item]
+    stats_view._write_batches(output, [topic])  # type: ignore[list-item]
     output.flush()
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert [(row[1], row[2], row[-3:]) for row in rows] == [
