@@ -12,6 +12,9 @@ import pytest
 from duralog.broker.broker import Broker
 from duralog.broker.topics import TopicView
 from duralog.errors import InvalidTopic, StorageError
+from duralog.format import record_batch
+from duralog.format.record import Record
+from duralog.storage.file_system import LocalFileSystem
 from tests.broker.admin_desk import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -29,6 +32,7 @@ from tests.broker.admin_desk import (
 )
 from tests.broker.raw_client import RawClient
 
+PRODUCE = 0
 BY_HAND = {"partitions": -1, "replication_factor": -1}
 OTHERS_ONLY = "contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
 
@@ -456,6 +460,77 @@ class TestMorePartitions:
         assert add_partitions(client, ("t", 2, None), validate_only=True) == [("t", 0, None)]
         assert add_partitions(client, ("t", 2, None), timeout=0) == [("t", 7, None)]
         assert broker.store.partition_count("t") == 1
+
+
+class TestHalfMade:
+    """The disk fails when the metadata tell of partitions already, and their folders are to be made."""
+
+    @pytest.fixture
+    def bad(self, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+        """Names of folders that cannot be made."""
+        bad: set[str] = set()
+        make_folder = LocalFileSystem.make_folder
+
+        def make(files: LocalFileSystem, path: str) -> None:
+            if path.rpartition("/")[2] in bad:
+                raise StorageError(f"{path}: the disk fails")
+            make_folder(files, path)
+
+        monkeypatch.setattr(LocalFileSystem, "make_folder", make)
+        monkeypatch.setattr("duralog.broker.partitions.RETRY_MS", 1)
+        return bad
+
+    def test_a_topic_is_there_without_leaders_until_its_logs_are(
+        self, client: RawClient, broker: Broker, bad: set[str]
+    ) -> None:
+        bad.add("orders-1")
+        (told,) = create(client, new_topic("orders", 2))
+        assert told.error_code == 56
+        assert "the disk fails" in told.error_message
+        assert self.errors(client) == [5, 5]
+        assert self.produced(client, 1) == 56
+        assert create(client, new_topic("orders", 2))[0].error_code == 36
+        bad.clear()
+        wait_until(lambda: self.errors(client) == [0, 0])
+        assert [self.produced(client, number) for number in (0, 1)] == [0, 0]
+        assert broker.store.partition("orders", 1).end_offset == 1
+
+    def test_more_partitions(self, client: RawClient, bad: set[str]) -> None:
+        make(client, "orders", 1)
+        bad.add("orders-2")
+        fields = {"topics": [{"name": "orders", "count": 3, "assignments": None}], "timeout": 1000}
+        (told,) = client.ask(CREATE_PARTITIONS, 3, {**fields, "validate_only": False}).results
+        assert told.error_code == 56
+        assert self.errors(client)[0] == 0
+        assert self.errors(client)[2] == 5
+        assert self.produced(client, 2) == 56
+        bad.clear()
+        wait_until(lambda: self.produced(client, 2) == 0)
+        assert self.errors(client) == [0, 0, 0]
+
+    def test_one_that_a_client_asked_for(self, client: RawClient, bad: set[str]) -> None:
+        bad.add("orders-0")
+        assert [topic.error_code for topic in metadata(client, "orders", auto=True).topics] == [3]
+        bad.clear()
+
+        def is_there() -> bool:
+            (topic,) = metadata(client, "orders", auto=True).topics
+            return topic.error_code == 0 and topic.partitions[0].error_code == 0
+
+        wait_until(is_there)
+        assert self.produced(client, 0) == 0
+
+    def errors(self, client: RawClient) -> list[int]:
+        (topic,) = metadata(client, "orders").topics
+        assert topic.error_code == 0
+        return [partition.error_code for partition in topic.partitions]
+
+    def produced(self, client: RawClient, number: int) -> int:
+        records = record_batch.encode([Record(key=b"k", value=b"v", timestamp_ms=0)])
+        topic = {"name": "orders", "partition_data": [{"index": number, "records": records}]}
+        fields = {"transactional_id": None, "acks": 1, "timeout": 1000, "topic_data": [topic]}
+        ((answer,),) = [one.partition_responses for one in client.ask(PRODUCE, 9, fields).responses]
+        return int(answer.error_code)
 
 
 def test_topics_are_there_after_a_restart(tmp_path: Any) -> None:

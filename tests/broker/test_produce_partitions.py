@@ -87,7 +87,7 @@ def test_what_waits_in_line_has_its_turn_in_order_however_much_it_is(
 
 class _FailsToWake:
     def wake(self, partition: Partition) -> None:
-        raise ZeroDivisionError("a bug")
+        raise ZeroDivisionError(f"a bug, told of {partition.topic}")
 
 
 def test_what_fails_after_an_append_beside_the_loop_keeps_no_client_waiting(

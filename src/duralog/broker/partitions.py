@@ -5,6 +5,9 @@ waits for records of a partition is told, and nobody else. All of it runs on the
 partition is thrown away as soon as the store has another set of logs, and found again when it is next asked for: a
 topic that was deleted and made again is another partition, and those who waited for the old one are told too.
 
+A partition of a topic that clients see may be without its log: the disk failed while it was made. It is offline then,
+and whoever asks for it lets the store try again beside the loop, but not sooner than a second after the last time.
+
 Work that must not run on the loop (compressing anew) waits in the partition's own line (`Partition.in_line`): as long
 as anything is in it, later appends of clients queue behind, so that batches reach the log in the order they came.
 """
@@ -37,6 +40,8 @@ _logger = logging.getLogger("duralog.broker")
 NO_TOPIC_ID = bytes(16)
 LARGEST_UNPACKED_BYTES = 256 << 20
 """Of a client's batch that is unpacked beside the loop, where several may be at a time."""
+RETRY_MS = 1_000
+"""How long the store is left alone after it could not make a log."""
 
 
 class Waiting(Protocol):
@@ -142,11 +147,14 @@ class Partitions:
     """All partitions that this broker leads."""
 
     def __init__(self, broker: Broker) -> None:
+        self._broker = broker
         self._store = broker.store
         self._clock = broker.clock
         self._logs = broker.store.logs
         self._known: dict[tuple[str, int], Partition] = {}
         self._names: dict[bytes, str] | None = None
+        self._tried: set[str] = set()
+        """The topics whose missing logs are being made, or could not be made just now."""
 
     def get(self, topic: str, number: int) -> Partition | None:
         """None where there is no such partition, or it is offline (`is_offline` tells)."""
@@ -169,7 +177,8 @@ class Partitions:
 
     def is_offline(self, topic: str, number: int) -> bool:
         """Whether the partition exists and cannot be used."""
-        return TopicPartition(topic, number) in self._store.offline
+        partition = TopicPartition(topic, number)
+        return partition in self._store.offline or self._has_no_log(partition)
 
     def append(
         self,
@@ -269,8 +278,32 @@ class Partitions:
         log = self._store.logs.get(TopicPartition(topic, number))
         known = self._store.find_topic(topic)
         if log is None or known is None:
+            if self._has_no_log(TopicPartition(topic, number)):
+                self._make_log(topic, number)
             return None
         topic_id = known.topic_id
         found = Partition(log, NO_TOPIC_ID if topic_id is None else uuid_bytes(topic_id))
         self._known[topic, number] = found
         return found
+
+    def _has_no_log(self, partition: TopicPartition) -> bool:
+        """Whether the making of it was left half done. Clients see no topic that is being made or deleted."""
+        shown = self._broker.topics.by_name(partition.topic)
+        return (
+            shown is not None
+            and partition.partition in shown.partitions
+            and partition not in self._store.logs
+            and partition not in self._store.offline
+        )
+
+    def _make_log(self, topic: str, number: int) -> None:
+        if topic in self._tried:
+            return
+        self._tried.add(topic)
+
+        def then(_: object, error: Exception | None) -> None:
+            if error is not None:
+                self._broker.log_lines.warn("log not made", f"the logs of {topic} cannot be made yet: {error}")
+            self._broker.timers.after(RETRY_MS, lambda: self._tried.discard(topic))
+
+        self._broker.topics.change(lambda: self._store.partition(topic, number), then)
