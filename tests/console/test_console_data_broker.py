@@ -5,16 +5,17 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from duralog import Record
 from duralog.broker.broker import Broker
+from duralog.cli.target import admin_module
 from duralog.config import BrokerConfig
 from duralog.console.broker_source import BrokerSource
 from duralog.console.combined_source import CombinedSource
@@ -30,10 +31,13 @@ RECORDS = 120
 KEEP = {"log.retention.ms": -1, "log.cleaner.enable": False}
 
 
-def create(broker: TestBroker, name: str, partitions: int = 1, **configs: str) -> None:
+def create(
+    broker: TestBroker, name: str, partitions: int = 1, configs: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """As a client does it: the broker serves what it was told of."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
-    admin.create_topics([NewTopic(name, num_partitions=partitions, config=configs)])[name].result()
+    types = admin_module()
+    admin = types.AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    admin.create_topics([types.NewTopic(name, num_partitions=partitions, config=dict(configs))])[name].result()
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +46,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBroker]:
     directory = str(tmp_path_factory.mktemp("broker") / "data")
     with running_broker(KEEP, data=directory) as running:
         store = running.store
-        create(running, "orders", 2, **{"retention.ms": "-1"})
+        create(running, "orders", 2, {"retention.ms": "-1"})
         store.partition("orders", 0).append(
             [
                 Record(
@@ -54,7 +58,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBroker]:
                 for number in range(RECORDS)
             ]
         )
-        create(running, "gaps", **{"cleanup.policy": "compact"})
+        create(running, "gaps", configs={"cleanup.policy": "compact"})
         log = store.partition("gaps", 0)
         for number in range(2_000):
             log.append([Record(key=b"same" if number % 400 else b"k%d" % number, value=b"%d" % number)])

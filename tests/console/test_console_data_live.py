@@ -17,7 +17,7 @@ from duralog.storage.store import Store
 from tests.console.console_stores import MANY_PARTITIONS, MANY_SEGMENTS
 
 ROUNDS = 12
-SMALL = {"internal.segment.bytes": 4096, "cleanup.policy": "compact", "file.delete.delay.ms": 0}
+SMALL = {"internal.segment.bytes": 16384, "cleanup.policy": "compact", "file.delete.delay.ms": 0}
 CONFIG = {
     "log.retention.ms": -1,
     "log.cleaner.enable": False,
@@ -141,8 +141,7 @@ def test_a_thousand_partitions_cost_little(stores: Any) -> None:
     before = len(os.listdir("/proc/self/fd"))
     source = DirectorySource(str(stores["many"]))
     overview = source.overview()
-    assert overview.partitions == MANY_PARTITIONS
-    assert sum(topic.partitions for topic in overview.topics) == MANY_PARTITIONS
+    assert overview.partitions == sum(topic.partitions for topic in overview.topics) >= MANY_PARTITIONS
     watch = source._snapshots._watch
     opened = []
     for _ in range(3):
@@ -150,11 +149,11 @@ def test_a_thousand_partitions_cost_little(stores: Any) -> None:
         opened.append(watch.opened)
     # Some are listed anew all the same, not all of them at once.
     assert max(opened) < MANY_PARTITIONS / 10
-    topic = overview.topics[0]
+    topic = max(overview.topics, key=lambda topic: topic.partitions)
     rows = source.topic(topic.name)
     assert {row.segments for row in rows} == {MANY_SEGMENTS}
     assert all(row.trouble is None for row in rows)
-    for row in rows[:: MANY_PARTITIONS // 10]:
+    for row in rows[:: len(rows) // 10]:
         facts = source.partition(row.topic, row.partition)
         assert len(facts.segments) == MANY_SEGMENTS
         assert source.records(row.topic, row.partition, backwards=True).is_at_end

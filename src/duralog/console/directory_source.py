@@ -50,6 +50,7 @@ from duralog.storage.log_directory import TopicPartition
 from duralog.storage.partition_log import PartitionLog
 
 _MOST_SEARCHES = 2
+_PAGE_ATTEMPTS = 3
 _Answer = TypeVar("_Answer")
 
 
@@ -201,11 +202,12 @@ class DirectorySource:
         backwards: bool = False,
         committed_only: bool = False,
     ) -> RecordPage:
-        def page(log: PartitionLog) -> RecordPage:
-            reader = PageReader(log, lambda: self._logs.stability(log), committed_only=committed_only)
-            return reader.page(offset=offset, time_ms=time_ms, limit=limit, backwards=backwards)
-
-        return self._ask(topic, partition, page)
+        return self._page(
+            topic,
+            partition,
+            lambda reader: reader.page(offset=offset, time_ms=time_ms, limit=limit, backwards=backwards),
+            committed_only=committed_only,
+        )
 
     def record(self, topic: str, partition: int, offset: int) -> ShownRecord | None:
         def one(log: PartitionLog) -> ShownRecord | None:
@@ -214,10 +216,7 @@ class DirectorySource:
         return self._ask(topic, partition, one)
 
     def tail(self, topic: str, partition: int, from_offset: int, limit: int = 200) -> RecordPage:
-        def newest(log: PartitionLog) -> RecordPage:
-            return PageReader(log, lambda: self._logs.stability(log), committed_only=False).tail(from_offset, limit)
-
-        return self._ask(topic, partition, newest)
+        return self._page(topic, partition, lambda reader: reader.tail(from_offset, limit))
 
     def explanation(self, topic: str, partition: int) -> str:
         return self.rehearsal(topic, partition).text
@@ -320,6 +319,26 @@ class DirectorySource:
         if look is not None and not look.segments:
             raise StorageError(printable(look.trouble or f"{place} cannot be read"))
         return self._read(lambda: self._logs.ask(place, question))
+
+    def _page(
+        self,
+        topic: str,
+        partition: int,
+        read: Callable[[PageReader], RecordPage],
+        *,
+        committed_only: bool = False,
+    ) -> RecordPage:
+        def read_page(log: PartitionLog) -> tuple[RecordPage, bool]:
+            reader = PageReader(log, lambda: self._logs.stability(log), committed_only=committed_only)
+            page = read(reader)
+            return page, bool(reader.damage)
+
+        for _ in range(_PAGE_ATTEMPTS):
+            page, is_damaged = self._ask(topic, partition, read_page)
+            if not is_damaged:
+                break
+            # A segment that a compaction replaces while its old one is read looks like damage. That does not last.
+        return page
 
     def _read(self, read: Callable[[], _Answer]) -> _Answer:
         try:

@@ -6,7 +6,7 @@ order of offsets, also on a page that was read backwards. Damage on the way is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from duralog.cli.failures import printable
@@ -40,6 +40,11 @@ class PageReader:
         self._cut = cut or Cut()
         self._damage: list[CorruptRecord] = []
         self._notes: list[str] = []
+
+    @property
+    def damage(self) -> Sequence[CorruptRecord]:
+        """What was met so far."""
+        return self._damage
 
     def page(self, *, offset: int | None, time_ms: int | None, limit: int, backwards: bool) -> RecordPage:
         limit = min(max(limit, 1), MOST_PAGE_RECORDS)
