@@ -16,9 +16,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import duralog
+from duralog.cli import bench as bench_command
 from duralog.cli import bench_scratch
 from duralog.cli.bench_data import Workload
 from duralog.cli.bench_latencies import Latencies
+from duralog.cli.bench_machine import PASSES, machine_rows
 from duralog.cli.bench_rows import (
     APPEND_BATCHES,
     BROKER,
@@ -224,7 +226,23 @@ def rows_of(write: int, sync: int, append: int) -> list[Row]:
 def test_what_limits_a_log() -> None:
     assert what_limits_log(rows_of(1000 << 20, 100 << 20, 500 << 20)).startswith("The disk is the limit")
     sentence = what_limits_log(rows_of(1000 << 20, 800 << 20, 500 << 20))
-    assert sentence.startswith("The CPU is the limit: appends make 500 MiB/s, 50%")
+    assert sentence.startswith("The CPU is the limit: appends make 500 MiB/s, 50% of what this machine writes")
+    assert ", as much as this machine writes" in what_limits_log(rows_of(400 << 20, 800 << 20, 500 << 20))
+
+
+def test_others_at_work_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (99.0, 1.0, 1.0))
+    monkeypatch.setattr(bench_command, "_on_directory", lambda *_, **__: rows_of(3, 2, 1))
+    assert "a load of 99.0 on" in bench(tmp_path).stderr
+    assert bench("--quiet", tmp_path).stderr == ""
+
+
+def test_a_limit_is_the_fastest_pass(tmp_path: Path) -> None:
+    advanced: list[int] = []
+    rows = list(machine_rows(str(tmp_path), 1 << 20, lambda _: None, advanced.append))
+    assert sum(advanced) == 4 * PASSES << 20
+    assert {row.data_bytes for row in rows} == {1 << 20}
+    assert not names(tmp_path)
 
 
 def test_shares_are_of_files_not_of_data() -> None:

@@ -6,11 +6,12 @@ part: `make bench` of the repository compares with Kafka and others.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.failures import told_plainly
+from duralog.cli.failures import say, told_plainly
 from duralog.cli.options import HOW, AsJson, CodecChoice, NoProgress, Quiet, parsed, standard_output
 from duralog.cli.target import Target, TargetData, is_broker, target_given
 from duralog.config.byte_sizes import parse_bytes
@@ -85,6 +86,9 @@ def bench(
 
         chosen = Codec.NONE if codec is None else Codec.named(codec)
         is_shown = not (no_progress or quiet)
+        load, cores = os.getloadavg()[0], os.cpu_count() or 1
+        if load > cores and not quiet:
+            say(f"others are at work here (a load of {load:.1f} on {cores} cores): figures are of what they leave")
         if where is not None and on_broker:
             rows = _on_broker(where, record_bytes, chosen.name.lower(), seconds, records, acks or "all", is_shown)
             sentence = what_limits_broker(rows)
@@ -113,11 +117,11 @@ def _on_directory(
     announce_compilation(quiet=quiet)
     from duralog.cli.bench_data import Workload
     from duralog.cli.bench_log import log_rows, planned_bytes
-    from duralog.cli.bench_machine import machine_rows
+    from duralog.cli.bench_machine import PASSES, machine_rows
     from duralog.format.compression import Codec
 
     work = Workload(max(size_bytes, record_bytes), record_bytes, Codec.named(codec))
-    total = 4 * size_bytes + planned_bytes(work.size_bytes)
+    total = 4 * PASSES * size_bytes + planned_bytes(work.size_bytes)
     with (
         # Three logs at most, and what compaction writes beside.
         scratch_folder(directory, 4 * work.size_bytes + (256 << 20)) as folder,

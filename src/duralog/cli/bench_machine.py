@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from duralog.cli.bench_rows import CHECKSUM, MACHINE, READ, WRITE, WRITE_SYNC, Row
 from duralog.format.checksum import crc32c
 
+PASSES = 3
 _CHUNK_BYTES = 1 << 20
 
 Advance = Callable[[int], None]
@@ -34,9 +35,14 @@ def machine_rows(folder: str, size_bytes: int, begin: Callable[[str], None], adv
 
 
 def _row(name: str, work: Callable[[], int]) -> Row:
-    began = time.perf_counter()
-    done = work()
-    return Row(of=MACHINE, name=name, seconds=time.perf_counter() - began, data_bytes=done, file_bytes=done)
+    """The fastest of some passes: a limit is what the machine can do, not what others left of it for a moment."""
+    passes: list[tuple[float, int]] = []
+    for _ in range(PASSES):
+        began = time.perf_counter()
+        done = work()
+        passes.append((time.perf_counter() - began, done))
+    seconds, done = min(passes)
+    return Row(of=MACHINE, name=name, seconds=seconds, data_bytes=done, file_bytes=done)
 
 
 def _write(path: str, chunk: bytes, chunks: int, advance: Advance, *, sync: bool) -> int:

@@ -136,9 +136,10 @@ def what_limits_log(rows: Sequence[Row]) -> str:
             " the page cache has room."
         )
     share = share_of_limit(append, rows) or 0
+    near = f"{share:.0%} of what" if share < 1 else "as much as"
     return (
-        f"The CPU is the limit: appends make {made}/s, {share:.0%} of what this machine writes to its page cache; the"
-        f" disk would take {taken}/s for good."
+        f"The CPU is the limit: appends make {made}/s, {near} this machine writes to its page cache; the disk would"
+        f" take {taken}/s for good."
     )
 
 
