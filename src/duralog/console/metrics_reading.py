@@ -19,7 +19,7 @@ class CleanerMetrics:
     """`step` asks; the rest tells what it was answered."""
 
     def __init__(self, address: str) -> None:
-        self._url = address if "://" in address else f"http://{address}/metrics"
+        self._url = f"http://{address}/metrics"
         self.figures: Mapping[str, float] = {}
         self.note: str | None = None
 

@@ -1,0 +1,85 @@
+"""Groups that are read in several goes, and what a broker's metrics tell of its cleaner."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duralog.console import group_tracking
+from duralog.console.directory_source import DirectorySource
+from duralog.console.metrics_reading import CleanerMetrics
+from tests.console.console_stores import COMMITTED, ORDERS, commit
+
+METRICS = b"""# HELP duralog_cleanings_total Compactions that came to their end.
+duralog_cleanings_total 3.0
+duralog_cleaner_dirty_percent 12.5
+duralog_uncleanable_partitions nan
+duralog_log_bytes{topic="x"} 5.0
+duralog_connections 7.0
+"""
+
+
+def test_a_long_topic_is_read_in_several_goes(stores: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = stores.copied("shop", tmp_path / "data")
+    commit(directory, "shipping", "orders", 10)
+    monkeypatch.setattr(group_tracking, "_RECORDS_AT_ONCE", 1)
+    source = DirectorySource(str(directory))
+    notes = [source.overview().notes]
+    while notes[-1]:
+        assert notes[-1] == ("The groups are still being read: there is more in __consumer_offsets.",)
+        source.step()
+        notes.append(source.overview().notes)
+    assert len(notes) > 1
+    assert source.group("billing").facts.lag == ORDERS - COMMITTED
+    assert source.group("shipping").facts.lag == ORDERS - 10
+    source.close()
+
+
+def test_groups_are_not_read_again_where_nothing_came(stores: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = DirectorySource(str(stores["shop"]))
+    monkeypatch.setattr(group_tracking, "read_chunks", lambda *_: pytest.fail("it was read again"))
+    source.step()
+    assert [group.name for group in source.overview().groups] == ["billing"]
+    source.close()
+
+
+@pytest.fixture
+def metrics_server() -> Iterator[HTTPServer]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(METRICS)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_the_cleaner_of_a_broker_is_read_from_its_metrics(stores: Any, metrics_server: HTTPServer) -> None:
+    source = DirectorySource(str(stores["shop"]), metrics=f"127.0.0.1:{metrics_server.server_port}")
+    assert source.cleaner().metrics == {"cleanings": 3.0, "cleaner_dirty_percent": 12.5}
+    assert source.overview().notes == ()
+    source.close()
+
+
+def test_metrics_that_cannot_be_read_are_a_note(metrics_server: HTTPServer) -> None:
+    metrics = CleanerMetrics(f"127.0.0.1:{metrics_server.server_port}")
+    metrics.step()
+    assert metrics.note is None
+    for address in ("127.0.0.1:1", "file:///etc/passwd", "nonsense", "http://[", "127.0.0.1:99999"):
+        metrics = CleanerMetrics(address)
+        metrics.step()
+        assert metrics.figures == {}
+        assert "cannot be read" in str(metrics.note)
