@@ -51,7 +51,7 @@ def test_offsets_of_a_group() -> None:
 def test_a_directory_without_groups(tmp_path: Path) -> None:
     Store(str(tmp_path)).close()
     assert objects("list", tmp_path) == []
-    assert "0 groups" in run("list", tmp_path).stdout
+    assert "no groups" in run("list", tmp_path).stdout
 
 
 def test_what_needs_a_broker() -> None:
