@@ -1,7 +1,7 @@
 # syntax=docker/dockerfile:1
 # A broker for Kafka clients: docker build -t duralog . && docker run -p 9092:9092 -v duralog:/var/lib/duralog duralog
 # The kernels are compiled while the image is built, for the oldest CPU that numpy's wheels run on, so that every machine
-# can use them and a container is ready in a second. For newer CPUs: --build-arg KERNEL_CPU=x86-64-v3.
+# can use them and no container has to. For newer CPUs: --build-arg KERNEL_CPU=x86-64-v3.
 
 ARG PYTHON=3.11
 

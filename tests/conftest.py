@@ -1,6 +1,7 @@
 """Settings for all tests: how many examples the randomised ones try.
 
 `--randomised N` multiplies the number of examples, for a long run at night: `pytest tests/properties --randomised 50`.
+`--image` adds the test that builds the Docker image.
 """
 
 from __future__ import annotations
@@ -11,6 +12,14 @@ from hypothesis import HealthCheck, settings
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--randomised", type=int, default=1, metavar="N", help="try N times as many random examples")
+    parser.addoption("--image", action="store_true", help="build and run the Docker image, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--image"):
+        unwanted = [item for item in items if item.get_closest_marker("image") is not None]
+        config.hook.pytest_deselected(items=unwanted)
+        items[:] = [item for item in items if item not in unwanted]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,6 +1,6 @@
 """The Dockerfile, read as Docker reads it: that what it copies is there, and what it runs is right.
 
-With a Docker daemon the image is built and run, too; without one, its commands are looked at one by one.
+`pytest tests/packaging --image` builds and runs it, too, which takes a Docker daemon that may fetch the base image.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -117,15 +116,7 @@ def test_extras_that_are_installed() -> None:
     assert f"Programming Language :: Python :: {python}" in PROJECT["project"]["classifiers"]
 
 
-def _has_docker() -> bool:
-    program = shutil.which("docker")
-    if program is None:
-        return False
-    answer = subprocess.run([program, "info", "--format", "{{.ServerVersion}}"], capture_output=True, check=False)
-    return answer.returncode == 0
-
-
-@pytest.mark.skipif(not _has_docker(), reason="no Docker daemon answers")
+@pytest.mark.image
 def test_the_image_serves(tmp_path: Path) -> None:
     sources = copy_of_sources(tmp_path / "project")
     subprocess.run(["docker", "build", "--quiet", "--tag", IMAGE, str(sources)], check=True)
