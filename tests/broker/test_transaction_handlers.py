@@ -486,6 +486,31 @@ def test_a_marker_comes_after_the_records_that_wait_in_line(broker: DeskBroker) 
     assert not partition.in_line
 
 
+def test_a_state_that_was_deleted_does_not_come_back_with_the_last_marker(
+    broker: DeskBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer_id = init(broker).producer_id
+    assert broker.transactions.check_produce(ID, producer_id, 0, [("orders", 0), ("orders", 1)], 12) == {}
+    produce(broker, 1, producer_id, 0)
+
+    def fail(*_: object, **__: object) -> Any:
+        raise StorageError("the disk is full")
+
+    with monkeypatch.context() as full:
+        full.setattr(broker.partitions, "end_transaction", fail)
+        assert end(broker, producer_id, 0, commit=True).error_code == NONE
+        broker.topics.delete(TRANSACTION_STATE, lambda *_: None)
+        broker.run_timers(RETRY_MS)
+        assert broker.transactions.states == {}
+        broker.topics.ensure_internal(TRANSACTION_STATE, lambda *_: None)
+        new_id = init(broker).producer_id
+        assert new_id != producer_id
+    broker.run_timers(RETRY_MS)
+    assert broker.transactions.states[ID].producer_id == new_id
+    assert [transaction.producer_id for _, transaction in written(broker)] == [new_id]
+    assert broker.store.partition("orders", 1).last_stable_offset == 2, "nobody waits for it for ever"
+
+
 def test_a_partition_that_cannot_be_written_to_is_tried_again(
     broker: DeskBroker, monkeypatch: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -86,6 +86,7 @@ class TransactionCoordinator:
         if topic.name == TRANSACTION_STATE:
             self.states.clear()
             self.ongoing.clear()
+            self._markers.forget_states()
             self.log.unreadable.clear()
 
     @property

@@ -10,6 +10,9 @@ or what follows it would be open for ever.
 A turn of the loop writes so many markers and no more, so that the end of a transaction with thousands of partitions
 keeps nobody waiting. A partition that cannot be written to is tried again until it can, and its transaction stays
 prepared so long; one that was deleted needs no marker.
+
+If the topic of the states is deleted meanwhile, the markers are written all the same: what was decided stays decided,
+and readers do not wait for ever. But there is no state any more that they could lead to.
 """
 
 from __future__ import annotations
@@ -37,12 +40,13 @@ MARKERS_PER_TURN = 64
 RETRY_MS = 1_000
 
 _NOT_OPEN = -1
+_FIRST_EPOCH = 0
 
 
 class _Ending:
     """One transaction on its way from prepared to complete."""
 
-    __slots__ = ("failed", "in_line", "is_recovered", "left", "transaction", "transactional_id")
+    __slots__ = ("failed", "in_line", "is_forgotten", "is_recovered", "left", "transaction", "transactional_id")
 
     def __init__(self, transactional_id: str, transaction: Transaction, *, is_recovered: bool) -> None:
         self.transactional_id = transactional_id
@@ -53,6 +57,12 @@ class _Ending:
         """Those whose marker waits for appends before it."""
         self.failed: list[TopicPartition] = []
         self.is_recovered = is_recovered
+        self.is_forgotten = False
+        """Whether the log with its state was deleted."""
+
+    def begin_again(self) -> None:
+        """With those that have failed."""
+        self.left, self.failed = sorted(self.failed, reverse=True), []
 
     def __str__(self) -> str:
         return f"the {'commit' if self.is_commit else 'abort'} of {self.transactional_id}"
@@ -87,15 +97,28 @@ class Markers:
         self._put = put
         self._write = write
         self._endings: deque[_Ending] = deque()
+        """Those whose markers are being written, one after the other."""
+        self._under_way: set[_Ending] = set()
+        """All that are not complete yet."""
 
     def end(self, transactional_id: str, transaction: Transaction, *, is_recovered: bool = False) -> None:
         """Bring a prepared transaction to its end. A small one is there when this returns, unless others are before it.
 
         `is_recovered`: an earlier run of the broker may have written some of the markers.
         """
-        self._endings.append(_Ending(transactional_id, transaction, is_recovered=is_recovered))
+        ending = _Ending(transactional_id, transaction, is_recovered=is_recovered)
+        self._under_way.add(ending)
+        self._begin(ending)
+
+    def forget_states(self) -> None:
+        """The topic of the states was deleted."""
+        for ending in self._under_way:
+            ending.is_forgotten = True
+
+    def _begin(self, ending: _Ending) -> None:
+        self._endings.append(ending)
         if len(self._endings) == 1:
-            if is_recovered:
+            if ending.is_recovered:
                 self._broker.timers.after(0, self._run)
             else:
                 self._run()
@@ -113,7 +136,7 @@ class Markers:
                 self._finish(ending)
                 room -= 1
             else:
-                self._put(ending.transactional_id, ending.state)
+                self._show(ending)
         if self._endings:
             self._broker.timers.after(0, self._run)
 
@@ -159,7 +182,8 @@ class Markers:
             transaction_version=transaction.client_version,
         )
         try:
-            write(coordinator_epoch=self._log.coordinator_epoch(ending.transactional_id))
+            epoch = _FIRST_EPOCH if ending.is_forgotten else self._log.coordinator_epoch(ending.transactional_id)
+            write(coordinator_epoch=epoch)
         except CoordinatorFenced:
             # There is no other coordinator: the epochs of this one's topic began anew, as when it was deleted.
             entry = self._entry(transaction.producer_id, partition)
@@ -181,13 +205,23 @@ class Markers:
         return None if found is None else found.log.producer(producer_id)
 
     def _finish(self, ending: _Ending) -> None:
-        if not ending.failed:
-            completed = ending.transaction.completed(self._broker.clock())
-            if self._write(ending.transactional_id, completed) == NONE:
-                self._put(ending.transactional_id, completed)
-                return
-        waiting = ending.state
-        self._put(ending.transactional_id, waiting)
-        self._broker.timers.after(
-            RETRY_MS, lambda: self.end(ending.transactional_id, waiting, is_recovered=ending.is_recovered)
-        )
+        if not ending.failed and self._is_complete(ending):
+            self._under_way.discard(ending)
+            return
+        self._show(ending)
+        ending.begin_again()
+        self._broker.timers.after(RETRY_MS, lambda: self._begin(ending))
+
+    def _is_complete(self, ending: _Ending) -> bool:
+        """Let it be complete, unless that cannot be written yet."""
+        if ending.is_forgotten:
+            return True
+        completed = ending.transaction.completed(self._broker.clock())
+        if self._write(ending.transactional_id, completed) != NONE:
+            return False
+        self._put(ending.transactional_id, completed)
+        return True
+
+    def _show(self, ending: _Ending) -> None:
+        if not ending.is_forgotten:
+            self._put(ending.transactional_id, ending.state)
