@@ -1,6 +1,6 @@
 # Every target makes its own set-up: .venv, the pinned requirements, Java. Nothing but Python 3.11+ is presumed.
 .DEFAULT_GOAL := help
-.PHONY: help run console test check lint types imports docs fuzz bench clean env env-dev env-bench java chromium
+.PHONY: help run console test check lint types imports docs fuzz bench clean env env-dev env-bench java test-programs
 
 BIN := .venv/bin
 TESTS ?= tests
@@ -16,10 +16,10 @@ run: env java ## the whole story: write a change stream, stream and compact it o
 console: env ## the page in the browser, on the directory that `make run` left (DATA=path for another)
 	@$(BIN)/duralog console $(DATA)
 
-test: env-dev java chromium ## all tests, in two processes (TESTS=path for some)
+test: env-dev java test-programs ## all tests, in two processes (TESTS=path for some)
 	@$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile $(TESTS)
 
-check: env-dev java chromium lint types imports test ## lint, types, import contracts, tests
+check: env-dev java test-programs lint types imports test ## lint, types, import contracts, tests
 
 lint: env-dev ## ruff: style and formatting
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -50,5 +50,5 @@ env-bench:
 	@scripts/python-env.sh requirements-bench.txt
 java:
 	@scripts/java.sh
-chromium:
-	@scripts/chromium.sh
+test-programs:
+	@scripts/test-programs.sh

@@ -90,7 +90,7 @@ def main() -> int:
     wanted = [shot for shot in shots() if all(word in shot.name for word in sys.argv[1:])]
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
-        print("there is no Chromium: run scripts/chromium.sh", file=sys.stderr)
+        print("there is no Chromium: run scripts/test-programs.sh", file=sys.stderr)
         return 1
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="duralog-screenshots-") as folder:

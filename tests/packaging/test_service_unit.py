@@ -5,7 +5,6 @@ from __future__ import annotations
 import configparser
 import os
 import shlex
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +16,7 @@ from typer.main import get_command
 
 from duralog.broker import service_manager
 from duralog.command_line import app
+from tests.needed_programs import needs
 from tests.packaging.clean_install import ROOT
 
 UNIT = ROOT / "packaging" / "duralog.service"
@@ -74,7 +74,7 @@ def test_stopping_has_time(unit: configparser.ConfigParser) -> None:
     assert "MemoryDenyWriteExecute" not in service
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
+@needs("systemd-analyze")
 def test_systemd_finds_no_fault(tmp_path: Path) -> None:
     program = tmp_path / "duralog"
     program.write_text("#!/bin/sh\n")
@@ -88,7 +88,7 @@ def test_systemd_finds_no_fault(tmp_path: Path) -> None:
     assert "whenever" in wrong.stderr, "it would have told"
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
+@needs("systemd-analyze")
 def test_little_is_open_to_it() -> None:
     subprocess.run(
         ["systemd-analyze", "security", "--offline=true", f"--threshold={MOST_EXPOSURE}", UNIT],

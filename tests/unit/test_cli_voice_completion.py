@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typer.testing import CliRunner
 
 from duralog.cli.completion import SCRIPTS
 from duralog.command_line import app
+from tests.needed_programs import needs
 
 BASH = """
 eval "$(duralog completion bash)"
@@ -86,7 +86,7 @@ def test_bash(directory: Path, environment: dict[str, str]) -> None:
     assert dict(zip(expected, shell.stdout.splitlines(), strict=True)) == expected
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")
+@needs("fish")
 def test_fish(directory: Path, environment: dict[str, str]) -> None:
     asked = f'duralog completion fish | source; complete -C "duralog verify \\"{directory}\\" --topic o"'
     shell = subprocess.run(
@@ -95,7 +95,7 @@ def test_fish(directory: Path, environment: dict[str, str]) -> None:
     assert shell.stdout.split() == ["orders"]
 
 
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh")
+@needs("zsh")
 def test_zsh_takes_the_script(environment: dict[str, str]) -> None:
     asked = 'autoload -Uz compinit; compinit -D -u; eval "$(duralog completion zsh)"; print -r -- $_comps[duralog]'
     shell = subprocess.run(["zsh", "-f", "-c", asked], env=environment, capture_output=True, text=True, timeout=60)
