@@ -37,7 +37,19 @@ def test_the_life_of_a_topic(address: str) -> None:
     (listed,) = objects("topic", "list", address, "-t", "orders")
     assert listed["topic_id"] == created["topic_id"]
     assert listed["configs"] == {"cleanup.policy": "compact"}
-    run("topic", "alter", address, "-t", "orders", "-c", "retention.ms=5000", "--delete-config", "cleanup.policy", "--partitions", 3)
+    run(
+        "topic",
+        "alter",
+        address,
+        "-t",
+        "orders",
+        "-c",
+        "retention.ms=5000",
+        "--delete-config",
+        "cleanup.policy",
+        "--partitions",
+        3,
+    )
     topic, *partitions = objects("topic", "describe", address, "-t", "orders")
     configs = {config["name"]: (config["value"], config["source"]) for config in topic["configs"]}
     assert configs["retention.ms"] == ("5000", "topic")

@@ -53,7 +53,10 @@ def test_without_pyspark_a_sentence_tells_what_to_install(tmp_path: Path) -> Non
         [sys.executable, "-c", program, "job", "verify", str(tmp_path)], check=False, capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert done.stderr.strip() == "duralog: error: to work with Spark, this command needs PySpark: pip install 'duralog[spark]'"
+    assert (
+        done.stderr.strip()
+        == "duralog: error: to work with Spark, this command needs PySpark: pip install 'duralog[spark]'"
+    )
 
 
 class Bar:

@@ -149,7 +149,9 @@ def test_create_describe_alter_delete(new: Path) -> None:
     assert [row["end_offset"] for row in rows[1:]] == [0, 1, 0]
     assert configs(rows)["cleanup.policy"] == ("compact,delete", "topic")
 
-    rows = objects("alter", new, "-t", "orders", "-c", "retention.ms=1000", "--delete-config", "cleanup.policy", "--partitions", 4)
+    rows = objects(
+        "alter", new, "-t", "orders", "-c", "retention.ms=1000", "--delete-config", "cleanup.policy", "--partitions", 4
+    )
     assert configs(rows)["retention.ms"] == ("1000", "topic")
     assert "cleanup.policy" not in configs(rows)
     assert len(rows[0]["partitions"]) == 4
