@@ -59,6 +59,19 @@ def test_a_page_of_another_site_is_refused(consoles: Consoles, path: str, origin
     assert ask(consoles("shop"), path, Origin=origin).status == 403
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize("kind", ["image", "script", "iframe", "empty"])
+def test_nothing_of_another_site_may_load_a_page(consoles: Consoles, site: str, kind: str) -> None:
+    headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Dest": kind, "Sec-Fetch-Mode": "no-cors"}
+    assert ask(consoles("shop"), "/", **headers).status == 403
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "same-origin", "none"])
+def test_a_link_may_lead_here(consoles: Consoles, site: str) -> None:
+    headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Dest": "document", "Sec-Fetch-Mode": "navigate"}
+    assert ask(consoles("shop"), "/", **headers).status == 200
+
+
 def test_a_socket_of_another_site_is_refused(consoles: Consoles) -> None:
     address = urlsplit(consoles("shop").address)
     request = (

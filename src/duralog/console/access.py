@@ -7,6 +7,7 @@ says otherwise. A page of another site, open in the same browser, must not reach
 |---|---|
 | a name of the attacker that means this address (DNS rebinding) | the Host header must be the one that is listened on |
 | a socket or a request from a page of another site | an Origin header, where there is one, must be the Host |
+| an image, a script or a frame of another site, which have no Origin | browsers say so: only a link may lead here |
 | the console in a frame of another site | `frame-ancestors 'none'` |
 | anything that makes a page load or send something elsewhere | a content security policy that knows only this address |
 
@@ -29,6 +30,8 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _FORBIDDEN = 403
 _MISDIRECTED = 421
+_OTHER_SITES = frozenset({"cross-site", "same-site"})
+"""A site has all ports of its name: what is served on another port of this machine is no part of the console."""
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _POLICY = "; ".join(
     (
@@ -81,12 +84,15 @@ class GuardedApplication:
 
     def refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, str] | None:
         """With which status a request with these headers is refused, and why; None if it is not."""
-        hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+        given = [(name, value.decode("latin-1")) for name, value in headers]
+        hosts = [value for name, value in given if name == b"host"]
         if len(hosts) != 1 or not self._is_ours(hosts[0]):
             return _MISDIRECTED, "this console answers to its own address only"
-        origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
+        origins = [value for name, value in given if name == b"origin"]
         ours = (f"http://{hosts[0].lower()}", f"https://{hosts[0].lower()}")
-        if any(origin.lower() not in ours for origin in origins):
+        is_from_elsewhere = any(name == b"sec-fetch-site" and value in _OTHER_SITES for name, value in given)
+        is_followed_link = (b"sec-fetch-dest", "document") in given
+        if any(origin.lower() not in ours for origin in origins) or (is_from_elsewhere and not is_followed_link):
             return _FORBIDDEN, "a page of another site may not use this console"
         return None
 
