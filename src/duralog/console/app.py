@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from duralog.console import theme
 from duralog.console.access import GuardedApplication
-from duralog.console.layout import Console
+from duralog.console.layout import Console, forget_unopened_pages
 from duralog.console.pages import compaction, groups, health, overview, partition, records, topic
 from duralog.console.source import Source
 
@@ -59,6 +59,7 @@ def web_application(source: Source) -> FastAPI:
 
     @app.exception_handler(404)
     async def missing(request: Request, _: Exception) -> Response:
+        forget_unopened_pages()
         with Client(ui.page(""), request=request) as client:
             console.show_problem(404, "Not found", "There is no such page.")
         return client.build_response(request, 404)

@@ -45,7 +45,8 @@ class BrokerSnapshots:
             return
         taken_ms = before.overview.taken_ms
         # After a pause the rate would be one over the whole time that the broker was away.
-        seconds = (now_ms - taken_ms) / 1000 if taken_ms and before.overview.is_online else None
+        # A clock may be set back.
+        seconds = max(now_ms - taken_ms, 0) / 1000 if taken_ms and before.overview.is_online else None
         grown = {place: _growth(before.look.partitions.get(place), found) for place, found in look.partitions.items()}
         self._remember(look, now_ms)
         self.newest = self._snapshot(look, grown, now_ms, seconds)

@@ -6,6 +6,7 @@ has them, and a note says so.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 from duralog.console.broker_watch import BrokerGroupWatch
@@ -32,13 +33,15 @@ class CombinedSource(DirectorySource):
         self._broker = BrokerGroupWatch(address)
         self._broker_lags = LagHistories()
         self._address = address
+        self._asking = threading.Lock()
         super().__init__(
             path, allow_changes=allow_changes, metrics=metrics, refresh_seconds=refresh_seconds, clock=clock
         )
 
     def step(self) -> None:
         super().step()
-        with self._stepping:
+        # Not under the lock of the files: who reads them need not wait for a broker that is away.
+        with self._asking:
             of_directory = super().overview()
             if self._broker.step():
                 self._broker_lags.add(of_directory.taken_ms, list(self._broker.views))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
 
@@ -45,8 +46,10 @@ def check_compacted(topic: str, config: TopicConfig) -> None:
         )
 
 
-def rehearse(path: str, config: BrokerConfig, place: TopicPartition, clock: Clock) -> Rehearsal:
-    """Reads the whole log. Raises `InvalidConfig` for a topic that is not compacted."""
+def rehearse(
+    path: str, config: BrokerConfig, place: TopicPartition, clock: Clock, is_wanted: Callable[[], bool]
+) -> Rehearsal:
+    """Reads the whole log, as long as it is wanted. Raises `InvalidConfig` for a topic that is not compacted."""
     found: list[Explanation] = []
     text, output = _captured()
     with Store(path, config=config, read_only=True) as store:
@@ -57,7 +60,7 @@ def rehearse(path: str, config: BrokerConfig, place: TopicPartition, clock: Cloc
             store,
             [(place.topic, place.partition, topic_config)],
             output,
-            ProgressLine(1, is_rehearsal=True, wanted=False),
+            _Rehearsing(is_wanted),
             now_ms=clock(),
             memory_bytes=None,
             again=False,
@@ -196,6 +199,19 @@ class DirectoryCompaction:
 
     def _tell(self, **changes: object) -> None:
         self._view = replace(self._view, **changes)  # type: ignore[arg-type]
+
+
+class _Rehearsing(ProgressLine):
+    """Shows nothing, and ends a rehearsal that nobody waits for any more."""
+
+    def __init__(self, is_wanted: Callable[[], bool]) -> None:
+        super().__init__(1, is_rehearsal=True, wanted=False)
+        self._is_wanted = is_wanted
+
+    def show(self, _progress: CompactionProgress) -> None:
+        if not self._is_wanted():
+            # No `DuralogError`: those mean a log that has changed, which would be read once more.
+            raise InterruptedError("the console is closing")
 
 
 class _Shown(ProgressLine):

@@ -105,7 +105,9 @@ class DirectorySnapshots:
             self.newest = replace(self.newest, overview=overview)
             return
         self.catalogue.refresh(looks)
-        seconds = (now_ms - self.newest.overview.taken_ms) / 1000 if self.newest.overview.taken_ms else None
+        taken_ms = self.newest.overview.taken_ms
+        # A clock may be set back.
+        seconds = max(now_ms - taken_ms, 0) / 1000 if taken_ms else None
         self._rows = {place: self._row(look, starts, cleaned, now_ms) for place, look in looks.items()}
         self.newest = self._snapshot(looks, starts, cleaned, now_ms, seconds)
 

@@ -50,6 +50,9 @@ from duralog.storage.log_directory import TopicPartition
 from duralog.storage.partition_log import PartitionLog
 
 _MOST_SEARCHES = 2
+_MOST_REHEARSALS = 3
+"""At a time: each takes one of the few workers that all pages share, and memory for the keys of its log."""
+_REHEARSAL_PATIENCE_SECONDS = 2.0
 _PAGE_ATTEMPTS = 3
 _Answer = TypeVar("_Answer")
 
@@ -80,6 +83,7 @@ class DirectorySource:
         self._groups: dict[str, GroupView] = {}
         self._metrics = None if metrics is None else CleanerMetrics(metrics)
         self._scans = SegmentScans()
+        self._rehearsals = threading.BoundedSemaphore(_MOST_REHEARSALS)
         self._stepping = threading.Lock()
         self._starting = threading.Lock()
         self._searches: set[DirectoryKeySearch] = set()
@@ -95,6 +99,9 @@ class DirectorySource:
         self._refresher.start()
 
     def step(self) -> None:
+        if self._metrics is not None:
+            # Not under the lock: who reads files need not wait for a broker that is away.
+            self._metrics.step()
         with self._stepping:
             self._snapshots.step()
             snapshot = self._snapshots.newest
@@ -104,8 +111,6 @@ class DirectorySource:
                 views = self._tracking.views(_ends(snapshot))
                 self._lags.add(overview.taken_ms, views)
                 self._groups = {view.group: view for view in views}
-            if self._metrics is not None:
-                self._metrics.step()
             notes = [*overview.notes, self._tracking.note, None if self._metrics is None else self._metrics.note]
             self._overview = replace(
                 overview,
@@ -222,8 +227,13 @@ class DirectorySource:
         return self.rehearsal(topic, partition).text
 
     def rehearsal(self, topic: str, partition: int) -> Rehearsal:
-        config = self._snapshots.catalogue.given_config
-        return self._read(lambda: rehearse(self.path, config, TopicPartition(topic, partition), self._clock))
+        config, place = self._snapshots.catalogue.given_config, TopicPartition(topic, partition)
+        if not self._rehearsals.acquire(timeout=_REHEARSAL_PATIENCE_SECONDS):
+            raise Busy(f"{_MOST_REHEARSALS} logs are being explained already: try again when one of them is done")
+        try:
+            return self._read(lambda: rehearse(self.path, config, place, self._clock, lambda: not self._is_closed))
+        finally:
+            self._rehearsals.release()
 
     def quarantine(self) -> tuple[QuarantineEntry, ...]:
         return self._read(lambda: quarantine_entries(self.path, self._snapshots.newest.looks.values()))

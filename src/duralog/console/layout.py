@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from nicegui import ui
+from nicegui import Client, ui
 from nicegui.element import Element
 from nicegui.elements.mixins.text_element import TextElement
 
@@ -31,6 +31,9 @@ from duralog.errors import DuralogError, UnknownTopic
 
 REFRESH_SECONDS = 2.0
 _MOST_PARTITION_DIGITS = 10
+_MOST_UNOPENED_PAGES = 100
+_OPENED_WITHIN_SECONDS = 5.0
+"""A browser that has got a page comes back for its socket at once."""
 _NAVIGATION = (("overview", "Overview", "/"), ("groups", "Groups", "/groups"), ("health", "Health", "/health"))
 _KEYS = (
     ("/", "search"),
@@ -65,6 +68,7 @@ class Console:
         def register(build: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(build)
             async def shown(*args: Any, **kwargs: Any) -> Any:
+                forget_unopened_pages()
                 try:
                     answer = build(*args, **kwargs)
                     return await answer if inspect.isawaitable(answer) else answer
@@ -142,6 +146,12 @@ class Console:
         client.status_code = status
         with client.content, self.frame(heading, marker="page-missing" if status == 404 else "page-failed"):
             problem(heading, sentence)
+
+
+def forget_unopened_pages() -> None:
+    """The toolkit keeps a page for a minute, up to a megabyte each: too long for those that a script asks for."""
+    if sum(not client.has_socket_connection for client in Client.instances.values()) > _MOST_UNOPENED_PAGES:
+        Client.prune_instances(client_age_threshold=_OPENED_WITHIN_SECONDS)
 
 
 def live(refresh: Callable[[], Awaitable[None] | None], seconds: float = REFRESH_SECONDS) -> ui.timer:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from nicegui import ui
+
 from duralog.console.facts import RunState, ShownRecord
 from duralog.console.layout import block, live, text
 from duralog.console.record_place import Place, parse_key
@@ -40,6 +42,8 @@ class RecordSearch:
             self._on.on("click", self._go_on)
         self.hide()
         live(self._look, _LOOK_SECONDS)
+        # Only so many may run: one that nobody sees any more would keep others from starting theirs.
+        ui.context.client.on_delete(self.stop)
 
     def start(self, place: Place) -> None:
         """`place` has a key, and maybe an offset to start from."""

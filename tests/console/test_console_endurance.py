@@ -1,0 +1,165 @@
+"""A console that is left open: pages that nobody sees cost nothing, and what is away holds up nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import duralog
+from duralog.cli.compact_explain import explain_all
+from duralog.console import compaction_runs, directory_source
+from duralog.console.directory_source import DirectorySource
+from duralog.console.record_place import Place
+from duralog.console.source import Busy
+from duralog.errors import StorageError
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    with duralog.Store(str(tmp_path / "data")) as store:
+        store.create_topic("profiles", 1, {"cleanup.policy": "compact"})
+        store.partition("profiles", 0).append([duralog.Record(key=b"k", value=b"v", timestamp_ms=NOW_MS)])
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def source(directory: Path) -> Iterator[DirectorySource]:
+    opened = DirectorySource(str(directory))
+    yield opened
+    opened.close()
+
+
+def test_a_clock_that_is_set_back_makes_no_rate_negative(directory: Path) -> None:
+    now = [NOW_MS]
+    source = DirectorySource(str(directory), clock=lambda: now[0])
+    with duralog.Store(str(directory)) as store:
+        store.partition("profiles", 0).append([duralog.Record(key=b"k", value=b"w", timestamp_ms=NOW_MS)])
+    now[0] -= 5_000
+    source.step()
+    overview = source.overview()
+    assert overview.records == 2
+    assert (overview.records_in_per_second, overview.bytes_in_per_second) == (None, None)
+    source.close()
+
+
+def test_only_so_many_logs_are_explained_at_a_time(source: DirectorySource, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = directory_source._MOST_REHEARSALS
+    monkeypatch.setattr(directory_source, "_REHEARSAL_PATIENCE_SECONDS", 0.01)
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def held_up(*args: Any, **kwargs: Any) -> bool:
+        begun.release()
+        assert go_on.wait(30)
+        return explain_all(*args, **kwargs)
+
+    monkeypatch.setattr(compaction_runs, "explain_all", held_up)
+    readers = [threading.Thread(target=source.rehearsal, args=("profiles", 0)) for _ in range(most)]
+    for reader in readers:
+        reader.start()
+    for _ in readers:
+        assert begun.acquire(timeout=30)
+    with pytest.raises(Busy, match="try again"):
+        source.rehearsal("profiles", 0)
+    go_on.set()
+    for reader in readers:
+        reader.join()
+    assert source.rehearsal("profiles", 0).text
+
+
+def test_a_console_that_ends_does_not_wait_for_an_explanation(source: DirectorySource) -> None:
+    with duralog.Store(source.path) as store:
+        store.partition("profiles", 0).roll()
+    assert source.rehearsal("profiles", 0).would_run
+    source.close()
+    with pytest.raises(StorageError, match="the console is closing"):
+        source.rehearsal("profiles", 0)
+
+
+def test_files_are_read_while_a_broker_does_not_answer(directory: Path) -> None:
+    source = DirectorySource(str(directory), metrics="127.0.0.1:1")
+    assert source._metrics is not None
+    asked, go_on = threading.Event(), threading.Event()
+
+    def silent() -> None:
+        asked.set()
+        assert go_on.wait(30)
+
+    source._metrics.step = silent  # type: ignore[method-assign]
+    looking = threading.Thread(target=source.step)
+    looking.start()
+    assert asked.wait(30)
+    found: list[object] = []
+    reading = threading.Thread(target=lambda: found.append(source.partition("profiles", 0)))
+    reading.start()
+    reading.join(30)
+    go_on.set()
+    looking.join()
+    reading.join()
+    source.close()
+    assert found
+    assert not reading.is_alive()
+
+
+@pytest.fixture
+def toolkit() -> Any:
+    with warnings.catch_warnings():
+        # It imports whatever client of Kafka it finds, for a feature that is not used.
+        warnings.simplefilter("ignore")
+        import nicegui
+    return nicegui
+
+
+class _EndlessSearch:
+    def __init__(self) -> None:
+        self.is_stopped = False
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+def test_a_search_ends_with_its_page(toolkit: Any) -> None:
+    from duralog.console.pages.record_search import RecordSearch
+
+    search = _EndlessSearch()
+
+    async def leave() -> None:
+        toolkit.core.loop = asyncio.get_running_loop()
+        with toolkit.Client(toolkit.ui.page(""), request=None) as client:
+            line = RecordSearch(None, "orders", 0, lambda *_: None, None)  # type: ignore[arg-type]
+            line._search = search  # type: ignore[assignment]
+            line._place = Place(key="k")
+        assert not search.is_stopped
+        client.delete()
+
+    asyncio.run(leave())
+    assert search.is_stopped
+
+
+def test_pages_that_no_browser_opens_are_forgotten(toolkit: Any) -> None:
+    from duralog.console import layout
+
+    client, page = toolkit.Client, toolkit.ui.page("")
+
+    async def flood() -> int:
+        toolkit.core.loop = asyncio.get_running_loop()
+        before = set(client.instances)
+        for _ in range(layout._MOST_UNOPENED_PAGES):
+            client(page, request=None).created = time.time() - layout._OPENED_WITHIN_SECONDS
+            layout.forget_unopened_pages()
+        newest = client(page, request=None)
+        layout.forget_unopened_pages()
+        left = set(client.instances) - before
+        assert newest.id in left
+        newest.delete()
+        return len(left)
+
+    assert asyncio.run(flood()) == 1
