@@ -227,6 +227,19 @@ def test_offsets_go_with_their_topic(desk: GroupDesk) -> None:
         assert again.committed("h") == {}
 
 
+def test_offsets_of_many_groups_go_some_at_a_time(desk: GroupDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("duralog.broker.groups.offset_commits.GROUPS_PER_TURN", 2)
+    groups = ["a", "b", "c", "d", "e"]
+    for group in groups:
+        desk.commit(group, {("t", 0): 5})
+    desk.groups.commits.remove_topic("t", desk.topic_id("t"))
+    assert [desk.committed(group) for group in groups] == [{}] * 2 + [{("t", 0): 5}] * 3
+    # For a new topic of the name, before its turn has come.
+    desk.commit("d", {("t", 0): 1})
+    desk.pass_time(0)
+    assert [desk.committed(group) for group in groups] == [{}, {}, {}, {("t", 0): 1}, {}]
+
+
 def test_without_its_log_the_coordinator_knows_nothing(desk: GroupDesk) -> None:
     (member,) = desk.stable("g")
     desk.commit("h", {("t", 0): 5})

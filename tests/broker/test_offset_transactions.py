@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from duralog.broker.groups.offset_records import CommittedOffset, OffsetKey
+from duralog.broker.groups.offset_table import OffsetTable
 from duralog.broker.groups.refusal import GroupRefusal
 from tests.broker.group_desk import OFFSET_DELETE, GroupDesk
 
@@ -70,6 +72,33 @@ def test_a_tombstone_takes_pending_offsets_too(desk: GroupDesk, tmp_path: Path) 
         for each in (desk, again):
             each.end_transaction("g", 50, commit=True)
             assert each.committed("g") == {("u", 0): 11}
+
+
+def test_what_is_aborted_in_many_topics_takes_as_long_as_it_is_much() -> None:
+    """One look at each offset, not at all of them for each."""
+    table = OffsetTable()
+    seen = 0
+
+    class Topic(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal seen
+            seen += 1
+            return str.__eq__(self, other)
+
+        def __hash__(self) -> int:
+            return str.__hash__(self)
+
+    topics = [f"topic-{number}" for number in range(2_000)]
+    committed = CommittedOffset(1, -1, "", 0, None, None)
+    for topic in topics:
+        table.put_pending(0, 50, OffsetKey("g", Topic(topic), 0), committed)
+    seen = 0
+    table.complete(0, 50, commit=False)
+    assert not table.has_pending("g")
+    assert [table.groups_of_topic(topic) for topic in topics] == [[]] * len(topics)
+    assert seen < 100 * len(topics)
 
 
 def test_who_may_commit_in_a_transaction(desk: GroupDesk) -> None:

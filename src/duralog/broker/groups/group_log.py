@@ -123,6 +123,13 @@ class GroupLog:
             raise GroupRefusal(_TOLD_AS.get(code, code), str(error)) from error
         return result.base_offset
 
+    def ends(self) -> dict[int, int]:
+        """Where each partition ends now."""
+        topic = self._broker.topics.by_name(CONSUMER_OFFSETS)
+        numbers = () if topic is None else topic.partitions
+        found = (self._broker.partitions.get(CONSUMER_OFFSETS, number) for number in numbers)
+        return {partition.number: partition.log.end_offset for partition in found if partition is not None}
+
     def partitions(self) -> Iterator[tuple[int, PartitionLog]]:
         """The partitions that have records and can be used."""
         topic = self._broker.topics.by_name(CONSUMER_OFFSETS)

@@ -8,7 +8,8 @@ Topics and partitions were checked by the handlers: here they exist.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 _BY_ID_VERSION = 9
 """From this version of OffsetCommit on, clients know that a group may not be found."""
+GROUPS_PER_TURN = 100
+"""Of those whose offsets go with a topic."""
 _NO_ID = UUID(int=0)
 _NO_OFFSET = -1
 _NO_RETENTION = -1
@@ -273,11 +276,17 @@ class OffsetCommits:
         self._coordinator.remove(group.group_id)
 
     def remove_topic(self, topic: str, topic_id: UUID) -> None:
-        """A topic was deleted: whoever has committed something for it has not any more."""
-        for group_id in self._table.groups_of_topic(topic):
-            keys = [
-                key for key in self._table.keys_of_group(group_id) if key.topic == topic and self._is_of(key, topic_id)
-            ]
+        """A topic was deleted: whoever has committed something for it has not any more.
+
+        That is so for some groups at once, and for the others in the next turns of the loop.
+        """
+        self._remove_from(deque(self._table.groups_of_topic(topic)), topic, topic_id, self._log.ends())
+
+    def _remove_from(self, group_ids: deque[str], topic: str, topic_id: UUID, ends: Mapping[int, int]) -> None:
+        for _ in range(min(GROUPS_PER_TURN, len(group_ids))):
+            group_id = group_ids.popleft()
+            before = ends.get(self._log.partition_for(group_id), 0)
+            keys = [key for key in self._table.keys_of(group_id, topic) if self._is_of(key, topic_id, before)]
             try:
                 self.remove(group_id, keys)
             except GroupRefusal as refusal:
@@ -285,12 +294,17 @@ class OffsetCommits:
                 self._coordinator.broker.log.warning(
                     "offsets of group %s for the deleted topic %s stay: %s", group_id, topic, refusal
                 )
+        if group_ids:
+            self._coordinator.broker.timers.after(0, lambda: self._remove_from(group_ids, topic, topic_id, ends))
 
-    def _is_of(self, key: OffsetKey, topic_id: UUID) -> bool:
-        """Whether an offset is of the topic with this id, not of another that had the name before or since."""
+    def _is_of(self, key: OffsetKey, topic_id: UUID, before: int) -> bool:
+        """Whether an offset is of the topic with this id, not of another that had the name before or since.
+
+        `before`: where the log of the group ended when the topic was deleted.
+        """
         known = self._table.get(key)
         return any(
-            committed.topic_id in (None, topic_id)
+            committed.topic_id in (None, topic_id) and committed.record_offset < before
             for committed in (*self._table.pending_of(key), *(() if known is None else (known,)))
         )
 

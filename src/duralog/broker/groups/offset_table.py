@@ -34,7 +34,7 @@ class OffsetTable:
         self._by_group: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
         self._pending: dict[tuple[int, int], dict[OffsetKey, CommittedOffset]] = {}
         """By partition of `__consumer_offsets` and producer id."""
-        self._open: dict[str, dict[tuple[str, int], set[tuple[int, int]]]] = {}
+        self._open: dict[str, dict[str, dict[int, set[tuple[int, int]]]]] = {}
         """By group, topic and partition: which of `_pending` have something for it. Nothing in it is empty."""
         self._groups_of_topic: dict[str, set[str]] = {}
         """The groups that have an offset in a topic, be it committed or pending."""
@@ -53,26 +53,26 @@ class OffsetTable:
     def is_pending(self, key: OffsetKey) -> bool:
         """Whether an offset of the partition waits for its transaction to end."""
         of_group = self._open.get(key.group_id)
-        return of_group is not None and (key.topic, key.partition) in of_group
+        return of_group is not None and key.partition in of_group.get(key.topic, ())
 
     def has_pending(self, group_id: str) -> bool:
         return group_id in self._open
 
     def keys_of_group(self, group_id: str) -> Iterator[OffsetKey]:
         """Everything that the group has an offset for, committed or pending, each once."""
-        committed = self.of_group(group_id)
-        for topic, partitions in committed.items():
-            for partition in partitions:
-                yield OffsetKey(group_id, topic, partition)
-        for topic, partition in self._open.get(group_id, ()):
-            if partition not in committed.get(topic, {}):
-                yield OffsetKey(group_id, topic, partition)
+        for topic in dict.fromkeys((*self.of_group(group_id), *self._open.get(group_id, ()))):
+            yield from self.keys_of(group_id, topic)
+
+    def keys_of(self, group_id: str, topic: str) -> list[OffsetKey]:
+        """Those of one topic."""
+        committed, pending = self.of_group(group_id).get(topic, ()), self._open.get(group_id, {}).get(topic, ())
+        return [OffsetKey(group_id, topic, partition) for partition in dict.fromkeys((*committed, *pending))]
 
     def groups_of_topic(self, topic: str) -> list[str]:
         return sorted(self._groups_of_topic.get(topic, ()))
 
     def pending_of(self, key: OffsetKey) -> Iterator[CommittedOffset]:
-        for transaction in self._open.get(key.group_id, {}).get((key.topic, key.partition), ()):
+        for transaction in self._open.get(key.group_id, {}).get(key.topic, {}).get(key.partition, ()):
             yield self._pending[transaction][key]
 
     # Changes
@@ -93,25 +93,25 @@ class OffsetTable:
         """`partition` is the one of `__consumer_offsets` that has the record, and will have the marker."""
         transaction = partition, producer_id
         self._pending.setdefault(transaction, {})[key] = committed
-        self._open.setdefault(key.group_id, {}).setdefault((key.topic, key.partition), set()).add(transaction)
+        of_topic = self._open.setdefault(key.group_id, {}).setdefault(key.topic, {})
+        of_topic.setdefault(key.partition, set()).add(transaction)
         self._groups_of_topic.setdefault(key.topic, set()).add(key.group_id)
 
     def remove(self, key: OffsetKey) -> None:
         """The offset has a tombstone."""
         self._remove_committed(key)
-        for transaction in self._open.get(key.group_id, {}).get((key.topic, key.partition), ()):
+        for transaction in self._open.get(key.group_id, {}).get(key.topic, {}).pop(key.partition, ()):
             del self._pending[transaction][key]
-        self._open.get(key.group_id, {}).pop((key.topic, key.partition), None)
         self._tidy(key)
 
     def complete(self, partition: int, producer_id: int, *, commit: bool) -> None:
         """The transaction's marker is in this partition of `__consumer_offsets`."""
         transaction = partition, producer_id
         for key, committed in self._pending.pop(transaction, {}).items():
-            transactions = self._open[key.group_id][key.topic, key.partition]
-            transactions.discard(transaction)
-            if not transactions:
-                del self._open[key.group_id][key.topic, key.partition]
+            of_topic = self._open[key.group_id][key.topic]
+            of_topic[key.partition].discard(transaction)
+            if not of_topic[key.partition]:
+                del of_topic[key.partition]
             existing = self.get(key)
             if commit and (existing is None or existing.record_offset < committed.record_offset):
                 self.put(key, committed)
@@ -131,10 +131,12 @@ class OffsetTable:
     def _tidy(self, key: OffsetKey) -> None:
         """Keep no empty thing of a group and a topic that have nothing in common any more."""
         open_ones = self._open.get(key.group_id)
-        if open_ones is not None and not open_ones:
-            del self._open[key.group_id]
-            open_ones = None
-        if key.topic in self.of_group(key.group_id) or any(topic == key.topic for topic, _ in open_ones or ()):
+        if open_ones is not None:
+            if not open_ones.get(key.topic, True):
+                del open_ones[key.topic]
+            if not open_ones:
+                del self._open[key.group_id]
+        if key.topic in self.of_group(key.group_id) or key.topic in (open_ones or ()):
             return
         groups = self._groups_of_topic.get(key.topic)
         if groups is not None:
