@@ -155,6 +155,14 @@ class TestCreate:
         assert (refused.topic_id, refused.num_partitions, refused.configs) == (None, -1, ())
         assert [known.name for known in metadata(client, None).topics] == ["x_y"]
 
+    @pytest.mark.parametrize("name", ["x" * 32_767, "\N{EURO SIGN}" * 10_922])
+    def test_a_message_is_no_longer_than_clients_can_read(self, client: RawClient, name: str) -> None:
+        (told,) = create(client, new_topic(name))
+        assert told.error_code == 17
+        assert told.error_message.startswith(f"Topic name is invalid: the length of '{name[:5000]}")
+        assert told.error_message.endswith("...")
+        assert 32_760 < len(told.error_message.encode()) <= 32_767
+
     def test_one_that_is_refused_does_not_keep_the_others_away(self, client: RawClient) -> None:
         make(client, "there")
         results = create(
@@ -531,6 +539,21 @@ class TestHalfMade:
         fields = {"transactional_id": None, "acks": 1, "timeout": 1000, "topic_data": [topic]}
         ((answer,),) = [one.partition_responses for one in client.ask(PRODUCE, 9, fields).responses]
         return int(answer.error_code)
+
+
+class TestDefaultReplicas:
+    @pytest.fixture
+    def broker_config(self) -> dict[str, object]:
+        return {"default.replication.factor": 3}
+
+    def test_one_node_does_not_have_so_many(self, client: RawClient, broker: Broker) -> None:
+        (told,) = create(client, new_topic("orders", replication_factor=-1))
+        assert told.error_code == 38
+        assert told.error_message.startswith("Unable to replicate the partition 3 time(s): The target replication")
+        assert topic_errors(client, "orders") == [3]
+        assert [topic.error_code for topic in metadata(client, "orders", auto=True).topics] == [3]
+        make(client, "other")
+        assert broker.store.topics() == ["other"]
 
 
 def test_topics_are_there_after_a_restart(tmp_path: Any) -> None:

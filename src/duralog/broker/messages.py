@@ -32,6 +32,14 @@ LARGEST_REQUEST_BYTES = 8 << 20
 """Of those that are read by their schema. Only Produce has reason to be larger, and reads its body itself."""
 
 
+_FREE_TEXT = "error_message"
+"""The only field of an answer whose text is as long as the broker makes it: it may name what a client has named."""
+_LONGEST_TEXT_BYTES = 32_767
+_BYTES_PER_CHARACTER = 4
+"""In UTF-8, at most."""
+_CUT = "..."
+
+
 class InvalidMessage(DuralogError):
     """The bytes of a request are not what its API and version demand."""
 
@@ -88,9 +96,21 @@ def _make(twin: Twin, fields: Fields) -> Any:
             values[field.name] = _make(field.nested, value)
         elif field.kind == "uuid" and isinstance(value, str):
             values[field.name] = UUID(bytes=uuid_bytes(value))
+        elif name == _FREE_TEXT:
+            values[field.name] = _short(value)
         else:
             values[field.name] = value
     return twin.make(**values)
+
+
+def _short(text: str) -> str:
+    """As much of it as Java's clients can read: they close the connection at a longer text."""
+    if len(text) * _BYTES_PER_CHARACTER <= _LONGEST_TEXT_BYTES:
+        return text
+    encoded = text.encode()
+    if len(encoded) <= _LONGEST_TEXT_BYTES:
+        return text
+    return encoded[: _LONGEST_TEXT_BYTES - len(_CUT)].decode(errors="ignore") + _CUT
 
 
 def _elements(field: Field, values: Iterable[Any]) -> tuple[Any, ...]:

@@ -63,7 +63,9 @@ def new_name_fault(name: str, existing: Mapping[str, Any], by_collision_key: Map
     return fault
 
 
-def placement_fault(partitions: int, replication_factor: int, assignments: Sequence[Any], node_id: int) -> Fault | None:
+def placement_fault(
+    partitions: int, replication_factor: int, assignments: Sequence[Any], node_id: int, default_replicas: int
+) -> Fault | None:
     """Why a new topic cannot have this many partitions and replicas, or be placed so by hand."""
     if assignments:
         return _assignments_fault(partitions, replication_factor, assignments, node_id)
@@ -74,11 +76,12 @@ def placement_fault(partitions: int, replication_factor: int, assignments: Seque
         )
     if partitions < NOT_GIVEN or partitions == 0:
         return Fault(codes.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
-    if replication_factor > REPLICAS:
+    replicas = default_replicas if replication_factor == NOT_GIVEN else replication_factor
+    if replicas > REPLICAS:
         return Fault(
             codes.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of"
-            f" {replication_factor} cannot be reached because only {REPLICAS} broker(s) are registered or some brokers"
+            f"Unable to replicate the partition {replicas} time(s): The target replication factor of"
+            f" {replicas} cannot be reached because only {REPLICAS} broker(s) are registered or some brokers"
             " have all their log directories cordoned.",
         )
     return None

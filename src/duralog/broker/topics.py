@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from duralog.broker.internal_topics import INTERNAL_TOPICS, KEPT_TOPICS, NOT_FOR_CLIENTS, internal_topic
 from duralog.broker.log_lines import error_text, one_line
 from duralog.broker.request import Later
+from duralog.broker.topic_faults import REPLICAS
 from duralog.errors import TopicExists, UnknownTopic
 from duralog.format.uuids import uuid_bytes
 from duralog.storage.metadata_changes import MOST_PARTITIONS
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from duralog.broker.broker import Broker
 
 NO_ID = uuid.UUID(int=0)
+_DEFAULT_REPLICAS = "default.replication.factor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,8 @@ class Topics:
     def create_missing(self, names: Iterable[str]) -> None:
         """Make topics that a client has asked for, with the broker's defaults; nobody waits for them.
 
-        REQUIRES: their names are allowed. More partitions than one request may make are not made at all, as in Kafka.
+        REQUIRES: their names are allowed. If that would be more partitions than one request may make, or more replicas
+        than one node has, nothing is made, as in Kafka.
         """
         wanted: dict[str, tuple[int, Mapping[str, object]]] = {}
         for name in names:
@@ -161,6 +164,11 @@ class Topics:
                 continue
             if name in KEPT_TOPICS:
                 wanted[name] = internal_topic(name, self._broker.config)
+            elif self._broker.config.default_replication_factor > REPLICAS:
+                reason = (
+                    f"topic {name} is not made for a client: of one node, {_DEFAULT_REPLICAS} can only be {REPLICAS}"
+                )
+                self._broker.log_lines.warn("topic not made", reason)
             else:
                 wanted[name] = self._broker.config.num_partitions, {}
         count = sum(partitions for partitions, _ in wanted.values())

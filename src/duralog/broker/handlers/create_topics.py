@@ -114,7 +114,11 @@ class _Creation:
         if config_fault is not None:
             return Fault(codes.INVALID_CONFIG, config_fault)
         return placement_fault(
-            topic.num_partitions, topic.replication_factor, topic.assignments, self._broker.node.node_id
+            topic.num_partitions,
+            topic.replication_factor,
+            topic.assignments,
+            self._broker.node.node_id,
+            self._broker.config.default_replication_factor,
         )
 
     def _names(self) -> dict[str, str]:
