@@ -6,6 +6,7 @@ import logging
 import os
 import resource
 import select
+import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -220,6 +221,21 @@ class TestIdle:
         later.answer({"error_code": 4})
         turn(broker)
         assert client.receive(HEARTBEAT, 0).error_code == 4
+
+    def test_one_that_has_ended_its_side_does_not_wait_for_ever(
+        self, start: Start, connect: Connect, clock: Clock
+    ) -> None:
+        broker = start(connections_max_idle_ms=10_000)
+        replace_heartbeat(broker, lambda _, __: Later())
+        client = connect(broker)
+        client.send(HEARTBEAT, 0)
+        turn(broker)
+        client.socket.shutdown(socket.SHUT_WR)
+        turn(broker)
+        assert broker.server.connection_count == 1
+        clock.now_ms += 60_000
+        turn(broker)
+        assert broker.server.connection_count == 0
 
     def test_a_negative_limit_is_none(self, start: Start, connect: Connect, clock: Clock) -> None:
         broker = start(connections_max_idle_ms=-1)

@@ -359,6 +359,20 @@ class TestMisuse:
         assert client.receive(API_VERSIONS, 0).error_code == 0
         assert client.is_closed_by_peer()
 
+    def test_half_closed_clients_get_what_they_wait_for(
+        self, broker: Broker, behaviour: Behaviour, client: RawClient
+    ) -> None:
+        may_end = threading.Event()
+        behaviour.work = lambda: 7 if may_end.wait(SECONDS) else 8
+        client.send_bytes(heartbeat("background") * 2)
+        client.socket.shutdown(socket.SHUT_WR)
+        eventually(lambda: any(each.has_ended for each in broker.server.connections))
+        may_end.set()
+        for _ in range(2):
+            assert error_code(client) == 7
+        assert client.is_closed_by_peer()
+        eventually(lambda: broker.server.connection_count == 0)
+
     def test_clients_that_leave_in_the_middle(self, broker: Broker, connect: Connect) -> None:
         frame = request_frame(METADATA, 9, 1, messages.encode_request(METADATA, 9, {"topics": None}))
         for size in range(len(frame)):

@@ -9,6 +9,7 @@ down by the network, and costs no more memory than what it has sent already.
 | sends something that is no request | closed, one log line |
 | sends half a request, or nothing, or does not read | closed when it has been idle for `connections.max.idle.ms` |
 | leaves while its request waits | `Later.leave`: the handler may drop what it holds |
+| only ends its own side while its request waits | answered, as in Kafka, unless the handler is told who leaves |
 | sends much at once | what a few milliseconds allow is handled, one buffer full at most, then it is the others' turn |
 | leaves while it is the others' turn | what it has sent is handled: it may have asked for no answers |
 
@@ -57,6 +58,7 @@ class Connection:
         "_server",
         "_socket",
         "client_host",
+        "has_ended",
         "is_closed",
         "last_active_ms",
         "number",
@@ -67,6 +69,8 @@ class Connection:
     def __init__(self, server: Server, connected: socket.socket, client_host: str, number: int) -> None:
         self.client_host = client_host
         self.number = number
+        self.has_ended = False
+        """It sends no more. It may still wait for an answer, or be gone: that shows when it is sent something."""
         self.is_closed = False
         self.last_active_ms = server.loop.now_ms
         self.waits_for_room = False
@@ -120,11 +124,12 @@ class Connection:
             self._send()
             self._go_on()
         elif self._is_busy():
-            # Who is still owed something and has only ended its own side gets it: that end is not listened for then.
-            if self.waits_for_turn and not events & BROKEN:
-                self._listen_for(0)
-            elif events & HANGUP:
+            if events & BROKEN or (events & PEER_CLOSED and self._is_given_up()):
                 self.close()
+            elif self.waits_for_turn or events & PEER_CLOSED:
+                # Who is still owed something and has only ended its own side gets it: the end is not listened for now.
+                self.has_ended = bool(events & PEER_CLOSED)
+                self._listen_for(0)
             else:
                 self._listen_for(PEER_CLOSED)
         elif events & READABLE:
@@ -134,6 +139,10 @@ class Connection:
 
     def _is_busy(self) -> bool:
         return self._later is not None or bool(self._outgoing) or self.waits_for_room or self.waits_for_turn
+
+    def _is_given_up(self) -> bool:
+        """Whether what the client waits for is dropped when it leaves: a request that has not begun, or a long wait."""
+        return self.waits_for_room or (self._later is not None and self._later.on_disconnect is not None)
 
     def _receive(self) -> None:
         reader = self._reader

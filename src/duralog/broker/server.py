@@ -151,7 +151,7 @@ class Server:
         idle_ms = self.limits.idle_ms
         since = self.loop.now_ms - idle_ms
         for connection in self.connections:
-            if connection.last_active_ms < since and not connection.is_waiting:
+            if connection.last_active_ms < since and (connection.has_ended or not connection.is_waiting):
                 reason = f"nothing was heard from it for {idle_ms} ms"
                 if connection.is_owed:
                     reason = f"it has read nothing for {idle_ms} ms"
