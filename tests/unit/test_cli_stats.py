@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
+import select
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -205,6 +209,37 @@ def test_the_page(data: Path, tmp_path: Path) -> None:
     assert [*tmp_path.glob("*.tmp")] == []
     as_json = run(str(data), "--html", str(file), "--json")
     assert json.loads(as_json.stdout)["topics"]
+
+
+def test_a_page_again(data: Path, tmp_path: Path) -> None:
+    """A link stays one, and who may read the page does not change."""
+    file, link = tmp_path / "page.html", tmp_path / "link.html"
+    file.write_text("old")
+    file.chmod(0o600)
+    link.symlink_to(file)
+    assert run(str(data), "--html", str(link), "--quiet").exit_code == 0
+    assert link.is_symlink()
+    assert file.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_page_into_a_pipe(data: Path, tmp_path: Path) -> None:
+    """Whatever is no page is written to, and not replaced: /dev/stdout and /dev/null are files too."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    read = b""
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run, str(data), "--html", str(pipe), "--quiet")
+        while not running.done():
+            select.select([end], [], [], 0.05)
+            with suppress(BlockingIOError):
+                read += os.read(end, 1 << 20)
+    read += os.read(end, 1 << 20)
+    os.close(end)
+    assert running.result().exit_code == 0, running.result().output
+    assert pipe.is_fifo()
+    assert read.endswith(b"</html>\n")
 
 
 def test_a_hostile_name_of_a_directory(tmp_path: Path) -> None:

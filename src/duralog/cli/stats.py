@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from typing import Annotated
 
 import typer
@@ -144,15 +145,26 @@ def _check_place(file: str) -> None:
 
 
 def _write_page(file: str, page: str) -> None:
-    """A reader sees the old page or the new one, whole."""
-    beside = f"{file}.{os.getpid()}.tmp"
+    """A reader sees the old page or the new one, whole. A link stays one, and a page keeps who may read it."""
     try:
-        try:
-            with open(beside, "w", encoding="utf-8") as stream:
+        if os.path.exists(file) and not os.path.isfile(file):
+            # A pipe or a device: written to, never replaced.
+            with open(file, "w", encoding="utf-8") as stream:
                 stream.write(page)
-            os.replace(beside, file)
-        finally:
-            if os.path.exists(beside):
-                os.unlink(beside)
+        else:
+            _replace_file(os.path.realpath(file), page)
     except OSError as error:
         raise CannotWrite(f"--html {file}: {describe(error)}") from error
+
+
+def _replace_file(file: str, page: str) -> None:
+    beside = f"{file}.{os.getpid()}.tmp"
+    try:
+        with open(beside, "w", encoding="utf-8") as stream:
+            if os.path.exists(file):
+                shutil.copymode(file, beside)
+            stream.write(page)
+        os.replace(beside, file)
+    finally:
+        if os.path.exists(beside):
+            os.unlink(beside)
