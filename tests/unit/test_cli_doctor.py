@@ -281,3 +281,12 @@ def test_a_kernel_that_is_not_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert told[0] == "never_seen"
     assert fresh(1) == 12346
     assert doctor_kernels.kernel_facts().missing == 0
+
+
+@pytest.mark.parametrize("under", ["", "folder/data"])
+def test_a_file_where_the_directory_would_be(tmp_path: Path, under: str) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    check = of_directory(MadeUpMachine(), file / under, "directory")
+    assert check.level is Level.FAIL
+    assert f"{file} is a file" in check.found

@@ -49,6 +49,8 @@ class DirectoryFacts:
     path: str
     """Absolute, without links; of a directory that is not there yet, the folder that it will be made in."""
     is_there: bool = True
+    file_in_the_way: str = ""
+    """A file where the directory, or a folder above it, would have to be."""
     partitions: int = 0
     """Without the metadata log."""
     segments: int = 0
@@ -69,6 +71,8 @@ def look_at(path: str) -> DirectoryFacts:
     facts = DirectoryFacts(given)
     while not os.path.isdir(facts.path):
         facts.is_there = False
+        if os.path.exists(facts.path):
+            facts.file_in_the_way = facts.path
         facts.path = os.path.dirname(facts.path)
     if not facts.is_there:
         return facts
@@ -141,6 +145,11 @@ def directory_checks(machine: Machine, facts: DirectoryFacts) -> Iterator[Check]
 
 def _directory(machine: Machine, facts: DirectoryFacts) -> Check:
     path = printable(facts.path)
+    if facts.file_in_the_way:
+        return _DIRECTORY.fail(
+            f"{printable(facts.file_in_the_way)} is a file, not a directory",
+            "give the log directory, or the folder that the file is in",
+        )
     if not facts.is_there:
         if not machine.may_write(facts.path):
             return _DIRECTORY.fail(
