@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -170,7 +171,7 @@ def test_wrong_usage(arguments: list[str], said: str) -> None:
 
 
 def test_a_codec_that_nobody_knows(tmp_path: Path) -> None:
-    bench("--codec", "rar", tmp_path, code=1)
+    bench("--codec", "rar", tmp_path, code=2)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -192,6 +193,22 @@ def test_an_error_leaves_nothing(tmp_path: Path) -> None:
         assert Path(folder, "file").write_text("x") / 0
     assert not names(tmp_path)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_signals_while_the_folder_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remove = shutil.rmtree
+
+    def removed_by_an_impatient_user(folder: str) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+        remove(folder)
+
+    monkeypatch.setattr(shutil, "rmtree", removed_by_an_impatient_user)
+    before = signal.getsignal(signal.SIGINT)
+    with scratch_folder(str(tmp_path), 0) as folder:
+        Path(folder, "file").write_text("x")
+    assert not names(tmp_path)
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_memory_does_not_grow_with_the_size() -> None:

@@ -65,5 +65,32 @@ def test_an_error_deletes_the_topic(broker: Any, monkeypatch: pytest.MonkeyPatch
     assert not [topic for topic in broker.store.topics() if topic.startswith("duralog-bench-")]
 
 
+def test_an_interrupt_while_the_topic_is_made_deletes_it(broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from duralog.cli.topics_of_broker import BrokerTopics
+
+    create = BrokerTopics.create
+
+    def interrupted(self: BrokerTopics, *arguments: Any) -> None:
+        create(self, *arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BrokerTopics, "create", interrupted)
+    bench("--records", "100", broker.bootstrap_servers, code=130)
+    assert not [topic for topic in broker.store.topics() if topic.startswith("duralog-bench-")]
+
+
+def test_a_topic_that_cannot_be_deleted_is_named(broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from duralog.cli.topics_of_broker import BrokerTopics
+
+    delete = BrokerTopics.delete
+
+    def interrupted(self: BrokerTopics, topic: str) -> None:
+        delete(self, topic)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BrokerTopics, "delete", interrupted)
+    assert "--topic duralog-bench-" in bench("--records", "10", broker.bootstrap_servers, code=130).stderr
+
+
 def test_nobody_there() -> None:
     assert "no broker answers" in bench("--records", "1", "127.0.0.1:1", code=1).stderr

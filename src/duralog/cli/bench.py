@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.failures import say, told_plainly
+from duralog.cli.failures import WrongUsage, say, told_plainly
 from duralog.cli.options import HOW, AsJson, CodecChoice, NoProgress, Quiet, parsed, standard_output
 from duralog.cli.target import Target, TargetData, is_broker, target_given
 from duralog.config.byte_sizes import parse_bytes
@@ -72,19 +72,19 @@ def bench(
     where = None if target is None and data is None else target_given(target, data)
     on_broker = where is not None and is_broker(where)
     if on_broker and size is not None:
-        raise typer.BadParameter("--size is for a directory: give --seconds or --records")
+        raise WrongUsage("--size is for a directory: give --seconds or --records")
     if not on_broker and (seconds is not None or records is not None or acks is not None):
-        raise typer.BadParameter("--seconds, --records and --acks are for a broker: give HOST:PORT, or --size")
+        raise WrongUsage("--seconds, --records and --acks are for a broker: give HOST:PORT, or --size")
     if seconds is not None and records is not None:
-        raise typer.BadParameter("--seconds and --records: give one of them")
+        raise WrongUsage("--seconds and --records: give one of them")
     if acks is not None and acks not in _ACKS:
-        raise typer.BadParameter(f"--acks: it is {', '.join(_ACKS[:-1])} or {_ACKS[-1]}, not {acks!r}")
+        raise WrongUsage(f"--acks: it is {', '.join(_ACKS[:-1])} or {_ACKS[-1]}, not {acks!r}")
     size_bytes = parsed("--size", parse_bytes, size or _DEFAULT_SIZE)
     with told_plainly():
         from duralog.cli.bench_rows import what_limits_broker, what_limits_log, write_rows
         from duralog.format.compression import Codec
 
-        chosen = Codec.NONE if codec is None else Codec.named(codec)
+        chosen = Codec.NONE if codec is None else parsed("--codec", Codec.named, codec)
         is_shown = not (no_progress or quiet)
         load, cores = os.getloadavg()[0], os.cpu_count() or 1
         if load > cores and not quiet:

@@ -15,13 +15,14 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from duralog.cli.bench_latencies import Latencies
 from duralog.cli.bench_rows import BROKER, PRODUCE, Row
 from duralog.cli.bench_scratch import ended_by_signals
+from duralog.cli.failures import say
 from duralog.cli.target import client_settings, in_words, kafka_client, told_by_broker
 from duralog.cli.topics_of_broker import BrokerTopics
 from duralog.errors import DuralogError
@@ -70,11 +71,22 @@ def broker_rows(address: str, load: BrokerLoad, begin: Begin, advance: Advance) 
 def _own_topic(topics: BrokerTopics, load: BrokerLoad) -> Iterator[str]:
     topic = f"{_PREFIX}{secrets.token_hex(6)}"
     largest = _LEAST_MESSAGE_BYTES + 2 * load.record_bytes
-    topics.create(topic, 1, {"max.message.bytes": largest, "retention.ms": -1, "cleanup.policy": "delete"})
+    configs = {"max.message.bytes": largest, "retention.ms": -1, "cleanup.policy": "delete"}
+    try:
+        topics.create(topic, 1, configs)
+    except KeyboardInterrupt:
+        # The broker may have made it all the same.
+        with suppress(DuralogError):
+            topics.delete(topic)
+        raise
     try:
         yield topic
     finally:
-        topics.delete(topic)
+        try:
+            topics.delete(topic)
+        except BaseException:
+            say(f"the topic {topic} may still be there: duralog topic delete HOST:PORT --topic {topic}")
+            raise
 
 
 def _producer(address: str, load: BrokerLoad, *, linger_ms: float) -> Any:

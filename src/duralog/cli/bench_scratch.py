@@ -7,9 +7,11 @@ benchmark that is killed would leave it there. The folder is then made beside it
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -30,8 +32,14 @@ def scratch_folder(directory: str | None, needed_bytes: int) -> Iterator[str]:
         raise DuralogError(
             f"{place}: the disk has {room:,} bytes to spare, this takes {needed_bytes:,}: give a smaller --size"
         )
-    with ended_by_signals(), tempfile.TemporaryDirectory(prefix=_PREFIX, dir=place) as folder:
-        yield folder
+    with ended_by_signals():
+        folder = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
+        try:
+            yield folder
+        finally:
+            # Gigabytes take a while to remove: whoever presses Ctrl-C again then must not leave half of them.
+            with signals_ignored():
+                shutil.rmtree(folder)
 
 
 def place_for(directory: str) -> str:
@@ -60,13 +68,25 @@ def ended_by_signals() -> Iterator[None]:
     def interrupt(_: int, __: FrameType | None) -> Any:
         raise KeyboardInterrupt
 
-    try:
-        before = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:
-        # Not the main thread: signals are somebody else's.
+    with _handled(interrupt, signal.SIGTERM):
+        yield
+
+
+@contextmanager
+def signals_ignored() -> Iterator[None]:
+    with _handled(signal.SIG_IGN, signal.SIGTERM, signal.SIGINT):
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], Any] | signal.Handlers, *signals: int) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        # Signals are somebody else's.
         yield
         return
+    before = [(number, signal.signal(number, handler)) for number in signals]
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, earlier in before:
+            signal.signal(number, earlier)
