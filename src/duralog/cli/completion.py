@@ -21,6 +21,8 @@ from typing import Annotated, Any
 
 import typer
 
+from duralog.cli.failures import WrongUsage
+
 ASKED = "_DURALOG_COMPLETE"
 _LINE = "_DURALOG_LINE"
 _ANSWER = "lines"
@@ -90,7 +92,7 @@ def completion(
     name = shell if shell is not None else os.path.basename(os.environ.get("SHELL", ""))
     if name not in SCRIPTS:
         said = f"{name!r} is none of the shells it knows" if name else "which shell?"
-        raise typer.BadParameter(f"{said}: give bash, zsh or fish")
+        raise WrongUsage(f"{said}: give bash, zsh or fish")
     typer.echo(SCRIPTS[name], nl=False)
 
 
