@@ -285,6 +285,24 @@ def test_both_have_groups_from_the_broker_and_files_from_the_directory(broker: T
 # DescribeLogDirs
 
 
+def test_every_look_has_the_rate_of_its_own_time(tmp_path: Path) -> None:
+    now = [FIRST_MS]
+    with running_broker(KEEP, data=str(tmp_path / "data")) as running:
+        create(running, "orders")
+        log = running.store.partition("orders", 0)
+        source = BrokerSource(running.bootstrap_servers, clock=lambda: now[0])
+        source.step()
+        for _ in range(4):
+            size = log.size_bytes
+            log.append([Record(key=b"k", value=b"x" * 1_000, timestamp_ms=FIRST_MS)])
+            now[0] += 2_000
+            source.step()
+            overview = source.overview()
+            assert overview.records_in_per_second == 0.5
+            assert overview.bytes_in_per_second == (log.size_bytes - size) / 2
+        source.close()
+
+
 def test_sizes_are_those_of_the_logs(broker: TestBroker) -> None:
     sizes = log_dir_sizes(broker.host, broker.port)
     assert sizes["orders", 0] == broker.store.partition("orders", 0).size_bytes

@@ -44,12 +44,12 @@ class BrokerSnapshots:
             self.newest = replace(before, overview=overview)
             return
         taken_ms = before.overview.taken_ms
-        # After a pause the rate would be one over the whole time that the broker was away.
-        # A clock may be set back.
+        # After a pause the rate would be one over the whole time that the broker was away. A clock may be set back.
         seconds = max(now_ms - taken_ms, 0) / 1000 if taken_ms and before.overview.is_online else None
         grown = {place: _growth(before.look.partitions.get(place), found) for place, found in look.partitions.items()}
         self._remember(look, now_ms)
-        self.newest = self._snapshot(look, grown, now_ms, seconds)
+        is_sized = before.look.sizes_note is None and look.sizes_note is None
+        self.newest = self._snapshot(look, grown, now_ms, seconds, seconds if is_sized else None)
 
     def size_history(self, place: Place) -> SizeHistory | None:
         return self._sizes.get(place)
@@ -61,17 +61,24 @@ class BrokerSnapshots:
                 self._sizes[place].add(now_ms, found.size_bytes, found.start_offset, found.end_offset)
 
     def _snapshot(
-        self, look: BrokerLook, grown: Mapping[Place, Growth], now_ms: int, seconds: float | None
+        self,
+        look: BrokerLook,
+        grown: Mapping[Place, Growth],
+        now_ms: int,
+        seconds: float | None,
+        sized_seconds: float | None,
     ) -> BrokerSnapshot:
+        """`sized_seconds` is the time in which sizes have grown, if they are known of both looks."""
         rows: dict[str, list[PartitionRow]] = {}
         for place, found in look.partitions.items():
-            rows.setdefault(place[0], []).append(_row(place, found, grown[place], seconds))
+            rows.setdefault(place[0], []).append(_row(place, found, grown[place], seconds, sized_seconds))
         topics = self._recent.add([_topic(name, of_topic, look) for name, of_topic in rows.items()])
         sizes = [topic.size_bytes for topic in topics if topic.size_bytes is not None]
         size_bytes = sum(sizes) if sizes or not topics else None
         records_rate = sum(growth.records for growth in grown.values()) / seconds if seconds else None
-        is_sized = seconds and size_bytes is not None
-        bytes_rate = sum(growth.size_bytes for growth in grown.values()) / seconds if seconds and is_sized else None
+        bytes_rate = None
+        if sized_seconds and size_bytes is not None:
+            bytes_rate = sum(growth.size_bytes for growth in grown.values()) / sized_seconds
         self._history.add(
             Sample(
                 at_ms=now_ms,
@@ -110,7 +117,9 @@ def _growth(before: BrokerPartition | None, after: BrokerPartition) -> Growth:
     return Growth(max(after.end_offset - before.end_offset, 0), max(grown_bytes, 0))
 
 
-def _row(place: Place, found: BrokerPartition, growth: Growth, seconds: float | None) -> PartitionRow:
+def _row(
+    place: Place, found: BrokerPartition, growth: Growth, seconds: float | None, sized_seconds: float | None
+) -> PartitionRow:
     is_sized = found.size_bytes is not None
     return PartitionRow(
         topic=place[0],
@@ -123,7 +132,7 @@ def _row(place: Place, found: BrokerPartition, growth: Growth, seconds: float | 
         latest_timestamp_ms=None,
         trouble=None if found.trouble is None else printable(found.trouble),
         records_in_per_second=growth.records / seconds if seconds else None,
-        bytes_in_per_second=growth.size_bytes / seconds if seconds and is_sized else None,
+        bytes_in_per_second=growth.size_bytes / sized_seconds if sized_seconds and is_sized else None,
         leader=found.leader,
     )
 

@@ -1,8 +1,8 @@
 """A broker asked again and again: its topics, where their partitions begin and end, their sizes, their configs, groups.
 
 A broker that goes away leaves what was last seen, offline, with a note; when it comes back, the next look finds it. A
-partition without a leader is in trouble, the others are not. What changes seldom is asked seldom: configs and sizes not
-with every look.
+partition without a leader is in trouble, the others are not. What changes seldom is asked seldom: configs, and sizes of
+a broker that does not tell them, not with every look.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class BrokerWatch:
         is_due = self._looks % _SLOW_LOOKS == 1
         if is_due or set(topics) != set(self._configs):
             self._read_configs(admin, topics)
-        if is_due or self._looks % _GROUP_LOOKS:
+        if is_due or self._sizes_note is None:
             self._read_sizes(metadata.brokers.values(), leaders)
         served = [place for place, leader in leaders.items() if leader is not None]
         starts, ends = self.offsets(served, latest=False), self.offsets(served, latest=True)
