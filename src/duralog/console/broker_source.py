@@ -72,7 +72,9 @@ class BrokerSource(WithoutFiles):
         with self._stepping:
             self._snapshots.step()
             overview = self._snapshots.newest.overview
-            if overview.is_online and self._group_watch.step():
+            if not overview.is_online:
+                self._group_watch.forget_connection()
+            elif self._group_watch.step():
                 self._groups = {view.group: view for view in self._group_watch.views}
                 self._lags.add(overview.taken_ms, list(self._group_watch.views))
             if self._metrics is not None:

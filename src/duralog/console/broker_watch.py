@@ -201,6 +201,10 @@ class BrokerGroupWatch:
         self.views: tuple[GroupView, ...] = ()
         self.note: str | None = f"{address} has not been asked for its groups yet."
 
+    def forget_connection(self) -> None:
+        """The broker is away. A connection from before would be waited for, long after another one was answered."""
+        self._groups = None
+
     def step(self) -> bool:
         """Returns whether it was asked, and did answer."""
         self._looks += 1
