@@ -73,7 +73,7 @@ class BusyBroker:
         return offset
 
     def stop(self) -> None:
-        self._serving.stop()
+        self._serving.__exit__(None, None, None)
 
     def start(self) -> None:
         """Again, on the same directory and port."""

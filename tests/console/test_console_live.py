@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from bench.workers.console_process import RunningConsole
 from tests.console.busy_broker import GROUP, PARTITIONS, TOPIC, BusyBroker
 from tests.console.conftest import Visit, complaints
+from tests.console.watched_page import SHOWN_MS
 
 PAGES = {
     "overview": "/",
@@ -100,7 +101,10 @@ def test_the_console_outlives_its_broker(visit: Visit, tmp_path_factory: pytest.
         records = visit(console, f"/topic/{TOPIC}/0/records")
         expect(records.part("problem-line")).not_to_be_empty()
         busy.start()
-        expect(tab.part("connection")).to_contain_text("live")
+        expect(tab.part("connection")).to_contain_text("live", timeout=2 * SHOWN_MS)
         before = tab.figure("total-records")
+        offset = busy.send(b"back", b"again")
         expect(tab.part("total-records")).not_to_have_text(before)
+        records.open(f"/topic/{TOPIC}/0/records?offset={offset}")
+        expect(records.page.locator(f'[data-testid=record][data-offset="{offset}"]')).to_be_visible()
         assert complaints(console) == []
