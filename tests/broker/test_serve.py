@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import duralog
+from duralog.broker.ephemeral_folder import PREFIX
 from duralog.command_line import app
 from tests.broker.raw_client import RawClient
 
@@ -146,6 +147,26 @@ class TestBeginningAndEnd:
         assert process.stop()[0] == 0
         assert os.listdir(tmp_path) == []
 
+    def test_what_a_killed_ephemeral_broker_leaves_is_removed_by_the_next(self, serve: Serve, tmp_path: Path) -> None:
+        def begin() -> Process:
+            process = serve("--ephemeral", "--listen", "127.0.0.1:0", environment={"TMPDIR": str(tmp_path)})
+            create_topic(process.port(), "orders")
+            return process
+
+        others = {"duralog-of-somebody", f"{PREFIX}file", f"{PREFIX}link"}
+        (tmp_path / "duralog-of-somebody").mkdir()
+        (tmp_path / f"{PREFIX}file").touch()
+        (tmp_path / f"{PREFIX}link").symlink_to(tmp_path / "duralog-of-somebody")
+        begin().stop(signal.SIGKILL)
+        (left,) = set(os.listdir(tmp_path)) - others
+        running = begin()
+        (of_running,) = set(os.listdir(tmp_path)) - others
+        assert of_running != left
+        begin().stop()
+        assert set(os.listdir(tmp_path)) == {of_running, *others}
+        assert running.stop()[0] == 0
+        assert set(os.listdir(tmp_path)) == others
+
     def test_stopping_ends_connections_that_wait(self, serve: Serve) -> None:
         process = serve("--ephemeral", "--listen", "127.0.0.1:0")
         port = process.port()
@@ -224,8 +245,8 @@ class TestConfig:
     @pytest.mark.parametrize(
         ("arguments", "reason"),
         [
-            ((), "give --data DIR or --ephemeral"),
-            (("--ephemeral", "--data", "x"), "leave --data out"),
+            ((), "Give DIR or --data DIR, --ephemeral"),
+            (("--ephemeral", "--data", "x"), "leave DIR and --data out"),
             (("--ephemeral", "--listen", "9092"), "not of the form HOST:PORT"),
             (("--ephemeral", "--listen", "127.0.0.1:70000"), "not of the form HOST:PORT"),
             (("--ephemeral", "--override", "x"), "not of the form NAME=VALUE"),

@@ -15,7 +15,6 @@ in them (who is connected, which fetch waits) is of no worth afterwards.
 from __future__ import annotations
 
 import logging
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -24,6 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from duralog.broker.dispatch import Dispatcher
+from duralog.broker.ephemeral_folder import ephemeral_folder
 from duralog.broker.error_codes import code_of
 from duralog.broker.event_loop import EventLoop, steady_clock_ms
 from duralog.broker.fetches import Fetches
@@ -80,7 +80,7 @@ class Broker:
         clock: Clock = wall_clock_ms,
         timer_clock: Callable[[], float] = steady_clock_ms,
     ) -> None:
-        """Without a data directory, a temporary one is made and removed at the end."""
+        """Without a data directory, a temporary one is made and removed at the end (`ephemeral_folder`)."""
         self.log = _logger
         self.clock = clock
         self._given_config = config or BrokerConfig()
@@ -102,7 +102,7 @@ class Broker:
         """Open the store, load what the coordinators know, and listen. What fails leaves nothing open."""
         with ExitStack() as opened:
             listener = opened.enter_context(bind(self._listening.bound))
-            data_dir = self._data_dir or opened.enter_context(tempfile.TemporaryDirectory(prefix="duralog-"))
+            data_dir = self._data_dir or opened.enter_context(ephemeral_folder())
             self.store = Store(data_dir, config=self._given_config, clock=self.clock)
             opened.callback(self._close_store)
             self._is_open = True
