@@ -8,17 +8,16 @@ as it is: `format_directory` makes a new one. `stop` ends it cleanly, `kill` as 
 from __future__ import annotations
 
 import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from duralog.format.filenames import META_PROPERTIES, MetadataSnapshotFile
 from duralog.format.properties import decode_meta_properties
 from oracle.kafka_process import Json, KafkaProcess, KafkaRefusedError
 from oracle.raw_produce import Produced, produce_batch
+from oracle.server_process import ServerProcess
 
 CLUSTER_ID = "duralog-test-cluster-A"
 _FIRST_SNAPSHOT = f"__cluster_metadata-0/{MetadataSnapshotFile(0, 0).name}"
@@ -27,10 +26,9 @@ AS_KAFKA_STARTS = ("java", "-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:M
 """The first is for tests. The second has the memory and the collector of Kafka's own start script, for benchmarks."""
 _START_SECONDS = 60
 _LOADED_AGAIN = "because the partition is not online or is no longer the leader"
-_STOP_SECONDS = 30
 
 
-class KafkaServer:
+class KafkaServer(ServerProcess):
     """A running broker. Use it as a context manager: the end of the block stops it."""
 
     def __init__(
@@ -42,38 +40,15 @@ class KafkaServer:
         java: Sequence[str] = QUICK_TO_START,
     ) -> None:
         """Start a broker. It answers once `topics` or another question returns."""
+        super().__init__("Kafka")
         self._kafka = kafka
-        self._work = tempfile.TemporaryDirectory(prefix="duralog-kafka-")
         broker_port, controller_port = free_ports(2)
         self.address = ("127.0.0.1", broker_port)
         self.bootstrap = f"127.0.0.1:{broker_port}"
         settings = server_settings(directory, node_id_of(directory), broker_port, controller_port) | dict(configs or {})
-        properties = Path(self._work.name) / "server.properties"
+        properties = self.folder / "server.properties"
         write_properties(properties, settings)
-        self._log = Path(self._work.name) / "server.log"
-        with self._log.open("wb") as log:
-            command = [*java, "-cp", kafka.class_path, "kafka.Kafka", str(properties)]
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._work.name
-            )
-
-    def __enter__(self) -> KafkaServer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            self.stop()
-        finally:
-            if error is not None:
-                error.add_note(f"Kafka's log:\n{self.log[-4000:]}")
-            self._work.cleanup()
-
-    @property
-    def log(self) -> str:
-        """What the broker said so far: warnings and errors."""
-        return self._log.read_text(encoding="utf-8", errors="replace")
+        self.start([*java, "-cp", kafka.class_path, "kafka.Kafka", str(properties)])
 
     @property
     def errors(self) -> list[str]:
@@ -83,21 +58,6 @@ class KafkaServer:
         """
         lines = [line for line in self.log.splitlines() if line.startswith(("ERROR ", "FATAL "))]
         return [line for line in lines if _LOADED_AGAIN not in line]
-
-    def stop(self) -> None:
-        """End the broker as an operator does, so that the directory is left clean."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self.kill()
-                raise
-
-    def kill(self) -> None:
-        """End the broker in the middle of whatever it does."""
-        self._process.kill()
-        self._process.wait()
 
     def topics(self) -> Json:
         """Each topic's `id`, number of `partitions` and own `configs`, by name, once every partition has a leader."""
@@ -162,13 +122,13 @@ class KafkaServer:
     def _wait_until_it_listens(self) -> None:
         """So that clients need not try in vain, and a broker that gave up is told of at once."""
         deadline = time.monotonic() + _START_SECONDS
-        while self._process.poll() is None and time.monotonic() < deadline:
+        while self.is_running and time.monotonic() < deadline:
             with socket.socket() as probe:
                 if probe.connect_ex(self.address) == 0:
                     return
             time.sleep(0.05)
-        ended = "does not listen" if self._process.poll() is None else f"ended with code {self._process.returncode}"
-        raise KafkaRefusedError(f"Kafka {ended}:\n{self.log[-4000:]}")
+        ended = "does not listen" if self.is_running else f"ended with code {self.process.returncode}"
+        raise KafkaRefusedError(f"Kafka {ended}:\n{self.end_of_log}")
 
 
 def format_directory(kafka: KafkaProcess, directory: Path, *, node_id: int = 1) -> None:

@@ -21,6 +21,7 @@ from duralog.broker.limits import Limits
 from duralog.broker.request import Api, Fields, FileSlice, Later, RawAnswer, Request
 from duralog.config import BrokerConfig
 from tests.broker.raw_client import RawClient, request_frame
+from tests.broker.set_clock import SetClock
 
 API_VERSIONS, METADATA, HEARTBEAT = 18, 3, 12
 BROKER = 4
@@ -29,21 +30,13 @@ BROKER = 4
 Start = Callable[..., Broker]
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_ms = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_ms
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock(1000.0)
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def start(clock: Clock) -> Iterator[Start]:
+def start(clock: SetClock) -> Iterator[Start]:
     """Makes a broker with these configs. Its timers go by the test's clock, and its loop by `turn`."""
     brokers: list[Broker] = []
 
@@ -160,7 +153,7 @@ class TestConnections:
 
 class TestIdle:
     def test_a_client_that_says_nothing(
-        self, start: Start, connect: Connect, clock: Clock, caplog: pytest.LogCaptureFixture
+        self, start: Start, connect: Connect, clock: SetClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         broker = start(connections_max_idle_ms=10_000)
         silent, busy = connect(broker), connect(broker)
@@ -172,7 +165,7 @@ class TestIdle:
         assert lines(caplog) == ["the connection from 127.0.0.1 is closed: nothing was heard from it for 10000 ms"]
 
     def test_a_client_that_sends_half_a_request(
-        self, start: Start, connect: Connect, clock: Clock, caplog: pytest.LogCaptureFixture
+        self, start: Start, connect: Connect, clock: SetClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         broker = start(connections_max_idle_ms=10_000)
         client = connect(broker)
@@ -188,7 +181,7 @@ class TestIdle:
         self,
         start: Start,
         connect: Connect,
-        clock: Clock,
+        clock: SetClock,
         caplog: pytest.LogCaptureFixture,
         tmp_path: Path,
     ) -> None:
@@ -209,7 +202,7 @@ class TestIdle:
         (line,) = lines(caplog)
         assert line.endswith("it has read nothing for 10000 ms")
 
-    def test_a_client_whose_request_waits_is_not_idle(self, start: Start, connect: Connect, clock: Clock) -> None:
+    def test_a_client_whose_request_waits_is_not_idle(self, start: Start, connect: Connect, clock: SetClock) -> None:
         broker = start(connections_max_idle_ms=10_000)
         later = Later()
         replace_heartbeat(broker, lambda _, __: later)
@@ -223,7 +216,7 @@ class TestIdle:
         assert client.receive(HEARTBEAT, 0).error_code == 4
 
     def test_one_that_has_ended_its_side_does_not_wait_for_ever(
-        self, start: Start, connect: Connect, clock: Clock
+        self, start: Start, connect: Connect, clock: SetClock
     ) -> None:
         broker = start(connections_max_idle_ms=10_000)
         replace_heartbeat(broker, lambda _, __: Later())
@@ -237,7 +230,7 @@ class TestIdle:
         turn(broker)
         assert broker.server.connection_count == 0
 
-    def test_a_negative_limit_is_none(self, start: Start, connect: Connect, clock: Clock) -> None:
+    def test_a_negative_limit_is_none(self, start: Start, connect: Connect, clock: SetClock) -> None:
         broker = start(connections_max_idle_ms=-1)
         client = connect(broker)
         clock.now_ms += 10**12

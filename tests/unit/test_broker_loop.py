@@ -17,32 +17,25 @@ from duralog.broker.log_lines import LogLines, error_text, one_line
 from duralog.broker.request import Later
 from duralog.broker.timers import Timer, Timers
 from duralog.broker.workers import Workers
+from tests.broker.set_clock import SetClock
 
 SECONDS = 20.0
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_ms = 0.0
-
-    def __call__(self) -> float:
-        return self.now_ms
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def loop(clock: Clock) -> Iterator[EventLoop]:
+def loop(clock: SetClock) -> Iterator[EventLoop]:
     loop = EventLoop(logging.getLogger("duralog.broker"), clock)
     yield loop
     loop.close()
 
 
 class TestTimers:
-    def test_in_order_and_not_before_their_time(self, clock: Clock) -> None:
+    def test_in_order_and_not_before_their_time(self, clock: SetClock) -> None:
         timers = Timers(clock)
         done: list[str] = []
         for delay, name in ((30, "c"), (10, "a"), (20, "b"), (10, "a2"), (0, "now"), (-5, "now too")):
@@ -57,7 +50,7 @@ class TestTimers:
         assert done[4:] == ["b", "c"]
         assert len(timers) == 0
 
-    def test_a_cancelled_timer_does_nothing(self, clock: Clock) -> None:
+    def test_a_cancelled_timer_does_nothing(self, clock: SetClock) -> None:
         timers = Timers(clock)
         done: list[int] = []
         timer = timers.after(5, lambda: done.append(1))
@@ -69,7 +62,7 @@ class TestTimers:
         assert not timer.is_active
         assert len(timers) == 0
 
-    def test_cancelled_by_another_that_is_due_at_the_same_time(self, clock: Clock) -> None:
+    def test_cancelled_by_another_that_is_due_at_the_same_time(self, clock: SetClock) -> None:
         timers = Timers(clock)
         done: list[int] = []
         timers.after(5, lambda: second.cancel())
@@ -79,7 +72,7 @@ class TestTimers:
         assert not done
         assert len(timers) == 0
 
-    def test_what_is_added_meanwhile_waits(self, clock: Clock) -> None:
+    def test_what_is_added_meanwhile_waits(self, clock: SetClock) -> None:
         timers = Timers(clock)
         count = 0
 
@@ -93,7 +86,7 @@ class TestTimers:
             run(timers)
             assert count == turn
 
-    def test_cancelled_timers_take_no_memory(self, clock: Clock) -> None:
+    def test_cancelled_timers_take_no_memory(self, clock: SetClock) -> None:
         timers = Timers(clock)
         kept = [timers.after(1000, lambda: None) for _ in range(10)]
         for _ in range(10_000):
@@ -101,7 +94,7 @@ class TestTimers:
         assert len(timers) == len(kept)
         assert len(timers._heap) < 200
 
-    def test_against_a_plain_model(self, clock: Clock) -> None:
+    def test_against_a_plain_model(self, clock: SetClock) -> None:
         rng = random.Random(7)
         timers = Timers(clock)
         done: list[int] = []
@@ -123,7 +116,7 @@ class TestTimers:
                     del waiting[each]
             assert len(timers) == len(waiting)
 
-    def test_how_long_nothing_is_due(self, clock: Clock) -> None:
+    def test_how_long_nothing_is_due(self, clock: SetClock) -> None:
         timers = Timers(clock)
         assert timers.seconds_to_next(60) == 60
         timers.after(1500, lambda: None)
@@ -249,7 +242,7 @@ class TestLater:
 
 
 class TestLogLines:
-    def test_one_for_each_kind_and_interval(self, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    def test_one_for_each_kind_and_interval(self, clock: SetClock, caplog: pytest.LogCaptureFixture) -> None:
         log = LogLines(logging.getLogger("duralog.broker"), clock)
         for _ in range(5):
             log.warn("a", "first")
