@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import http.client
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -92,6 +95,18 @@ def test_the_names_of_loopback_are_its_own(consoles: Consoles, name: str) -> Non
 
 def test_it_listens_on_loopback_only(consoles: Consoles) -> None:
     assert urlsplit(consoles("shop").address).hostname == "127.0.0.1"
+
+
+@pytest.mark.parametrize(("listen", "is_warned"), [(":0", True), ("localhost:0", False)])
+def test_an_address_that_others_reach_is_warned_of(tmp_path: Path, listen: str, is_warned: bool) -> None:
+    command = [sys.executable, "-m", "duralog", "console", str(tmp_path), "--listen", listen, "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as console:
+        assert console.stdout is not None
+        assert "ready on" in console.stdout.readline()
+        console.terminate()
+        _, log = console.communicate(timeout=30)
+    assert console.returncode == 0
+    assert ("there are no passwords" in log) is is_warned
 
 
 def test_answers_may_not_be_framed_or_load_from_elsewhere(consoles: Consoles) -> None:

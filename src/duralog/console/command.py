@@ -91,9 +91,12 @@ def console(
             from duralog.console.app import run
             from duralog.console.opening import open_source
 
-            bound = Address(address.host or "localhost", listener.getsockname()[1])
-            if not is_loopback(bound.host) and not quiet:
-                say(f"warning: whoever reaches {bound} can read every record: there are no passwords")
+            # By the socket, not by the name: no name at all means every interface.
+            reached, port = listener.getsockname()[:2]
+            bound = Address(address.host or "localhost", port)
+            if not is_loopback(reached) and not quiet:
+                can = "read every record and start compactions" if allow_changes else "read every record"
+                say(f"warning: whoever reaches {Address(reached, port)} can {can}: there are no passwords")
             source = open_source(place, data=directory, allow_changes=allow_changes, metrics=metrics)
             try:
                 page = f"http://{bound}/"

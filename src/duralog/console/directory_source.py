@@ -6,6 +6,7 @@ is asked is read at that moment. Only a compaction changes something, and only i
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -48,6 +49,8 @@ from duralog.format.filenames import LOCK, segment_stem
 from duralog.storage.background import Clock, wall_clock_ms
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.partition_log import PartitionLog
+
+_logger = logging.getLogger(__name__)
 
 _MOST_SEARCHES = 2
 _MOST_REHEARSALS = 3
@@ -300,6 +303,10 @@ class DirectorySource:
         for search in self._searches:
             search.wait()
         if self._compaction is not None:
+            if self._compaction.is_running:
+                _logger.info(
+                    "the compaction of %s is brought to its end before the console ends", self._compaction.place
+                )
             self._compaction.wait()
 
     # What they share
