@@ -51,6 +51,16 @@ def test_a_place_that_is_not_there(directory: Path, command: str) -> None:
     assert not missing.exists()
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["verify", "repair", "compact", "retain", "stats", "doctor", "serve", "lookup --offset 0", "job verify"],
+)
+def test_a_broker_where_a_directory_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "is the address of a broker" in told(*command.split(), "127.0.0.1:9092", code=2)
+    assert [*tmp_path.iterdir()] == [], "no directory is made of it"
+
+
 def test_a_job_tells_so_before_it_starts_spark(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("duralog.cli.job_verify.spark_session", None)
     assert "no such directory: check the path" in told("job", "verify", directory.parent / "missing", code=1)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from duralog.cli.addresses import is_broker
 from duralog.cli.completions import codecs, partition_numbers, topic_config_settings, topic_names
 from duralog.cli.failures import WrongUsage
 from duralog.cli.times import parse_time
@@ -105,8 +106,11 @@ ServerProperties = Annotated[
 
 
 def directory_given(argument: str | None, data: str | None) -> str:
-    """The directory that the argument DIR or `--data` names."""
-    return place_given(argument, data, "DIR")
+    """The directory that the argument DIR or `--data` names. An address would be made a directory of that name."""
+    place = place_given(argument, data, "DIR")
+    if is_broker(place):
+        raise WrongUsage(f"{place!r} is the address of a broker, and this command works on a directory: give DIR")
+    return place
 
 
 def place_given(argument: str | None, data: str | None, metavar: str) -> str:
