@@ -7,12 +7,15 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from confluent_kafka import Uuid
 from typer.testing import CliRunner, Result
 
 from duralog.broker.broker import Broker
 from duralog.cli.consume_request import ConsumeRequest
 from duralog.cli.consumed_broker import from_broker
+from duralog.cli.topics_of_broker import id_text
 from duralog.command_line import app
+from duralog.format.uuids import uuid_text
 
 
 @pytest.fixture
@@ -28,6 +31,13 @@ def run(*arguments: object, given: bytes | str | None = None, code: int = 0) -> 
 
 def objects(*arguments: object, given: bytes | str | None = None) -> list[dict[str, Any]]:
     return [json.loads(line) for line in run(*arguments, "--json", given=given).stdout.splitlines()]
+
+
+@pytest.mark.parametrize("bits", [(-1, -1), (-(1 << 58), 1 << 58)])
+def test_ids_are_written_as_on_disk(bits: tuple[int, int]) -> None:
+    """The client writes them with the other alphabet of base64."""
+    raw = b"".join(half.to_bytes(8, "big", signed=True) for half in bits)
+    assert id_text(Uuid(*bits)) == uuid_text(raw)
 
 
 def test_the_life_of_a_topic(address: str) -> None:

@@ -23,6 +23,7 @@ _SOURCES = {
     6: "group",
 }
 _OF_TOPIC, _DEFAULT = 1, 5
+_URL_SAFE = str.maketrans("+/", "-_")
 
 
 class BrokerTopics:
@@ -47,7 +48,7 @@ class BrokerTopics:
                     {
                         "kind": "topic",
                         "topic": name,
-                        "topic_id": str(described[name].topic_id),
+                        "topic_id": id_text(described[name].topic_id),
                         "partitions": len(places),
                         "offsets": offsets,
                         "configs": overrides[name],
@@ -58,7 +59,7 @@ class BrokerTopics:
             rows.append(
                 [
                     printable(name),
-                    str(described[name].topic_id),
+                    id_text(described[name].topic_id),
                     f"{len(places):,}",
                     f"{offsets:,}",
                     printable(settings) or "-",
@@ -92,7 +93,7 @@ class BrokerTopics:
             {
                 "kind": "topic",
                 "topic": topic.name,
-                "topic_id": str(topic.topic_id),
+                "topic_id": id_text(topic.topic_id),
                 "partitions": [partition.id for partition in topic.partitions],
                 "configs": [
                     {"name": entry.name, "value": entry.value, "source": _SOURCES.get(entry.source, "unknown")}
@@ -117,7 +118,8 @@ class BrokerTopics:
     def _write_tables(
         self, output: Output, topic: Any, configs: list[Any], edges: tuple[Mapping[Any, int], Mapping[Any, int]]
     ) -> None:
-        output.heading(f"{printable(topic.name)}: {plural(len(topic.partitions), 'partition')}, id {topic.topic_id}")
+        count = plural(len(topic.partitions), "partition")
+        output.heading(f"{printable(topic.name)}: {count}, id {id_text(topic.topic_id)}")
         rows = [
             [
                 str(partition.id),
@@ -149,7 +151,7 @@ class BrokerTopics:
             topic = self._types.NewTopic(name, num_partitions=count, replication_factor=-1, config=texts)
             self._admin.create_topics([topic], request_timeout=ANSWER_SECONDS)[name].result()
             (described,) = self._described([name]).values()
-        return str(described.topic_id), len(described.partitions)
+        return id_text(described.topic_id), len(described.partitions)
 
     def alter(self, name: str, changes: Mapping[str, object], partitions: int | None) -> None:
         operation = self._types.AlterConfigOpType
@@ -219,3 +221,8 @@ class BrokerTopics:
 
 def _overrides(configs: list[Any]) -> dict[str, str]:
     return {entry.name: entry.value for entry in configs if entry.source == _OF_TOPIC}
+
+
+def id_text(topic_id: Any) -> str:
+    """As Kafka and its files write it: the client has the other alphabet of base64."""
+    return str(topic_id).translate(_URL_SAFE)
