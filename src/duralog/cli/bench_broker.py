@@ -97,6 +97,7 @@ def _producer(address: str, load: BrokerLoad, *, linger_ms: float) -> Any:
                 "acks": load.acks,
                 "compression.type": load.codec,
                 "linger.ms": linger_ms,
+                "message.timeout.ms": int(_ANSWER_SECONDS * 1000),
                 "queue.buffering.max.messages": _QUEUE_RECORDS,
                 "queue.buffering.max.kbytes": max(_QUEUE_BYTES, 4 * load.record_bytes) >> 10,
                 "message.max.bytes": _LEAST_MESSAGE_BYTES + 2 * load.record_bytes,
