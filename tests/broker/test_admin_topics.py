@@ -523,7 +523,7 @@ class TestHalfMade:
 
         def is_there() -> bool:
             (topic,) = metadata(client, "orders", auto=True).topics
-            return topic.error_code == 0 and topic.partitions[0].error_code == 0
+            return bool(topic.error_code == 0 and topic.partitions[0].error_code == 0)
 
         wait_until(is_there)
         assert self.produced(client, 0) == 0

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ import duralog
 from duralog.broker import error_codes as codes
 from duralog.broker.broker import Broker
 from duralog.broker.partitions import NO_TOPIC_ID, Partition
-from duralog.broker.request import CLOSE, Fields, Later, RawAnswer
+from duralog.broker.request import CLOSE, Later, RawAnswer
 from duralog.errors import StorageError, UnknownTopic
 from duralog.format.uuids import uuid_bytes
 from tests.broker.record_desk import Answered, RecordDesk, batch
@@ -114,7 +115,7 @@ def test_who_cannot_be_refused_is_closed(desk: RecordDesk) -> None:
     later = Later()
     answers: list[object] = []
 
-    def fail(*_: object) -> Fields:
+    def fail(*_: object) -> Any:
         raise ZeroDivisionError("a bug")
 
     later.deliver_to(answers.append, fail)

@@ -1,7 +1,8 @@
 """The topics that clients see, and the one queue through which they change.
 
 The loop has its own view of the topics: values that never change, replaced one by one on the loop. A topic comes into
-the view when its logs are there, and leaves it before they are closed, so that no handler meets half a topic.
+the view when its logs are there, and leaves it before they are closed, so that no handler meets half a topic. Only if
+the disk failed while the logs were made is it shown without them: its partitions are offline until they can be made.
 
 Changes run beside the loop, one at a time and in the order of the requests, as Kafka's controller runs them: of two
 clients that create a topic at once, one makes it and the other is told that it exists. What is checked inside a change
