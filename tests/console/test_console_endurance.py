@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import threading
 import time
 import warnings
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ import duralog
 from duralog.cli.compact_explain import explain_all
 from duralog.console import compaction_runs, directory_source
 from duralog.console.directory_source import DirectorySource
+from duralog.console.rates import History, SizeHistory
 from duralog.console.record_place import Place
 from duralog.console.source import Busy
+from duralog.console.without_files import WithoutFiles
 from duralog.errors import StorageError
 
 NOW_MS = 1_700_000_000_000
@@ -163,3 +167,31 @@ def test_pages_that_no_browser_opens_are_forgotten(toolkit: Any) -> None:
         return len(left)
 
     assert asyncio.run(flood()) == 1
+
+
+def test_a_week_of_looks_is_seen_as_a_week() -> None:
+    looks = 7 * 86_400 // 2
+    history: History[int] = History()
+    sizes = SizeHistory()
+    for look in range(looks):
+        history.add(look)
+        sizes.add(look, look, 0, look)
+    for kept in (history.all(), tuple(sample.at_ms for sample in sizes.all())):
+        older = kept[: len(kept) // 3]
+        apart = {later - earlier for earlier, later in pairwise(older)}
+        assert kept[0] == 0
+        assert len(apart) == 1, "evenly apart"
+        assert max(later - earlier for earlier, later in pairwise(kept)) < looks / 50
+        assert kept[-50:] == tuple(range(looks - 50, looks))
+
+
+def test_an_axis_names_the_day_where_there_are_several(toolkit: Any) -> None:
+    from duralog.console.charts import clock_of
+
+    assert len({clock_of(60_000), clock_of(3_600_000), clock_of(7 * 86_400_000)}) == 3
+    assert "getDate" in clock_of(7 * 86_400_000)
+
+
+def test_the_command_of_a_strange_topic_is_one_word() -> None:
+    command = WithoutFiles().compaction_command("a; rm -rf ~", 0)
+    assert shlex.split(command)[4] == "a; rm -rf ~"

@@ -29,8 +29,14 @@ _NUMBER = """(value) => value === null || value === undefined ? "–" : Math.abs
 _FORMATS = {"size": _SIZE, "number": _NUMBER}
 _CLOCK = """(ms) => new Date(ms).toTimeString().slice(0, 5)"""
 _CLOCK_OF_SECONDS = """(ms) => new Date(ms).toTimeString().slice(0, 8)"""
+_DAY_AND_CLOCK = """(ms) => {
+    const at = new Date(ms);
+    return `${at.getDate()} ${at.toLocaleString("en", { month: "short" })} ${at.toTimeString().slice(0, 5)}`;
+}"""
 _SECONDS_BELOW_MS = 600_000
 """Over less time than this, the axis tells seconds."""
+_DAYS_FROM_MS = 86_400_000
+"""Over so much time and more, it tells the day."""
 _AT_LEAST_MS = 120_000
 """So much time is on the axis, also when there is less to show."""
 _STEPS = 3
@@ -65,8 +71,8 @@ class TimeChart:
             return
         self._sent = data
         self._chart.options["series"][0]["data"] = data
-        if points and points[-1][0] - points[0][0] >= _SECONDS_BELOW_MS:
-            self._chart.options["xAxis"]["axisLabel"][":formatter"] = _CLOCK
+        if points:
+            self._chart.options["xAxis"]["axisLabel"][":formatter"] = clock_of(points[-1][0] - points[0][0])
         if self._has_sizes:
             known = [value for _, value in points if value is not None]
             self._chart.options["yAxis"] |= size_axis(min(known, default=0), max(known, default=0))
@@ -90,6 +96,13 @@ class BarChart:
             self._chart.options["xAxis"]["data"], self._chart.options["series"][0]["data"] = shown
             self._chart.options["yAxis"] |= size_axis(0, max(values, default=0))
             self._chart.update()
+
+
+def clock_of(span_ms: int) -> str:
+    """How an axis over so much time names a moment."""
+    if span_ms < _SECONDS_BELOW_MS:
+        return _CLOCK_OF_SECONDS
+    return _CLOCK if span_ms < _DAYS_FROM_MS else _DAY_AND_CLOCK
 
 
 def size_axis(low: float, high: float) -> dict[str, float]:

@@ -1,8 +1,8 @@
 """Rates from one look to the next, and what was seen so far: bounded, however long a console runs.
 
-A history that is full loses every second sample of its older half: it goes back further and further, the coarser the
-longer ago. Of a partition only changes are kept, each with the last moment before it, so that a chart shows a step as a
-step and a thousand idle partitions cost next to nothing.
+A history has its newer half as it was seen, and in its older half samples from all the time before, evenly apart, the
+further apart the longer it runs. Of a partition only changes are kept, each with the last moment before it, so that a
+chart shows a step as a step and a thousand idle partitions cost next to nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from array import array
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from duralog.console.facts import RECENT_LOOKS, SizeSample, TopicFacts
 from duralog.console.folder_watch import PartitionLook
@@ -43,21 +43,48 @@ def growth(before: PartitionLook, after: PartitionLook) -> Growth:
     return Growth(max(after.end_offset - before.end_offset, 0), max(size_bytes - was_active.size_bytes, 0))
 
 
+class _OlderHalf:
+    """Samples that are no longer new. Once it is full, every second one goes, and from then on half as many come."""
+
+    __slots__ = ("_most", "_passed", "_stride", "_width", "kept")
+
+    def __init__(self, kept: Any, *, most: int, width: int = 1) -> None:
+        """`kept` is an empty list or array, in which a sample takes `width` places. `most` is even."""
+        self.kept = kept
+        self._most = most
+        self._width = width
+        self._stride = 1
+        self._passed = 0
+
+    def add(self, sample: Any) -> None:
+        """A list or array of one sample."""
+        if self._passed % self._stride == 0:
+            if len(self.kept) >= self._most * self._width:
+                thinned = self.kept[:0]
+                for at in range(0, len(self.kept), 2 * self._width):
+                    thinned += self.kept[at : at + self._width]
+                self.kept = thinned
+                self._stride *= 2
+            self.kept += sample
+        self._passed += 1
+
+
 class History(Generic[_Sample]):
-    """The samples so far, oldest first."""
+    """The samples so far, oldest first. One thread adds; any thread may ask."""
 
     def __init__(self, most: int = MOST_SAMPLES) -> None:
-        self._most = most
-        self._samples: list[_Sample] = []
+        self._half = most // 2
+        self._older = _OlderHalf([], most=self._half)
+        self._newer: list[_Sample] = []
 
     def add(self, sample: _Sample) -> None:
-        if len(self._samples) >= self._most:
-            half = self._most // 2
-            self._samples[:half] = self._samples[:half:2]
-        self._samples.append(sample)
+        if len(self._newer) >= self._half:
+            self._older.add(self._newer[:1])
+            del self._newer[0]
+        self._newer.append(sample)
 
     def all(self) -> tuple[_Sample, ...]:
-        return tuple(self._samples)
+        return (*self._older.kept, *self._newer)
 
 
 class RecentRates:
@@ -77,36 +104,34 @@ class RecentRates:
 class SizeHistory:
     """The size and the ends of one partition, in 32 bytes a sample."""
 
-    __slots__ = ("_numbers", "_seen_ms")
+    __slots__ = ("_newer", "_older", "_seen_ms")
 
     def __init__(self) -> None:
-        self._numbers = array("q")
+        self._older = _OlderHalf(array("q"), most=_MOST_SIZES // 2, width=_FIELDS)
+        self._newer = array("q")
         self._seen_ms = 0
         """When it was last seen as the last sample has it."""
 
     def add(self, at_ms: int, size_bytes: int, start_offset: int, end_offset: int) -> None:
         values = (size_bytes, start_offset, end_offset)
-        last = tuple(self._numbers[1 - _FIELDS :]) if self._numbers else None
+        last = tuple(self._newer[1 - _FIELDS :]) if self._newer else None
         if last == values:
             self._seen_ms = at_ms
             return
-        if last is not None and self._seen_ms > self._numbers[-_FIELDS]:
+        if last is not None and self._seen_ms > self._newer[-_FIELDS]:
             self._append(self._seen_ms, *last)
         self._append(at_ms, *values)
         self._seen_ms = at_ms
 
     def _append(self, *numbers: int) -> None:
-        if len(self._numbers) >= _MOST_SIZES * _FIELDS:
-            half = _MOST_SIZES // 2
-            kept = array("q")
-            for sample in range(0, half, 2):
-                kept.extend(self._numbers[sample * _FIELDS : (sample + 1) * _FIELDS])
-            self._numbers[: half * _FIELDS] = kept
-        self._numbers.extend(numbers)
+        if len(self._newer) >= _MOST_SIZES // 2 * _FIELDS:
+            self._older.add(self._newer[:_FIELDS])
+            del self._newer[:_FIELDS]
+        self._newer.extend(numbers)
 
     def all(self) -> tuple[SizeSample, ...]:
         """Oldest first, up to when it was last looked at."""
-        numbers = self._numbers.tolist()
+        numbers = [*self._older.kept.tolist(), *self._newer.tolist()]
         if numbers and self._seen_ms > numbers[-_FIELDS]:
             numbers += [self._seen_ms, *numbers[1 - _FIELDS :]]
         return tuple(

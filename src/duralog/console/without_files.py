@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import NoReturn
 
 from duralog.console.facts import QuarantineEntry, Rehearsal, SegmentScan
@@ -29,7 +30,7 @@ class WithoutFiles:
         _not_from_here("what a compaction would do")
 
     def compaction_command(self, topic: str, partition: int) -> str:
-        return f"duralog compact DIR --topic {topic} --partition {partition}"
+        return f"duralog compact DIR --topic {shlex.quote(topic)} --partition {partition}"
 
     def why_no_compaction(self, topic: str, partition: int) -> str | None:
         return "a broker compacts by itself: this console can only look at it"

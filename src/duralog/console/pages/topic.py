@@ -20,6 +20,7 @@ from duralog.console.words import (
     age_text,
     byte_rate_text,
     bytes_text,
+    counted,
     exact_time_text,
     number_text,
     partition_path,
@@ -264,4 +265,4 @@ def _partition_cell(row: PartitionRow) -> Cell:
 
 def _segments_text(rows: Sequence[PartitionRow]) -> str:
     counts = [row.segments for row in rows if row.segments is not None]
-    return f"{number_text(sum(counts))} segments" if counts else ""
+    return counted(sum(counts), "segment") if counts else ""
