@@ -516,9 +516,11 @@ class TestHalfMade:
         wait_until(lambda: self.produced(client, 2) == 0)
         assert self.errors(client) == [0, 0, 0]
 
-    def test_one_that_a_client_asked_for(self, client: RawClient, bad: set[str]) -> None:
+    def test_one_that_a_client_asked_for(self, client: RawClient, broker: Broker, bad: set[str]) -> None:
         bad.add("orders-0")
         assert [topic.error_code for topic in metadata(client, "orders", auto=True).topics] == [3]
+        wait_until(lambda: not broker.topics._coming)
+        assert broker.store.topics() == ["orders"]
         bad.clear()
 
         def is_there() -> bool:
