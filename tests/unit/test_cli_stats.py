@@ -223,6 +223,15 @@ def test_a_page_again(data: Path, tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_page_where_nobody_may_write(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told before anything is read."""
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr("duralog.spark.jobs.stats_here.stats_here", None)
+    done = run(str(data), "--html", str(tmp_path / "page.html"))
+    assert done.exit_code == 1
+    assert f"this user may not write to {tmp_path}" in done.stderr
+
+
 def test_a_page_into_a_pipe(data: Path, tmp_path: Path) -> None:
     """Whatever is no page is written to, and not replaced: /dev/stdout and /dev/null are files too."""
     pipe = tmp_path / "pipe"

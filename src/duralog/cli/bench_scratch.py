@@ -30,7 +30,8 @@ def scratch_folder(directory: str | None, needed_bytes: int) -> Iterator[str]:
     room = disk_space(place).usable_bytes
     if room < needed_bytes:
         raise DuralogError(
-            f"{place}: the disk has {room:,} bytes to spare, this takes {needed_bytes:,}: give a smaller --size"
+            f"{place}: the disk has {room:,} bytes to spare, this takes {needed_bytes:,}: give a smaller --size,"
+            " or a folder on another disk"
         )
     with ended_by_signals():
         folder = tempfile.mkdtemp(prefix=_PREFIX, dir=place)

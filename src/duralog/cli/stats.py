@@ -142,6 +142,8 @@ def _check_place(file: str) -> None:
         raise CannotWrite(f"--html {file}: there is no directory {folder}: make it first, or name a file elsewhere")
     if os.path.isdir(file):
         raise CannotWrite(f"--html {file}: this is a directory: name a file in it")
+    if not os.path.exists(file) and not os.access(folder, os.W_OK):
+        raise CannotWrite(f"--html {file}: this user may not write to {folder}: name a file elsewhere")
 
 
 def _write_page(file: str, page: str) -> None:
