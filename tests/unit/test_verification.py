@@ -24,7 +24,7 @@ from duralog.format.index_entries import AbortedTransaction, encode_transaction_
 from duralog.format.producer_snapshot import decode_producer_snapshot, encode_producer_snapshot
 from duralog.format.properties import encode_partition_metadata
 from duralog.format.record import Record
-from duralog.storage.partition_check import PartitionReport
+from duralog.storage.partition_check import PartitionCheck, PartitionReport
 from duralog.storage.store import Store
 from duralog.storage.verification import Verification
 
@@ -397,3 +397,19 @@ def test_a_directory_that_is_written_to(tmp_path: Path) -> None:
             assert verify(tmp_path)[0] == []
         writer.join()
     assert verify(tmp_path)[0] == []
+
+
+def test_a_folder_that_cannot_be_read_is_not_missing(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = str(store / "txn-0")
+
+    def refused(path: str, *arguments: object) -> PartitionCheck:
+        if path == folder:
+            raise PermissionError(13, "Permission denied", path)
+        return PartitionCheck(path, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("duralog.storage.verification.PartitionCheck", refused)
+    verification = Verification(str(store))
+    assert not any(report.errors for report in verification.run())
+    (error,) = verification.errors
+    assert "cannot be read" in str(error)
+    assert not [note for note in verification.notes if "no folder" in str(note)]

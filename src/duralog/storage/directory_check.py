@@ -43,6 +43,7 @@ class DirectoryCheck:
         self._path = path
         self._source = source
         self.findings = Findings()
+        self._unreadable: set[str] = set()
         self._meta = self._read_meta()
         self._checkpoints = {name: self._read_checkpoint(name) for name in OFFSET_CHECKPOINTS}
         self.metadata = self._read_metadata()
@@ -52,6 +53,11 @@ class DirectoryCheck:
         """What the topic's indexes were written with, as far as the metadata tells."""
         text = "" if self.metadata is None else self.metadata.topic_configs(topic).get("index.interval.bytes", "")
         return int(text) if text.isdecimal() else DEFAULT_INTERVAL_BYTES
+
+    def cannot_read(self, folder: str, error: OSError) -> None:
+        """A partition's folder is there, and that is all that can be said of it."""
+        self._unreadable.add(os.path.basename(folder))
+        self.findings.report(unreadable(folder, error))
 
     def finish(self, partitions: Sequence[PartitionReport]) -> None:
         """Compare with what the partitions turned out to be; all of them, live ones and others."""
@@ -71,6 +77,8 @@ class DirectoryCheck:
         for partition, offset in sorted(offsets.items()):
             report = live.get(partition)
             if report is None:
+                if PartitionFolder(*partition).name in self._unreadable:
+                    continue
                 self.findings.note(path, f"names {partition}, of which there is no folder; Kafka passes over it")
             elif offset < 0 or (report.is_complete and offset > report.end_offset):
                 consequence = " (Kafka would drop the whole log)" if name == LOG_START_OFFSET_CHECKPOINT else ""
@@ -114,10 +122,13 @@ class DirectoryCheck:
             if placement.holds(topic.name, partition)
         }
         for partition in sorted(placed - live.keys()):
+            name = PartitionFolder(*partition).name
+            if name in self._unreadable:
+                continue
             self.findings.report(
                 CorruptRecord(
                     f"the folder of {partition} is missing: the metadata log places it in this directory",
-                    file=os.path.join(self._path, PartitionFolder(*partition).name),
+                    file=os.path.join(self._path, name),
                 )
             )
         for partition in sorted(live.keys() - placed):

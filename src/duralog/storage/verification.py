@@ -25,7 +25,7 @@ from duralog.storage.chain_check import Advance, Chain, Checked, Counts, Options
 from duralog.storage.checked_files import LOCAL_FILES, CheckedFiles
 from duralog.storage.directory_check import DirectoryCheck
 from duralog.storage.files import Content
-from duralog.storage.findings import Note, unreadable
+from duralog.storage.findings import Note
 from duralog.storage.partition_check import PartitionCheck, PartitionReport
 
 DEFAULT_THREADS = 2
@@ -219,7 +219,7 @@ class Verification:
                 except OSError as error:
                     if self._directory is None:
                         raise
-                    self._directory.findings.report(unreadable(folder, error))
+                    self._directory.cannot_read(folder, error)
 
     def _chosen(
         self, folders: Sequence[str], topics: Collection[str] | None, number: int | None
