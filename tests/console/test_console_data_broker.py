@@ -17,12 +17,12 @@ from duralog import Record
 from duralog.broker.broker import Broker
 from duralog.cli.target import admin_module
 from duralog.config import BrokerConfig
-from duralog.console.broker_source import BrokerSource
-from duralog.console.combined_source import CombinedSource
 from duralog.console.facts import RunState, SourceKind
-from duralog.console.log_dir_sizes import log_dir_sizes
-from duralog.console.opening import open_source
 from duralog.console.source import NotFromHere, UnknownGroup
+from duralog.console.sources.broker_source import BrokerSource
+from duralog.console.sources.combined_source import CombinedSource
+from duralog.console.sources.log_dir_sizes import log_dir_sizes
+from duralog.console.sources.opening import open_source
 from duralog.errors import DuralogError, UnknownTopic
 from duralog.testing import TestBroker, running_broker
 

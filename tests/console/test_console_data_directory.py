@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 import duralog
 from duralog.command_line import app
-from duralog.console import segment_scans
-from duralog.console.compaction_runs import DirectoryCompaction
-from duralog.console.directory_source import DirectorySource
 from duralog.console.facts import RunState, SourceKind
-from duralog.console.opening import open_source
+from duralog.console.reading import segment_scans
 from duralog.console.source import Busy, ChangesNotAllowed, UnknownGroup
+from duralog.console.sources.compaction_runs import DirectoryCompaction
+from duralog.console.sources.directory_source import DirectorySource
+from duralog.console.sources.opening import open_source
 from duralog.errors import DuralogError, InvalidConfig, StorageError, StoreLocked, UnknownTopic
 from duralog.storage.store import Store
 from tests.console.console_stores import COMMITTED, HOSTILE_GROUP, KEEP_EVERYTHING, ORDERS, ORDERS_A_SEGMENT
@@ -197,8 +197,8 @@ def test_one_check_at_a_time_and_it_can_be_stopped(stores: Any, sources: Any, mo
         may_go.wait()
         return real(path)
 
-    real = duralog.console.verify_runs.Verification  # type: ignore[attr-defined]
-    monkeypatch.setattr("duralog.console.verify_runs.Verification", wait)
+    real = duralog.console.sources.verify_runs.Verification  # type: ignore[attr-defined]
+    monkeypatch.setattr("duralog.console.sources.verify_runs.Verification", wait)
     check = source.start_verify()
     with pytest.raises(Busy):
         source.start_verify()
@@ -293,7 +293,7 @@ def test_a_lock_that_nobody_could_see_fails_the_run(
     """As in another container."""
     directory = stores.copied("shop", tmp_path / "data")
     source = sources(directory, allow_changes=True)
-    monkeypatch.setattr("duralog.console.directory_source.lock_holder", lambda _: None)
+    monkeypatch.setattr("duralog.console.sources.directory_source.lock_holder", lambda _: None)
     with duralog.open(directory, KEEP_EVERYTHING):
         run = source.compact("profiles", 0)
         run.wait()

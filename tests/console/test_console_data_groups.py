@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from duralog.console import group_tracking
-from duralog.console.directory_source import DirectorySource
-from duralog.console.metrics_reading import CleanerMetrics
+from duralog.console.sources import group_tracking
+from duralog.console.sources.directory_source import DirectorySource
+from duralog.console.sources.metrics_reading import CleanerMetrics
 from tests.console.console_stores import COMMITTED, ORDERS, commit
 
 METRICS = b"""# HELP duralog_cleanings_total Compactions that came to their end.

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import duralog
-from duralog.console.directory_source import DirectorySource
 from duralog.console.facts import RunState
+from duralog.console.sources.directory_source import DirectorySource
 from duralog.errors import DuralogError, UnknownTopic
 from duralog.storage.store import Store
 from tests.console.console_stores import MANY_PARTITIONS, MANY_SEGMENTS

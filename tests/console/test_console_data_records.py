@@ -13,11 +13,11 @@ import pytest
 
 import duralog
 from duralog.columnar.pieces import PIECE_BYTES
-from duralog.console import batch_steps, record_pages
-from duralog.console.directory_source import DirectorySource
 from duralog.console.facts import SHOWN_BYTES, SHOWN_HEADERS, RecordKind, RecordPage, RunState
-from duralog.console.key_search import DirectoryKeySearch
+from duralog.console.reading import batch_steps, record_pages
+from duralog.console.reading.key_search import DirectoryKeySearch
 from duralog.console.source import Busy
+from duralog.console.sources.directory_source import DirectorySource
 from duralog.errors import UnknownTopic
 from duralog.format import record_batch
 from duralog.format.compression import Codec
@@ -417,7 +417,7 @@ def test_a_search_in_a_topic_that_vanishes_is_told(shown: Shown) -> None:
 
 
 def test_a_bomb_is_not_unpacked(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("duralog.console.shown_batches._MOST_UNPACKED_BYTES", 100_000)
+    monkeypatch.setattr("duralog.console.reading.shown_batches._MOST_UNPACKED_BYTES", 100_000)
     bomb = record_batch.encode(
         [duralog.Record(key=b"k", value=bytes(1_000_000), timestamp_ms=1)], base_offset=0, codec=Codec.ZSTD
     )

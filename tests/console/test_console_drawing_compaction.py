@@ -6,13 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from duralog.console.compaction_figures import (
+from duralog.console.drawing.compaction_figures import (
     overall_share,
     progress_words,
     rehearsal_bars,
     result_bars,
     result_figures,
     zone_bar,
+)
+from duralog.console.drawing.partition_figures import (
+    headline,
+    log_figures,
+    offset_figures,
+    scan_figures,
+    segment_figures,
 )
 from duralog.console.facts import (
     CompactionResult,
@@ -23,7 +30,6 @@ from duralog.console.facts import (
     SegmentFacts,
     SegmentScan,
 )
-from duralog.console.partition_figures import headline, log_figures, offset_figures, scan_figures, segment_figures
 
 
 def segment(base: int, end: int, size: int, *, is_active: bool = False) -> SegmentFacts:

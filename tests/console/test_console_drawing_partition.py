@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duralog.console.drawing.mark_labels import Mark, Name, place
+from duralog.console.drawing.partition_axis import AxisKind, axis_for, round_step, suggested_axis
+from duralog.console.drawing.partition_blocks import THINNEST, Zone, blocks_of, zones_of
+from duralog.console.drawing.partition_figures import time_range
+from duralog.console.drawing.partition_picture import Picture, draw, marks_of
 from duralog.console.facts import PartitionFacts, SegmentFacts
-from duralog.console.mark_labels import Mark, Name, place
-from duralog.console.partition_axis import AxisKind, axis_for, round_step, suggested_axis
-from duralog.console.partition_blocks import THINNEST, Zone, blocks_of, zones_of
-from duralog.console.partition_figures import time_range
-from duralog.console.partition_picture import Picture, draw, marks_of
 
 WIDTHS = (280, 360, 960, 1280)
 NOW_MS = 1_700_000_000_000

@@ -10,11 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duralog.console.facts import RecordKind, ShownRecord
-from duralog.console.json_text import Kind, pretty_json
-from duralog.console.record_place import NotAPlace, Place, key_query, parse_key, parse_offset, parse_when, place_of
-from duralog.console.record_rows import panel_of, row_of
-from duralog.console.shown_bytes import (
+from duralog.console.drawing.json_text import Kind, pretty_json
+from duralog.console.drawing.record_place import (
+    NotAPlace,
+    Place,
+    key_query,
+    parse_key,
+    parse_offset,
+    parse_when,
+    place_of,
+)
+from duralog.console.drawing.record_rows import panel_of, row_of
+from duralog.console.drawing.shown_bytes import (
     LONGEST_SHOWN_CHARACTERS,
     Form,
     copied,
@@ -25,6 +32,7 @@ from duralog.console.shown_bytes import (
     text_of,
     visible,
 )
+from duralog.console.facts import RecordKind, ShownRecord
 
 documents = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

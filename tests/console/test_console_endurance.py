@@ -16,12 +16,12 @@ import pytest
 
 import duralog
 from duralog.cli.compact_explain import explain_all
-from duralog.console import compaction_runs, directory_source
-from duralog.console.directory_source import DirectorySource
-from duralog.console.rates import History, SizeHistory
-from duralog.console.record_place import Place
+from duralog.console.drawing.record_place import Place
 from duralog.console.source import Busy
-from duralog.console.without_files import WithoutFiles
+from duralog.console.sources import compaction_runs, directory_source
+from duralog.console.sources.directory_source import DirectorySource
+from duralog.console.sources.rates import History, SizeHistory
+from duralog.console.sources.without_files import WithoutFiles
 from duralog.errors import StorageError
 
 NOW_MS = 1_700_000_000_000

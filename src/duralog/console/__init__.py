@@ -1,1 +1,14 @@
-"""The web page on a store or a broker: what is in it and how it is. Needs the extra `duralog[console]`."""
+"""The web page on a store or a broker: what is in it and how it is. Needs the extra `duralog[console]`.
+
+| here | what it is |
+|---|---|
+| `command`, `app`, `access` | the command, the server, and who may speak to it |
+| `pages` | one module a page, and its parts |
+| `layout`, `theme`, `data_table`, `charts`, `partition_elements`, `assets` | what pages are made of |
+| `drawing` | facts in, pictures and texts out |
+| `facts`, `source` | what pages show, and the face of what tells it |
+| `sources` | a directory, a broker, or both behind that face |
+| `reading` | what is in the logs of a directory that others may write to |
+
+Pages know a source by its face and never read a log themselves.
+"""

@@ -89,7 +89,7 @@ def console(
             raise DuralogError(f"{error.strerror} (--listen HOST:0 takes a free port)") from None
         with listener:
             from duralog.console.app import run
-            from duralog.console.opening import open_source
+            from duralog.console.sources.opening import open_source
 
             # By the socket, not by the name: no name at all means every interface.
             reached, port = listener.getsockname()[:2]

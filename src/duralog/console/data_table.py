@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from nicegui.element import Element
 from nicegui.events import GenericEventArguments
 
-from duralog.console.shown_bytes import visible
+from duralog.console.drawing.shown_bytes import visible
 from duralog.console.words import THIN_SPACE
 
 Row = TypeVar("Row")

@@ -22,8 +22,8 @@ from nicegui.element import Element
 from nicegui.elements.mixins.text_element import TextElement
 
 from duralog.cli.failures import describe, printable
+from duralog.console.drawing.shown_bytes import visible
 from duralog.console.facts import Overview
-from duralog.console.shown_bytes import visible
 from duralog.console.source import Source, UnknownGroup
 from duralog.console.standing import standing_of
 from duralog.console.words import compaction_path, partition_path, records_path

@@ -12,7 +12,7 @@ from typing import Any
 from nicegui.element import Element
 from nicegui.events import GenericEventArguments
 
-from duralog.console.record_place import NotAPlace, parse_offset
+from duralog.console.drawing.record_place import NotAPlace, parse_offset
 
 Handler = Callable[..., Awaitable[None] | None]
 _WIDEST = 10_000

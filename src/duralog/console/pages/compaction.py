@@ -12,14 +12,14 @@ from nicegui.elements.mixins.text_element import TextElement
 
 from duralog.cli.failures import describe, printable
 from duralog.console.charts import TimeChart
-from duralog.console.compaction_figures import BarPart, cleaner_figures, rehearsal_bars, zone_bar
+from duralog.console.drawing.compaction_figures import BarPart, cleaner_figures, rehearsal_bars, zone_bar
+from duralog.console.drawing.partition_figures import headline
 from duralog.console.facts import PartitionFacts, Rehearsal
 from duralog.console.layout import Console, block, live, section, text
 from duralog.console.pages.compaction_run import CompactionRunPart
 from duralog.console.pages.figure_list import FigureList
 from duralog.console.pages.partition_frame import chosen_partition, partition_frame, show_when_read, soon
 from duralog.console.pages.whole_bar import draw_bar
-from duralog.console.partition_figures import headline
 from duralog.console.words import bytes_text
 from duralog.errors import DuralogError
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from nicegui import ui
 
 from duralog.cli.failures import describe, printable
-from duralog.console.compaction_figures import overall_share, progress_words, result_bars, result_figures
+from duralog.console.drawing.compaction_figures import overall_share, progress_words, result_bars, result_figures
 from duralog.console.facts import RunState
 from duralog.console.layout import Console, block, command_line, live, note_list, section, text
 from duralog.console.pages.figure_list import FigureList

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from nicegui.elements.mixins.text_element import TextElement
 
+from duralog.console.drawing.partition_figures import Figure
 from duralog.console.layout import block, text
-from duralog.console.partition_figures import Figure
 
 
 class FigureList:

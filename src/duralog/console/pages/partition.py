@@ -10,17 +10,17 @@ from nicegui import run, ui
 from nicegui.element import Element
 from nicegui.elements.mixins.text_element import TextElement
 
+from duralog.console.drawing.partition_axis import AxisKind, suggested_axis
+from duralog.console.drawing.partition_blocks import Block, Zone
+from duralog.console.drawing.partition_figures import config_figures, headline, log_figures, offset_figures
+from duralog.console.drawing.partition_picture import ZONE_WORDS, Picture, draw
+from duralog.console.drawing.record_place import Place
 from duralog.console.facts import PartitionFacts
 from duralog.console.layout import Console, block, live, note_list, section, text
 from duralog.console.pages.figure_list import FigureList
 from duralog.console.pages.partition_frame import chosen_partition, partition_frame, show_when_read, soon
 from duralog.console.pages.segment_details import SegmentDetails
-from duralog.console.partition_axis import AxisKind, suggested_axis
-from duralog.console.partition_blocks import Block, Zone
 from duralog.console.partition_elements import PictureElement
-from duralog.console.partition_figures import config_figures, headline, log_figures, offset_figures
-from duralog.console.partition_picture import ZONE_WORDS, Picture, draw
-from duralog.console.record_place import Place
 from duralog.console.words import number_text, records_path
 
 _FIRST_WIDTH = 960

@@ -1,7 +1,7 @@
 """`/topic/T/P/records`: the records of a partition, by page, from an offset or a time on, by key, or as they come.
 
-The address says what is shown (`duralog.console.record_place`): it can be shared, and going back goes back. Whatever
-takes longer than a moment runs in a worker; an answer that nobody waits for any more is dropped.
+The address says what is shown (`duralog.console.drawing.record_place`): it can be shared, and going back goes back.
+Whatever takes longer than a moment runs in a worker; an answer that nobody waits for any more is dropped.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from starlette.requests import Request
 
 from duralog.cli.failures import describe, printable
 from duralog.cli.options import now_ms
+from duralog.console.drawing.record_place import NotAPlace, Place, parse_when, place_of
+from duralog.console.drawing.record_rows import panel_of, row_of
+from duralog.console.drawing.shown_bytes import Form
 from duralog.console.facts import RecordPage, ShownRecord
 from duralog.console.layout import Console, block, live, text
 from duralog.console.pages.partition_frame import chosen_partition, partition_frame
 from duralog.console.pages.record_search import RecordSearch
 from duralog.console.pages.record_tools import RecordTools
 from duralog.console.partition_elements import RecordList, RecordPanel
-from duralog.console.record_place import NotAPlace, Place, parse_when, place_of
-from duralog.console.record_rows import panel_of, row_of
-from duralog.console.shown_bytes import Form
 from duralog.console.words import counted, number_text, records_path
 from duralog.errors import DuralogError
 

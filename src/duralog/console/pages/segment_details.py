@@ -9,12 +9,12 @@ from __future__ import annotations
 from nicegui import background_tasks, run
 
 from duralog.cli.failures import describe, printable
+from duralog.console.drawing.partition_blocks import Block
+from duralog.console.drawing.partition_figures import group_figures, scan_figures, segment_figures
+from duralog.console.drawing.record_place import Place
 from duralog.console.facts import PartitionFacts, SegmentFacts, SegmentScan
 from duralog.console.layout import block, text
 from duralog.console.pages.figure_list import FigureList
-from duralog.console.partition_blocks import Block
-from duralog.console.partition_figures import group_figures, scan_figures, segment_figures
-from duralog.console.record_place import Place
 from duralog.console.source import Source
 from duralog.console.words import bytes_text, counted, number_text, records_path, share_text
 from duralog.errors import DuralogError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from duralog.console.compaction_figures import BarPart
+from duralog.console.drawing.compaction_figures import BarPart
 from duralog.console.layout import block, text
 
 

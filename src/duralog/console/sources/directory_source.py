@@ -18,8 +18,6 @@ from duralog.cli.group_views import GroupView
 from duralog.cli.lock_holder import lock_holder
 from duralog.cli.times import in_words
 from duralog.config import BrokerConfig
-from duralog.console.compaction_runs import DirectoryCompaction, check_compacted, compaction_command, rehearse
-from duralog.console.directory_snapshots import DirectorySnapshot, DirectorySnapshots
 from duralog.console.facts import (
     CleanerFacts,
     GroupDetails,
@@ -32,18 +30,20 @@ from duralog.console.facts import (
     SegmentScan,
     ShownRecord,
 )
-from duralog.console.folder_watch import PartitionLook
-from duralog.console.fresh_logs import FreshLogs
-from duralog.console.group_tracking import GroupTracking, LagHistories, group_facts
-from duralog.console.key_search import DirectoryKeySearch
-from duralog.console.metrics_reading import CleanerMetrics
-from duralog.console.partition_details import segment_facts
-from duralog.console.quarantine_list import quarantine_entries
-from duralog.console.record_pages import PageReader
-from duralog.console.refreshing import Refresher
-from duralog.console.segment_scans import SegmentScans
+from duralog.console.reading.folder_watch import PartitionLook
+from duralog.console.reading.fresh_logs import FreshLogs
+from duralog.console.reading.key_search import DirectoryKeySearch
+from duralog.console.reading.partition_details import segment_facts
+from duralog.console.reading.quarantine_list import quarantine_entries
+from duralog.console.reading.record_pages import PageReader
+from duralog.console.reading.segment_scans import SegmentScans
 from duralog.console.source import DEFAULT_PAGE_RECORDS, Busy, ChangesNotAllowed, UnknownGroup
-from duralog.console.verify_runs import DirectoryVerification
+from duralog.console.sources.compaction_runs import DirectoryCompaction, check_compacted, compaction_command, rehearse
+from duralog.console.sources.directory_snapshots import DirectorySnapshot, DirectorySnapshots
+from duralog.console.sources.group_tracking import GroupTracking, LagHistories, group_facts
+from duralog.console.sources.metrics_reading import CleanerMetrics
+from duralog.console.sources.refreshing import Refresher
+from duralog.console.sources.verify_runs import DirectoryVerification
 from duralog.errors import DuralogError, StorageError, StoreLocked, UnknownTopic
 from duralog.format.filenames import LOCK, segment_stem
 from duralog.storage.background import Clock, wall_clock_ms
@@ -61,7 +61,7 @@ _Answer = TypeVar("_Answer")
 
 
 class DirectorySource:
-    """Made by `duralog.console.opening.open_source`."""
+    """Made by `duralog.console.sources.opening.open_source`."""
 
     has_files = True
 

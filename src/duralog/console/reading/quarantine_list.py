@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from duralog.cli.failures import printable
 from duralog.console.facts import QuarantineEntry
-from duralog.console.folder_watch import PartitionLook
+from duralog.console.reading.folder_watch import PartitionLook
 from duralog.errors import DuralogError
 from duralog.storage.background import wall_clock_ms
 from duralog.storage.file_system import LocalFileSystem

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from duralog.cli.failures import printable
 from duralog.cli.times import format_time
-from duralog.console.batch_steps import Step, steps_before, steps_from
 from duralog.console.facts import RecordKind, RecordPage, ShownRecord
-from duralog.console.fresh_logs import Stability
-from duralog.console.shown_batches import Cut, shown_records
+from duralog.console.reading.batch_steps import Step, steps_before, steps_from
+from duralog.console.reading.fresh_logs import Stability
+from duralog.console.reading.shown_batches import Cut, shown_records
 from duralog.console.source import MOST_PAGE_RECORDS
 from duralog.errors import CorruptRecord
 from duralog.storage.partition_log import PartitionLog

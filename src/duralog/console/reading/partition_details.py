@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from duralog.cli.failures import printable
 from duralog.console.facts import SegmentFacts
-from duralog.console.folder_watch import PartitionLook, SegmentLook
-from duralog.console.segment_look import entries_in, tail_by_indexes, walk_tail
-from duralog.console.segment_times import TimedSegment, timed_segments
+from duralog.console.reading.folder_watch import PartitionLook, SegmentLook
+from duralog.console.reading.segment_look import entries_in, tail_by_indexes, walk_tail
+from duralog.console.reading.segment_times import TimedSegment, timed_segments
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import FileState, parse_segment_file, segment_stem
 from duralog.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY

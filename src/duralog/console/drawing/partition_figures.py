@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from duralog.cli.times import duration_text
+from duralog.console.drawing.partition_blocks import Block
 from duralog.console.facts import PartitionFacts, SegmentFacts, SegmentScan
-from duralog.console.partition_blocks import Block
 from duralog.console.words import (
     UNKNOWN,
     age_text,

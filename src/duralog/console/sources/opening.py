@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from duralog.cli.target import is_broker
-from duralog.console.broker_source import BrokerSource
-from duralog.console.combined_source import CombinedSource
-from duralog.console.directory_source import DirectorySource
 from duralog.console.source import Source
+from duralog.console.sources.broker_source import BrokerSource
+from duralog.console.sources.combined_source import CombinedSource
+from duralog.console.sources.directory_source import DirectorySource
 from duralog.errors import DuralogError
 from duralog.storage.files import directory_of
 

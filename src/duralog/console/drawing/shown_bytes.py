@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from duralog.console.json_text import Kind, Token, pretty_json
+from duralog.console.drawing.json_text import Kind, Token, pretty_json
 
 LONGEST_PREVIEW = 160
 """Characters, in a row of a list."""

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from html import escape
 
+from duralog.console.drawing.mark_labels import LANE_HEIGHT, Mark, Name, draw_marks, lanes_used, place
+from duralog.console.drawing.partition_axis import Axis, AxisKind, axis_for
+from duralog.console.drawing.partition_blocks import Block, Zone, blocks_of, zones_of
+from duralog.console.drawing.partition_figures import time_range
 from duralog.console.facts import PartitionFacts
-from duralog.console.mark_labels import LANE_HEIGHT, Mark, Name, draw_marks, lanes_used, place
-from duralog.console.partition_axis import Axis, AxisKind, axis_for
-from duralog.console.partition_blocks import Block, Zone, blocks_of, zones_of
-from duralog.console.partition_figures import time_range
 from duralog.console.words import bytes_text, counted, number_text
 
 NARROWEST = 260

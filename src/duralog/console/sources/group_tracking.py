@@ -13,9 +13,9 @@ from duralog.cli.group_records import EndOffset, GroupRecords
 from duralog.cli.group_views import GroupView
 from duralog.columnar.python_records import to_records
 from duralog.console.facts import GroupDetails, GroupFacts, LagSample
-from duralog.console.folder_watch import PartitionLook
-from duralog.console.fresh_logs import FreshLogs
-from duralog.console.rates import History
+from duralog.console.reading.folder_watch import PartitionLook
+from duralog.console.reading.fresh_logs import FreshLogs
+from duralog.console.sources.rates import History
 from duralog.errors import DuralogError
 from duralog.format.internal_topics import CONSUMER_OFFSETS
 from duralog.storage.isolation import Isolation

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from duralog.cli.failures import printable
-from duralog.console.broker_watch import BrokerLook, BrokerPartition, BrokerWatch, Place
 from duralog.console.facts import Overview, PartitionRow, Sample, SourceKind, TopicFacts
-from duralog.console.rates import NO_GROWTH, Growth, History, RecentRates, SizeHistory
+from duralog.console.sources.broker_watch import BrokerLook, BrokerPartition, BrokerWatch, Place
+from duralog.console.sources.rates import NO_GROWTH, Growth, History, RecentRates, SizeHistory
 from duralog.errors import DuralogError
 from duralog.storage.background import Clock
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from duralog.cli.group_views import GroupView
 from duralog.cli.groups_of_broker import BrokerGroups
 from duralog.cli.target import admin_client, admin_module, in_words, kafka_client, told_by_broker
-from duralog.console.log_dir_sizes import log_dir_sizes
+from duralog.console.sources.log_dir_sizes import log_dir_sizes
 from duralog.errors import DuralogError
 
 Place = tuple[str, int]

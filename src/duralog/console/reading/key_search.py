@@ -12,10 +12,10 @@ import numpy as np
 
 from duralog.cli.failures import describe
 from duralog.columnar.pieces import PIECE_BYTES, Piece
-from duralog.console.batch_steps import steps_from
 from duralog.console.facts import RunState, SearchProgress, ShownRecord
-from duralog.console.fresh_logs import FreshLogs
-from duralog.console.shown_batches import Cut, shown_records
+from duralog.console.reading.batch_steps import steps_from
+from duralog.console.reading.fresh_logs import FreshLogs
+from duralog.console.reading.shown_batches import Cut, shown_records
 from duralog.errors import DuralogError
 from duralog.format.layout import CONTROL_BIT
 from duralog.storage.log_directory import TopicPartition

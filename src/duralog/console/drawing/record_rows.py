@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from duralog.console.drawing.json_text import Kind, Token
+from duralog.console.drawing.record_place import Place, key_query
+from duralog.console.drawing.shown_bytes import Form, Shown, copied, forms_of, preview, shown, visible
 from duralog.console.facts import NO_TIMESTAMP_MS, RecordKind, ShownRecord
-from duralog.console.json_text import Kind, Token
-from duralog.console.record_place import Place, key_query
-from duralog.console.shown_bytes import Form, Shown, copied, forms_of, preview, shown, visible
 from duralog.console.words import (
     age_text,
     bytes_text,

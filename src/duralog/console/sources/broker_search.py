@@ -6,9 +6,9 @@ import threading
 from dataclasses import replace
 
 from duralog.cli.failures import describe
-from duralog.console.broker_records import BrokerRecords
 from duralog.console.facts import RunState, SearchProgress, ShownRecord
-from duralog.console.key_search import MOST_FOUND
+from duralog.console.reading.key_search import MOST_FOUND
+from duralog.console.sources.broker_records import BrokerRecords
 from duralog.errors import DuralogError
 
 _TOLD_AFTER = 1_000

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
+from duralog.console.drawing.partition_axis import Axis, AxisKind
 from duralog.console.facts import PartitionFacts, SegmentFacts
-from duralog.console.partition_axis import Axis, AxisKind
 
 THINNEST = 4.0
 """Points across, of a block that can be seen and pointed at."""

@@ -15,10 +15,10 @@ from duralog.cli.lock_holder import lock_holder
 from duralog.cli.times import in_words
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.console.facts import CleanerFacts, CleanerRow, Overview, PartitionRow, Sample, SourceKind, TopicFacts
-from duralog.console.folder_watch import FolderWatch, PartitionLook
-from duralog.console.rates import NO_GROWTH, Growth, History, RecentRates, SizeHistory, growth
-from duralog.console.segment_times import timed_segments
-from duralog.console.topic_catalogue import TopicCatalogue
+from duralog.console.reading.folder_watch import FolderWatch, PartitionLook
+from duralog.console.reading.segment_times import timed_segments
+from duralog.console.sources.rates import NO_GROWTH, Growth, History, RecentRates, SizeHistory, growth
+from duralog.console.sources.topic_catalogue import TopicCatalogue
 from duralog.errors import DuralogError
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT, LOCK, LOG_START_OFFSET_CHECKPOINT
 from duralog.storage.background import Clock

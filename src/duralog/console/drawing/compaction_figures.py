@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from duralog.console.drawing.partition_blocks import Zone
+from duralog.console.drawing.partition_figures import Figure
 from duralog.console.facts import CompactionResult, CompactionView, PartitionFacts, Rehearsal, RunState
-from duralog.console.partition_blocks import Zone
-from duralog.console.partition_figures import Figure
 from duralog.console.words import bytes_text, counted, number_text, share_text
 
 

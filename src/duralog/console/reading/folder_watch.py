@@ -19,7 +19,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from duralog.cli.failures import describe
-from duralog.console.segment_look import LogTail, empty_tail, largest_indexed_timestamp_ms, tail_by_indexes, walk_tail
+from duralog.console.reading.segment_look import (
+    LogTail,
+    empty_tail,
+    largest_indexed_timestamp_ms,
+    tail_by_indexes,
+    walk_tail,
+)
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import (
     FileKind,

@@ -9,16 +9,16 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-from duralog.console.broker_watch import BrokerGroupWatch
-from duralog.console.directory_source import DirectorySource
 from duralog.console.facts import GroupDetails, Overview, SourceKind
-from duralog.console.group_tracking import LagHistories, group_facts
 from duralog.console.source import UnknownGroup
+from duralog.console.sources.broker_watch import BrokerGroupWatch
+from duralog.console.sources.directory_source import DirectorySource
+from duralog.console.sources.group_tracking import LagHistories, group_facts
 from duralog.storage.background import Clock, wall_clock_ms
 
 
 class CombinedSource(DirectorySource):
-    """Made by `duralog.console.opening.open_source`."""
+    """Made by `duralog.console.sources.opening.open_source`."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from duralog.console.facts import RECENT_LOOKS, SizeSample, TopicFacts
-from duralog.console.folder_watch import PartitionLook
+from duralog.console.reading.folder_watch import PartitionLook
 
 MOST_SAMPLES = 600
 _MOST_SIZES = 240

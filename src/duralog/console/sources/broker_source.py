@@ -13,10 +13,6 @@ from dataclasses import replace
 from duralog.cli.failures import printable
 from duralog.cli.group_views import GroupView
 from duralog.cli.target import told_by_broker
-from duralog.console.broker_records import BrokerRecords
-from duralog.console.broker_search import BrokerKeySearch
-from duralog.console.broker_snapshots import NO_SEGMENTS, BrokerSnapshots
-from duralog.console.broker_watch import BrokerGroupWatch, BrokerWatch
 from duralog.console.facts import (
     CleanerFacts,
     GroupDetails,
@@ -26,11 +22,15 @@ from duralog.console.facts import (
     RecordPage,
     ShownRecord,
 )
-from duralog.console.group_tracking import LagHistories, group_facts
-from duralog.console.metrics_reading import CleanerMetrics
-from duralog.console.refreshing import Refresher
 from duralog.console.source import DEFAULT_PAGE_RECORDS, Busy, UnknownGroup
-from duralog.console.without_files import WithoutFiles
+from duralog.console.sources.broker_records import BrokerRecords
+from duralog.console.sources.broker_search import BrokerKeySearch
+from duralog.console.sources.broker_snapshots import NO_SEGMENTS, BrokerSnapshots
+from duralog.console.sources.broker_watch import BrokerGroupWatch, BrokerWatch
+from duralog.console.sources.group_tracking import LagHistories, group_facts
+from duralog.console.sources.metrics_reading import CleanerMetrics
+from duralog.console.sources.refreshing import Refresher
+from duralog.console.sources.without_files import WithoutFiles
 from duralog.errors import DuralogError, UnknownTopic
 from duralog.storage.background import Clock, wall_clock_ms
 
@@ -38,7 +38,7 @@ _MOST_SEARCHES = 2
 
 
 class BrokerSource(WithoutFiles):
-    """Made by `duralog.console.opening.open_source`."""
+    """Made by `duralog.console.sources.opening.open_source`."""
 
     def __init__(
         self,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from duralog.console.folder_watch import PartitionLook, SegmentLook
-from duralog.console.segment_look import first_batch, largest_indexed_timestamp_ms
+from duralog.console.reading.folder_watch import PartitionLook, SegmentLook
+from duralog.console.reading.segment_look import first_batch, largest_indexed_timestamp_ms
 from duralog.format.filenames import segment_stem
 from duralog.format.layout import NO_TIMESTAMP
 

@@ -18,7 +18,7 @@ from duralog.cli.failures import printable
 from duralog.cli.target import client_settings, in_words, kafka_client, told_by_broker
 from duralog.cli.times import format_time
 from duralog.console.facts import RecordPage, ShownRecord
-from duralog.console.shown_batches import Cut, shown_record
+from duralog.console.reading.shown_batches import Cut, shown_record
 from duralog.console.source import MOST_PAGE_RECORDS
 from duralog.errors import DuralogError, UnknownTopic
 from duralog.format.layout import NO_TIMESTAMP
