@@ -17,7 +17,7 @@ console: env ## the page in the browser, on the directory that `make run` left (
 	@$(BIN)/duralog console $(DATA)
 
 test: env-dev java test-programs ## all tests, in two processes (TESTS=path for some)
-	@$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile $(TESTS)
+	@$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 check: env-dev java test-programs lint types imports test ## lint, types, import contracts, tests
 

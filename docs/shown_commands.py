@@ -43,10 +43,10 @@ _NOT_SHOWN = ("WARNING: Using incubator modules: ",)
 
 _HANGING_UP = re.compile(
     r"Traceback \(most recent call last\):\n"
-    r"(?:  File \"[^\"\n]*pyspark/daemon\.py\".*\n(?:    .*\n)*)+"
-    r"BrokenPipeError: .*\n"
+    r"(?:  File \"[^\"\n]*pyspark/daemon\.py\".*\n(?:    .*\n)*)*"
+    r"(?:BrokenPipeError: .*(?:\n|\Z)|\Z)"
 )
-"""What a worker of Spark says when Spark has hung up on it, on a busy machine."""
+"""What a worker of Spark says when Spark has hung up on it, on a busy machine; as far as it gets."""
 
 
 _VARYING = (

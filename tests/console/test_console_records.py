@@ -48,6 +48,7 @@ def test_the_newest_records_are_shown_first(visit: Visit) -> None:
 
 def test_back_to_the_start_and_forth_to_the_end(visit: Visit) -> None:
     tab = visit("shop", "/topic/orders/0/records")
+    expect(record(tab, ORDERS - 1)).to_be_attached()
     seen = set(offsets(tab))
     for start in range(ORDERS - 2 * PAGE, -1, -PAGE):
         tab.part("older").click()

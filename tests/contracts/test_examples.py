@@ -43,31 +43,9 @@ def test_the_example_deletes_nothing_of_its_user(tmp_path: Path) -> None:
     assert (tmp_path / "precious").exists()
 
 
-def test_the_snippets_of_the_readme_run(sample: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, _ = sample
-    monkeypatch.chdir(folder.parent)
-    snippets = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert snippets
-    for snippet in snippets:
-        if "duralog.spark" in snippet:
-            continue  # tests/spark/test_spark_docs.py
-        exec(compile(snippet, "README.md", "exec"), {})
-
-
-def test_the_commands_of_the_readme_are_there() -> None:
-    """Every `make` target, every command and every option that the README names."""
-    readme = (ROOT / "README.md").read_text()
+def test_the_targets_of_the_readme_are_there() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"`?make ([a-z]+)", readme):
+    targets = set(re.findall(r"\bmake ([a-z]+)\b", (ROOT / "README.md").read_text()))
+    assert {"run", "test"} <= targets
+    for target in targets:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-    commands = re.findall(r"^duralog ((?:[a-z]+ )+)(.*?)(?: *#.*)?$", readme, re.MULTILINE)
-    assert len(commands) > 5
-    options: dict[str, set[str]] = {}
-    for command, arguments in commands:
-        name = command.strip().removesuffix(" orders")
-        options.setdefault(name, set()).update(re.findall(r"--[a-z-]+", arguments))
-    for name, named in options.items():
-        shown = subprocess.run(
-            [sys.executable, "-m", "duralog", *name.split(), "--help"], capture_output=True, text=True, check=True
-        )
-        assert named <= set(re.findall(r"--[a-z-]+", shown.stdout)), name

@@ -223,7 +223,7 @@ def test_a_sound_directory_is_a_success(spark: SparkSession, store: Path) -> Non
 
 def test_what_is_wrong_with_the_call(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     assert "not of the form NAME=VALUE" in run("job", "verify", store, "--conf", "x", code=2).stderr
-    assert "there is no partition of nothing" in run("job", "verify", store, "--topic", "nothing", code=1).stderr
+    assert "there is no topic nothing in" in run("job", "verify", store, "--topic", "nothing", code=1).stderr
     assert "missing" in run("job", "verify", tmp_path / "missing", code=1).stderr
 
 

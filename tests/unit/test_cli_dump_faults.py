@@ -249,7 +249,7 @@ def test_a_file_that_may_not_be_read(path: Path, monkeypatch: pytest.MonkeyPatch
         patch.setattr("duralog.storage.files.os.open", refuse)
         result = run(path)
     assert result.exit_code == 1
-    assert f"{path}: Permission denied (run it as a user who may read the file" in result.stderr
+    assert f"{path}: Permission denied (run it as the user whose files they are" in result.stderr
 
 
 def test_a_folder_without_a_log(tmp_path: Path) -> None:

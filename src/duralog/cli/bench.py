@@ -13,7 +13,7 @@ import typer
 
 from duralog.cli.failures import WrongUsage, say, told_plainly
 from duralog.cli.options import HOW, AsJson, CodecChoice, NoProgress, Quiet, parsed, standard_output
-from duralog.cli.target import Target, TargetData, is_broker, target_given
+from duralog.cli.target import Target, TargetData, is_broker, kafka_client, target_given
 from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ def bench(
 
         chosen = Codec.NONE if codec is None else parsed("--codec", Codec.named, codec)
         is_shown = not (no_progress or quiet)
+        if on_broker:
+            kafka_client()
         load, cores = os.getloadavg()[0], os.cpu_count() or 1
         if load > cores and not quiet:
             say(f"others are at work here (a load of {load:.1f} on {cores} cores): figures are of what they leave")
