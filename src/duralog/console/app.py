@@ -6,6 +6,7 @@ and the readers are told goodbye; nothing is left on the disk, whenever it ends.
 
 from __future__ import annotations
 
+import gc
 import signal
 import socket
 from collections.abc import Callable
@@ -42,6 +43,9 @@ def run(source: Source, listener: socket.socket, *, host: str, when_ready: Calla
         ),
         when_ready,
     )
+    # What is loaded now stays: looking through all of it for garbage, again and again, would hold up pages.
+    gc.collect()
+    gc.freeze()
     # uvicorn gives a signal on to whoever had it before, once it has stopped: here it asks for the same once more.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)
