@@ -64,6 +64,7 @@ def test_back_to_the_start_and_forth_to_the_end(visit: Visit) -> None:
 @pytest.mark.parametrize("wanted", [0, 1, 49, 50, 123, ORDERS - 1])
 def test_jump_to_an_offset(visit: Visit, wanted: int) -> None:
     tab = visit("shop", "/topic/orders/0/records")
+    expect(tab.part("record").first).to_be_visible()
     tab.part("jump-offset").fill(str(wanted))
     tab.part("jump-offset").press("Enter")
     expect(tab.part("record").first).to_have_attribute("data-offset", str(wanted))
@@ -77,6 +78,7 @@ def test_jump_to_a_time(visit: Visit, stores: Stores) -> None:
     assert found is not None
     assert found.offset == 101
     tab = visit("shop", "/topic/orders/0/records")
+    expect(tab.part("record").first).to_be_visible()
     tab.part("jump-time").fill(str(time_ms))
     tab.part("jump-time").press("Enter")
     expect(record(tab, found.offset)).to_be_visible()
@@ -85,6 +87,7 @@ def test_jump_to_a_time(visit: Visit, stores: Stores) -> None:
 
 def test_find_a_key(visit: Visit) -> None:
     tab = visit("shop", "/topic/orders/0/records")
+    expect(tab.part("record").first).to_be_visible()
     tab.part("find-key").fill("customer-7")
     tab.part("find-key").press("Enter")
     expected = list(range(7, ORDERS, CUSTOMERS))
@@ -136,6 +139,7 @@ def test_records_that_kafka_wrote(visit: Visit, stores: Stores, topic: str, part
 
 def test_a_link_to_a_place_can_be_shared_and_gone_back_to(visit: Visit) -> None:
     tab = visit("shop", "/topic/orders/0/records?offset=100")
+    expect(tab.part("record").first).to_be_visible()
     tab.part("jump-offset").fill("200")
     tab.part("jump-offset").press("Enter")
     expect(record(tab, 200)).to_be_visible()
