@@ -5,29 +5,24 @@ Keys are compared by their bytes: first the lengths of all keys of a chunk at on
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 
 import numpy as np
 
-from duralog.cli.failures import describe
 from duralog.columnar.pieces import PIECE_BYTES, Piece
-from duralog.console.facts import RunState, SearchProgress, ShownRecord
+from duralog.console.facts import RunState
 from duralog.console.reading.batch_steps import steps_from
 from duralog.console.reading.fresh_logs import FreshLogs
+from duralog.console.reading.search_thread import SearchThread
 from duralog.console.reading.shown_batches import Cut, shown_records
-from duralog.errors import DuralogError
 from duralog.format.layout import CONTROL_BIT
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.partition_log import PartitionLog
 
 _MOST_UNPACKED_BYTES = 128 << 20
-MOST_FOUND = 1_000
 
 
-class DirectoryKeySearch:
-    """Started by `start`; everything else may be asked at any time, by any thread."""
-
+class DirectoryKeySearch(SearchThread):
     def __init__(
         self,
         logs: FreshLogs,
@@ -37,54 +32,16 @@ class DirectoryKeySearch:
         from_offset: int | None,
         limit: int,
     ) -> None:
+        super().__init__(key, from_offset=from_offset, limit=limit)
         self._logs = logs
         self._place = place
-        self._key = key
-        self._offset = from_offset
-        self._limit = min(max(limit, 1), MOST_FOUND)
-        self._is_stopping = threading.Event()
-        self._found: list[ShownRecord] = []
-        self._progress = SearchProgress(
-            state=RunState.RUNNING,
-            offset=from_offset or 0,
-            end_offset=from_offset or 0,
-            records_read=0,
-            bytes_read=0,
-            share=0.0,
-            found=0,
-        )
-        self._thread = threading.Thread(target=self._run, name="duralog-console-search", daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
+    def _search(self) -> RunState:
+        return self._logs.ask(self._place, self._search_log)
 
-    @property
-    def is_running(self) -> bool:
-        return self._progress.state is RunState.RUNNING
-
-    def progress(self) -> SearchProgress:
-        return self._progress
-
-    def found(self) -> tuple[ShownRecord, ...]:
-        return tuple(self._found)
-
-    def stop(self) -> None:
-        self._is_stopping.set()
-
-    def wait(self, seconds: float | None = None) -> None:
-        self._thread.join(seconds)
-
-    def _run(self) -> None:
-        try:
-            state = self._logs.ask(self._place, self._search)
-            self._tell(state=state)
-        except Exception as error:  # Whatever it is, it is told on the page.
-            told = describe(error) if isinstance(error, DuralogError | OSError) else repr(error)
-            self._tell(state=RunState.FAILED, error=told)
-
-    def _search(self, log: PartitionLog) -> RunState:
+    def _search_log(self, log: PartitionLog) -> RunState:
         view = log.view
-        start = max(self._offset or 0, view.start_offset)
+        start = max(self._from_offset or 0, view.start_offset)
         total = sum(end for _, end in view.segments_from(start)) or 1
         self._tell(end_offset=view.end_offset)
         if start >= view.end_offset:
@@ -96,7 +53,7 @@ class DirectoryKeySearch:
             for piece in step.pieces:
                 self._look_into(piece, log, start)
             # Where the logs are asked a second time, after a segment has vanished, it goes on from here.
-            self._offset = step.next_offset
+            self._from_offset = step.next_offset
             progress = self._progress
             read = progress.bytes_read + step.read_bytes
             self._tell(offset=step.next_offset, bytes_read=read, share=min(read / total, 1.0), found=len(self._found))
