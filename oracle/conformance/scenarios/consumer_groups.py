@@ -33,12 +33,30 @@ def first_beat(dialog: Dialog, version: int, group: str, member: str, *topics: s
     return beat(dialog, version, group, member, 0, **request)
 
 
+def coordinator_knows(dialog: Dialog, group: str, topic: str) -> None:
+    """Until the group's coordinator assigns the topic: Kafka tells it of new topics after everyone else.
+
+    Each partition of `__consumer_offsets` is told for itself, so it is the group itself that is tried, and deleted.
+    """
+    find_coordinator_of(dialog, group)
+    preparing = dialog.connection("preparing")
+    member = {"group_id": group, "member_id": f"{MEMBER}-preparing"}
+    joining = {"member_epoch": 0, "rebalance_timeout": 60_000, "subscribed_topic_names": [topic], "topic_partitions": []}
+    for _ in dialog.tries():
+        answer = preparing.ask("consumer_group_heartbeat", 1, member | joining)
+        if answer["assignment"] is not None and answer["assignment"]["topic_partitions"]:
+            break
+    preparing.ask("consumer_group_heartbeat", 1, member | {"member_epoch": -1})
+    deleted = preparing.ask("delete_groups", 2, {"groups_names": [group]})
+    assert deleted["results"][0]["error_code"] == 0, deleted
+
+
 @each_version(0, 1)
 def consumer_group_heartbeat(dialog: Dialog, version: int) -> None:
     """One member: it joins, gets all partitions, owns them, subscribes anew, leaves."""
     group = topic = dialog.name
     topic_id = dialog.create_topic(topic, 3)
-    find_coordinator_of(dialog, group)
+    coordinator_knows(dialog, group, topic)
     member = first_beat(dialog, version, group, "" if version == 0 else MEMBER, topic)["member_id"]
     owned = [{"topic_id": topic_id, "partitions": [0, 1, 2]}]
     beat(dialog, version, group, member, 1)
@@ -77,7 +95,7 @@ def consumer_group_heartbeat(dialog: Dialog, version: int) -> None:
 def consumer_group_heartbeat_wrongly(dialog: Dialog, version: int) -> None:
     group = topic = dialog.name
     dialog.create_topic(topic)
-    find_coordinator_of(dialog, group)
+    coordinator_knows(dialog, group, topic)
     first_beat(dialog, version, "", MEMBER, topic)
     first_beat(dialog, version, group, "", topic, rebalance_timeout=-1)
     first_beat(dialog, version, group, MEMBER, topic, rebalance_timeout=-1)
@@ -105,7 +123,7 @@ def consumer_group_of_two(dialog: Dialog) -> None:
     """The first gives up a partition before the second gets it."""
     group = topic = dialog.name
     topic_id = dialog.create_topic(topic, 4)
-    find_coordinator_of(dialog, group)
+    coordinator_knows(dialog, group, topic)
     first, second = f"{MEMBER}-1", f"{MEMBER}-2"
     first_beat(dialog, 1, group, first, topic)
     beat(dialog, 1, group, first, 1, topic_partitions=[{"topic_id": topic_id, "partitions": [0, 1, 2, 3]}])
@@ -140,7 +158,7 @@ def consumer_group_of_two(dialog: Dialog) -> None:
 def consumer_group_with_static_members(dialog: Dialog) -> None:
     group = topic = dialog.name
     topic_id = dialog.create_topic(topic, 2)
-    find_coordinator_of(dialog, group)
+    coordinator_knows(dialog, group, topic)
     first, second = f"{MEMBER}-1", f"{MEMBER}-2"
     first_beat(dialog, 1, group, first, topic, instance_id="one")
     beat(dialog, 1, group, first, 1, instance_id="one", topic_partitions=[{"topic_id": topic_id, "partitions": [0, 1]}])
@@ -159,7 +177,7 @@ def consumer_group_with_a_pattern(dialog: Dialog) -> None:
     group = dialog.name
     topic = f"{group}-matched"
     dialog.create_topic(topic, 2)
-    find_coordinator_of(dialog, group)
+    coordinator_knows(dialog, group, topic)
     pattern = {"subscribed_topic_names": None, "subscribed_topic_regex": f"{group}-ma.*"}
     first_beat(dialog, 1, group, MEMBER, **pattern)
     for _ in dialog.tries():
@@ -187,7 +205,7 @@ def consumer_group_assignors(dialog: Dialog) -> None:
     for assignor in ("uniform", "range"):
         group = topic = f"{dialog.name}-{assignor}"
         dialog.create_topic(topic, 10)
-        find_coordinator_of(dialog, group)
+        coordinator_knows(dialog, group, topic)
         for number in range(5):
             request = {"group_id": group, "member_id": f"{MEMBER}-{number}", "member_epoch": 0, "topic_partitions": []}
             request |= {"rebalance_timeout": 60_000, "subscribed_topic_names": [topic], "server_assignor": assignor}
@@ -216,7 +234,7 @@ def describe_group(dialog: Dialog, version: int, *groups: str, **fields: Any) ->
 def consumer_group_describe(dialog: Dialog, version: int) -> None:
     group = topic = dialog.name
     dialog.create_topic(topic, 2)
-    find_coordinator_of(dialog, group)
+    coordinator_knows(dialog, group, topic)
     describe_group(dialog, version, f"{group}-missing", "")
     describe_group(dialog, version)
     first_beat(dialog, 1, group, MEMBER, topic)
@@ -231,7 +249,7 @@ def consumer_group_describe(dialog: Dialog, version: int) -> None:
 def consumer_group_meets_the_classic_protocol(dialog: Dialog) -> None:
     group = topic = dialog.name
     dialog.create_topic(topic, 2)
-    find_coordinator_of(dialog, group)
+    coordinator_knows(dialog, group, topic)
     first_beat(dialog, 1, group, MEMBER, topic)
     join(dialog, JOIN_LAST, group, protocols=[{"name": "nonsense", "metadata": b""}]).receive()
     join(dialog, JOIN_LAST, group, protocols=RANGE, protocol_type="other").receive()
