@@ -41,7 +41,12 @@ def coordinator_knows(dialog: Dialog, group: str, topic: str) -> None:
     find_coordinator_of(dialog, group)
     preparing = dialog.connection("preparing")
     member = {"group_id": group, "member_id": f"{MEMBER}-preparing"}
-    joining = {"member_epoch": 0, "rebalance_timeout": 60_000, "subscribed_topic_names": [topic], "topic_partitions": []}
+    joining = {
+        "member_epoch": 0,
+        "rebalance_timeout": 60_000,
+        "subscribed_topic_names": [topic],
+        "topic_partitions": [],
+    }
     for _ in dialog.tries():
         answer = preparing.ask("consumer_group_heartbeat", 1, member | joining)
         if answer["assignment"] is not None and answer["assignment"]["topic_partitions"]:
