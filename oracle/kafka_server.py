@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 
 from duralog.format.filenames import META_PROPERTIES, MetadataSnapshotFile
 from duralog.format.properties import decode_meta_properties
@@ -42,13 +43,23 @@ class KafkaServer(ServerProcess):
         """Start a broker. It answers once `topics` or another question returns."""
         super().__init__("Kafka")
         self._kafka = kafka
-        broker_port, controller_port = free_ports(2)
+        self._reserved = reserved_ports(2)
+        broker_port, controller_port = (each.getsockname()[1] for each in self._reserved)
         self.address = ("127.0.0.1", broker_port)
         self.bootstrap = f"127.0.0.1:{broker_port}"
         settings = server_settings(directory, node_id_of(directory), broker_port, controller_port) | dict(configs or {})
         properties = self.folder / "server.properties"
         write_properties(properties, settings)
         self.start([*java, "-cp", kafka.class_path, "kafka.Kafka", str(properties)])
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            super().__exit__(kind, error, traceback)
+        finally:
+            for each in self._reserved:
+                each.close()
 
     @property
     def errors(self) -> list[str]:
@@ -172,13 +183,22 @@ def write_properties(path: Path, settings: Mapping[str, object]) -> None:
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="latin-1")
 
 
+def reserved_ports(count: int) -> list[socket.socket]:
+    """Sockets on ports of loopback that nobody else is given while they are open.
+
+    They do not listen, so a server that reuses addresses, as Kafka does, can listen there in the meantime.
+    """
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        each.bind(("127.0.0.1", 0))
+    return sockets
+
+
 def free_ports(count: int) -> list[int]:
     """Ports of loopback that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    sockets = reserved_ports(count)
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import oracle.conformance.scenarios  # noqa: F401
+from oracle.conformance.coordinators import wait_for_coordinators
 from oracle.conformance.deliberate import is_deliberate
 from oracle.conformance.normal_form import Address
 from oracle.conformance.scenario import SCENARIOS, differences
@@ -20,6 +21,8 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m oracle.conformance KAFKA_HOST:PORT DURALOG_HOST:PORT [part of a scenario's name]")
         return 2
     kafka, duralog = map(_address, arguments[:2])
+    for address in (kafka, duralog):
+        wait_for_coordinators(address)
     unlike = 0
     for name, scenario in SCENARIOS.items():
         if len(arguments) == 3 and arguments[2] not in name:

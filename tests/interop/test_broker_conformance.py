@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import oracle.conformance.scenarios  # noqa: F401
+from oracle.conformance.coordinators import wait_for_coordinators
 from oracle.conformance.deliberate import MEANT
 from oracle.conformance.dialog import Dialog
 from oracle.conformance.normal_form import Address
@@ -59,6 +60,8 @@ def servers(kafka: KafkaProcess, tmp_path_factory: pytest.TempPathFactory) -> It
         ServedDirectory(folder / "duralog", configs=SETTINGS) as broker,
     ):
         server.topics()
+        for address in (server.address, broker.address):
+            wait_for_coordinators(address)
         yield SideBySide(server.address, broker.address)
 
 

@@ -173,6 +173,7 @@ def alter_configs_of_groups(dialog: Dialog) -> None:
     alter(dialog, 1, (GROUP, group, {"consumer.session.timeout.ms": (SET, "1")}))
     alter(dialog, 1, (GROUP, group, {"no.such.config": (SET, "1")}))
     alter(dialog, 1, (GROUP, "", {"consumer.session.timeout.ms": (SET, "50000")}))
+    wait_until(dialog, group, "consumer.heartbeat.interval.ms", "6000", GROUP)
     describe(dialog, 4, resource(GROUP, group), include_synonyms=True)
 
 

@@ -264,6 +264,7 @@ def consumer_group_meets_the_classic_protocol(dialog: Dialog) -> None:
     beat(dialog, 1, group, MEMBER, -1)
     dialog.ask("delete_groups", 2, groups_names=[group])
     classic = f"{group}-classic"
+    coordinator_knows(dialog, classic, topic)
     member = stable(dialog, classic)["member_id"]
     dialog.ask("leave_group", 0, group_id=classic, member_id=member)
     first_beat(dialog, 1, classic, MEMBER, topic)

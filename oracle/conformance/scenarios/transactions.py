@@ -173,9 +173,9 @@ def transactions_side_by_side(dialog: Dialog) -> None:
     )
     describe_producers(dialog, topic)
     end(dialog, 4, owners[1], commit=False)
-    read_until(dialog, topic, high_watermark=10)
+    read_until(dialog, topic, high_watermark=10, last_stable_offset=0)
     end(dialog, 4, owners[0], commit=True)
-    read_until(dialog, topic, high_watermark=11)
+    read_until(dialog, topic, high_watermark=11, last_stable_offset=6)
     end(dialog, 4, owners[2], commit=False)
     read(dialog, topic)
     fetch(dialog, 4, from_offset(topic, (0, 5)), isolation_level=1)
@@ -183,10 +183,10 @@ def transactions_side_by_side(dialog: Dialog) -> None:
     describe_producers(dialog, topic)
 
 
-def read_until(dialog: Dialog, topic: str, high_watermark: int) -> None:
+def read_until(dialog: Dialog, topic: str, **ends: int) -> None:
     """What is committed, once the markers that were asked for are written."""
     dialog.eventually(
-        lambda answer: answer["responses"][0]["partitions"][0]["high_watermark"] == high_watermark,
+        lambda answer: ends.items() <= answer["responses"][0]["partitions"][0].items(),
         "fetch", 11, replica_id=-1, max_bytes=1 << 20, session_epoch=-1, isolation_level=1,
         topics=[from_offset(topic, (0, 0))],
     )  # fmt: skip
@@ -284,6 +284,7 @@ def txn_offset_commit(dialog: Dialog, version: int) -> None:
         lambda answer: all(each["error_code"] == 0 for each in answer["topics"][0]["partitions"]),
         "offset_fetch", 7, group_id=group, topics=[wanted(topic, 0, 1)], require_stable=True,
     )  # fmt: skip
+    find_state(dialog, name, "CompleteCommit")  # Kafka writes it after the last marker.
     if version < 5:
         offsets(owner, commits(topic, (0, 99)))
     else:
