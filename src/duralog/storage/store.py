@@ -7,41 +7,35 @@ or could not be recovered, there is no marker, so that the next start looks clos
 Opened for reading only, nothing is locked, nothing runs in the background and no file changes, so that it works on a
 directory that somebody else writes to. A partition is loaded when it is first asked for, and shows what was there then.
 
-Any thread may call anything. Changes of topics wait for each other; appending, reading and asking for logs wait for
-none of that.
+Any thread may call anything. Changes of topics wait for each other (`duralog.storage.topic_changes`); appending,
+reading and asking for logs wait for none of that.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType, TracebackType
 
 from duralog.config import BrokerConfig, TopicConfig
-from duralog.errors import DuralogError, StorageError, TopicExists, UnknownTopic
+from duralog.errors import DuralogError, StorageError, UnknownTopic
 from duralog.storage.background import BackgroundError, Clock, Scheduler, wall_clock_ms
 from duralog.storage.cleaner import Cleaner
-from duralog.storage.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
 from duralog.storage.compaction_report import CompactionReport, ShowCompaction
 from duralog.storage.file_system import FileSystem, LocalFileSystem, Lock, raise_open_file_limit
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.log_retention import retain
-from duralog.storage.metadata_folder import METADATA_PARTITION
+from duralog.storage.open_logs import OpenLogs
 from duralog.storage.opening import Opening
-from duralog.storage.parallel import ShowProgress, for_each_partition
+from duralog.storage.parallel import ShowProgress
 from duralog.storage.partition_log import PartitionLog
 from duralog.storage.retention import BUILT_IN_POLICIES, COMPACT, Removal, RetentionPolicy, RetentionReport
+from duralog.storage.topic_changes import TopicChanges
 from duralog.storage.topics import Topic
 from duralog.storage.upkeep import Upkeep
 
-_MANY_PARTITIONS = 8
-_CREATING_THREADS = 8
 _MOST_LOOKED_AT = 200
 """Of more partitions than these, a notebook shows only what is known already."""
-
-_logger = logging.getLogger(__name__)
 
 
 class Store:
@@ -63,47 +57,39 @@ class Store:
         self.read_only = read_only
         self._clock = clock
         self._policies = tuple(retention_policies)
-        self._changing = threading.RLock()
-        self._is_closed = False
         self._given_config = config or BrokerConfig()
         self._scheduler = scheduler or Scheduler(threads=0 if read_only else 2)
-        opening = Opening(
-            file_system or LocalFileSystem(),
-            path,
-            self._given_config,
-            clock=clock,
-            scheduler=self._scheduler,
-        )
-        self._lock: Lock | None = None
         self._cleaner_scheduler = self._scheduler
+        self._lock: Lock | None = None
         try:
+            opening = Opening(
+                file_system or LocalFileSystem(), path, self._given_config, clock=clock, scheduler=self._scheduler
+            )
             if read_only:
-                self._opened = opening.for_reading()
+                opened = opening.for_reading()
             else:
                 raise_open_file_limit()
-                self._opened = opening.for_writing(show_progress)
-            self._config = self._opened.config
-            self._lock = self._opened.lock
-            self._topics = self._opened.topics
-            self._logs: Mapping[TopicPartition, PartitionLog] = self._opened.logs
-            self._upkeep = Upkeep(
-                self._opened.directory, self._opened.config, self._scheduler, logs=lambda: self._logs, clock=clock
-            )
-            has_cleaner = not read_only and self.config.log_cleaner_enable
-            if scheduler is None and has_cleaner:
-                self._cleaner_scheduler = Scheduler(threads=self.config.log_cleaner_threads, name="duralog-cleaner")
+                opened = opening.for_writing(show_progress)
+            self._opened = opened
+            self._lock = opened.lock
+            self._topics = opened.topics
+            self._open = OpenLogs(opened)
+            self._upkeep = Upkeep(opened.directory, opened.config, self._scheduler, logs=self._logs_now, clock=clock)
+            if scheduler is None and not read_only and opened.config.log_cleaner_enable:
+                self._cleaner_scheduler = Scheduler(threads=opened.config.log_cleaner_threads, name="duralog-cleaner")
             self.cleaner = Cleaner(
-                self._opened.directory,
-                self._opened.config,
-                logs=self._load_compacted if read_only else lambda: self._logs,
+                opened.directory,
+                opened.config,
+                logs=self._load_compacted if read_only else self._logs_now,
                 clock=clock,
                 scheduler=self._cleaner_scheduler,
                 tell=self._scheduler.tell,
                 write_checkpoints=self._upkeep.checkpoint,
             )
             """Compacts in the background, and tells how that goes."""
+            self._changes = TopicChanges(opened, self._given_config, self._open, self.cleaner, self._upkeep)
             if not read_only:
-                self._upkeep.keep(self._opened.offline)
+                self._upkeep.keep(opened.offline)
                 self._upkeep.checkpoint()
                 self._upkeep.start(self._retain_unasked)
                 self.cleaner.start()
@@ -116,7 +102,7 @@ class Store:
     @property
     def config(self) -> BrokerConfig:
         """What the store was opened with, and over it what the cluster metadata sets for brokers."""
-        return self._config
+        return self._changes.config
 
     @property
     def given_config(self) -> BrokerConfig:
@@ -152,7 +138,7 @@ class Store:
 
         Opened for reading only: those that were asked for so far.
         """
-        return self._logs
+        return self._open.by_partition
 
     def topics(self) -> list[str]:
         return sorted(self._topics.by_name)
@@ -183,18 +169,18 @@ class Store:
 
     def partition(self, topic: str, partition: int) -> PartitionLog:
         """The log of a partition. `__cluster_metadata` can be had, too."""
-        log = self._logs.get(TopicPartition(topic, partition))
-        return log if log is not None and not self._is_closed else self._find_log(TopicPartition(topic, partition))
+        log = self._open.by_partition.get(TopicPartition(topic, partition))
+        return log if log is not None and not self._open.is_closed else self._find_log(TopicPartition(topic, partition))
 
     def _repr_html_(self) -> str:
         from duralog.storage.notebook_tables import store_html
 
         looked_at: list[PartitionLog] = []
         logs: dict[str, list[PartitionLog]] = {}
-        everywhere = self._everywhere()
+        everywhere = self._open.everywhere()
         for partition in everywhere:
-            log = self._logs.get(partition)
-            if log is None and self.read_only and not self._is_closed and len(everywhere) <= _MOST_LOOKED_AT:
+            log = self._open.by_partition.get(partition)
+            if log is None and self.read_only and not self._open.is_closed and len(everywhere) <= _MOST_LOOKED_AT:
                 # For this look only: what a reader asks for later shall be as it is then.
                 with suppress(DuralogError):
                     log = self._opened.loader.load(partition, self._topics.get(partition.topic))
@@ -207,102 +193,34 @@ class Store:
             for log in looked_at:
                 log.close()
 
-    def _find_log(self, partition: TopicPartition) -> PartitionLog:
-        if self._is_closed:
-            raise StorageError(f"{self.path}: the store is closed")
-        error = self._opened.offline.get(partition)
-        if error is not None:
-            raise StorageError(f"{partition} is offline: {error}") from error
-        if partition == METADATA_PARTITION and self._opened.metadata.log is not None:
-            return self._opened.metadata.log
-        topic = self._topics.get(partition.topic)
-        if partition.partition not in topic.partitions:
-            raise UnknownTopic(f"there is no partition {partition.partition} of {topic.name} in this directory")
-        if self.read_only:
-            # Not under the lock: of many partitions on an object store, several are loaded at a time.
-            loaded = self._opened.loader.load(partition, topic)
-        with self._changing:
-            if self.read_only:
-                # In place: a new mapping for each of ten thousand partitions would be as many copies.
-                return self._opened.logs.setdefault(partition, loaded)
-            if partition not in self._logs:
-                # It is in the metadata, but an error came between that and its folder.
-                self._create_logs(topic)
-            return self._logs[partition]
+    def _logs_now(self) -> Mapping[TopicPartition, PartitionLog]:
+        return self._open.by_partition
 
-    def _everywhere(self) -> list[TopicPartition]:
-        topics = sorted(self._topics.by_name.items())
-        return [TopicPartition(name, number) for name, topic in topics for number in topic.partitions]
+    def _find_log(self, partition: TopicPartition) -> PartitionLog:
+        log = self._open.find(partition)
+        return log if log is not None else self._changes.make_missing(partition)
 
     # Topics
 
     def create_topic(self, name: str, partitions: int | None = None, config: Mapping[str, object] | None = None) -> str:
         """A new topic, with configs of its own by Kafka's names. Returns its id."""
-        with self._changing:
-            self._check_writable()
-            count = self.config.num_partitions if partitions is None else partitions
-            for found in self._opened.offline:
-                if found.topic == name:
-                    raise TopicExists(
-                        f"{found} is in this directory, though it is offline: {self._opened.offline[found]}"
-                    )
-            topic = self._topics.create(name, count, config or {})
-            self._create_logs(topic)
-        assert topic.topic_id is not None
-        return topic.topic_id
+        return self._changes.create_topic(name, partitions, config or {})
 
     def add_partitions(self, topic: str, total: int) -> None:
         """Let a topic have so many partitions, more than now."""
-        with self._changing:
-            self._check_writable()
-            self._create_logs(self._topics.add_partitions(topic, total))
+        self._changes.add_partitions(topic, total)
 
     def delete_topic(self, topic: str) -> None:
         """Take a topic away. Its folders go after `log.segment.delete.delay.ms`; open files stay readable."""
-        with self._changing:
-            self._check_writable()
-            gone = [TopicPartition(topic, number) for number in self._topics.get(topic).partitions]
-            with self.cleaner.kept_away(gone, "its topic is deleted"):
-                self._topics.delete(topic)
-                logs = [log for partition, log in self._logs.items() if partition in gone]
-                self._logs = {partition: log for partition, log in self._logs.items() if partition not in gone}
-            for partition in gone:
-                self._opened.offline.pop(partition, None)
-            for log in logs:
-                try:
-                    log.close()
-                except DuralogError as error:
-                    _logger.warning("%s is deleted, though it could not be closed: %s", log.folder, error)
-            self._opened.deleted.delete(gone)
-            self._upkeep.forget(gone)
-            self.cleaner.forget(gone)
+        self._changes.delete_topic(topic)
 
     def alter_topic_config(self, topic: str, changes: Mapping[str, object]) -> TopicConfig:
         """Set configs of a topic; None takes one back. They are in force at once."""
-        with self._changing:
-            self._check_writable()
-            changed = self._topics.alter_config(topic, changes)
-            updated = self._update_logs(changed)
-            self._create_logs(changed)
-            self.cleaner.wake(updated)
-            return changed.config
-
-    def _update_logs(self, changed: Topic) -> list[TopicPartition]:
-        """Let the logs of a topic go by its configs as they are now. Returns which they are."""
-        known = [TopicPartition(changed.name, number) for number in changed.partitions]
-        partitions = [partition for partition in known if partition in self._logs]
-        was_compacted = any(COMPACT in self._logs[partition].config.cleanup_policy for partition in partitions)
-        stops = partitions if was_compacted and COMPACT not in changed.config.cleanup_policy else []
-        with self.cleaner.kept_away(stops, "its topic is not compacted any more"):
-            for partition in partitions:
-                self._logs[partition].update_config(changed.config)
-        return partitions
+        return self._changes.alter_topic_config(topic, changes)
 
     def take_producer_ids(self) -> range:
         """A block of producer ids. The metadata tells that they are taken: nobody gets them again, nor from Kafka."""
-        with self._changing:
-            self._check_writable()
-            return self._topics.take_producer_ids()
+        return self._changes.take_producer_ids()
 
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
         """What the cluster metadata sets for a broker, for all brokers (`ALL_BROKERS`) or for a group."""
@@ -313,57 +231,7 @@ class Store:
 
         They are not checked: what cannot be understood has no effect, and `BrokerConfig.ignored` names it.
         """
-        with self._changing:
-            self._check_writable()
-            self._topics.alter_configs_of(resource_type, name, changes)
-            if resource_type == BROKER_RESOURCE:
-                for_all = self._topics.configs_of(BROKER_RESOURCE, ALL_BROKERS)
-                own = self._topics.configs_of(BROKER_RESOURCE, str(self.node_id))
-                self._follow(self._given_config.with_dynamic({**for_all, **own}))
-
-    def _follow(self, config: BrokerConfig) -> None:
-        self._config = config
-        self.cleaner.follow(config)
-        changed = self._topics.follow(config.topic_defaults())
-        self.cleaner.wake([partition for topic in changed for partition in self._update_logs(topic)])
-        self._opened.deleted.delay_ms = config.log_segment_delete_delay_ms
-        self._opened.loader.producer_expiration_ms = config.producer_id_expiration_ms
-        for log in self._logs.values():
-            log.keep_producers_for(config.producer_id_expiration_ms)
-
-    def _create_logs(self, topic: Topic) -> None:
-        """Make the partitions of a topic that are not there yet. Those that were made stay if one fails."""
-        named = [TopicPartition(topic.name, number) for number in topic.partitions]
-        new = [partition for partition in named if partition not in self._logs and partition not in self.offline]
-        if not new:
-            return
-        # First: a log must not be there beside what the checkpoint says of another one of its name.
-        self.cleaner.forget(new)
-        loader = self._opened.loader
-        loader.make_folders(new)
-        added: dict[TopicPartition, PartitionLog] = {}
-        try:
-            if len(new) < _MANY_PARTITIONS:
-                for partition in new:
-                    added[partition] = loader.create_in_folder(partition, topic)
-                return
-            # Several at a time: nearly all of it is waiting for the disk.
-            made = for_each_partition(
-                new, lambda partition, _: loader.create_in_folder(partition, topic), threads=_CREATING_THREADS
-            )
-            added.update(made.results)
-            for error in made.failures.values():
-                raise error
-        finally:
-            for partition, log in added.items():
-                self.cleaner.watch(partition, log)
-            self._logs = {**self._logs, **added}
-
-    def _check_writable(self) -> None:
-        if self._is_closed:
-            raise StorageError(f"{self.path}: the store is closed")
-        if self.read_only:
-            raise StorageError(f"{self.path}: the directory was opened for reading only")
+        self._changes.alter_configs_of(resource_type, name, changes)
 
     # Retention
 
@@ -373,19 +241,19 @@ class Store:
 
     def apply_retention(self, policies: Iterable[RetentionPolicy] | None = None) -> RetentionReport:
         """Delete the segments that have expired, by these policies or those that the store was opened with."""
-        self._check_writable()
+        self._open.check_writable()
         return self._retain(policies, delete=True)
 
     def _retain(self, policies: Iterable[RetentionPolicy] | None, *, delete: bool) -> RetentionReport:
         chosen = self._policies if policies is None else tuple(policies)
         removals: list[Removal] = []
         failures: dict[tuple[str, int], str] = {}
-        for partition in self._everywhere():
+        for partition in self._open.everywhere():
             if self._scheduler.is_stopping:
                 break
             try:
                 # Not by `partition`: what runs in the background may still be at it while the store closes.
-                log = self._logs.get(partition) or self._find_log(partition)
+                log = self._open.by_partition.get(partition) or self._find_log(partition)
                 removals += retain(log, chosen, self._clock(), delete=delete)
             except UnknownTopic:
                 continue  # It was deleted meanwhile.
@@ -419,7 +287,7 @@ class Store:
         nothing is said; `on_progress` is told how far it is. With `again`, what was compacted before counts as new: a
         log to which nothing is written any more loses its tombstones, too.
         """
-        self._check_writable()
+        self._open.check_writable()
         log = self.partition(topic, partition)
         return self.cleaner.compact(
             TopicPartition(topic, partition),
@@ -432,27 +300,25 @@ class Store:
 
     def _load_compacted(self) -> Mapping[TopicPartition, PartitionLog]:
         """All logs so far, and those of compacted topics that can be loaded."""
-        for partition in self._everywhere():
+        for partition in self._open.everywhere():
             if COMPACT in self.topic_config(partition.topic).cleanup_policy:
                 with suppress(DuralogError):
                     self.partition(*partition)
-        return dict(self._logs)
+        return dict(self._open.by_partition)
 
     # The end
 
     def close(self) -> None:
         """Bring everything to disk and let go of the directory. Closing again does nothing."""
-        with self._changing:
-            if self._is_closed:
-                return
-            self._is_closed = True
+        if not self._open.end():
+            return
         self.cleaner.stop()
         self._scheduler.stop()
         try:
-            failures = self._close_logs()
+            failures = self._open.close(self.config.num_recovery_threads_per_data_dir)
             if not self.read_only:
                 self._upkeep.checkpoint()
-                if not failures and self._is_all_known():
+                if not failures and self._open.are_all_known():
                     self._opened.directory.put_clean_shutdown()
         finally:
             self._let_go()
@@ -464,32 +330,6 @@ class Store:
         self._scheduler.stop()
         if self._lock is not None:
             self._lock.release()
-
-    def _is_all_known(self) -> bool:
-        """Whether the next start may trust every file."""
-        metadata_log = self._opened.metadata.log
-        logs = [*self._logs.values()] if metadata_log is None else [metadata_log, *self._logs.values()]
-        was_known = self._opened.was_clean or not self._opened.offline
-        return was_known and not any(log.in_doubt for log in logs)
-
-    def _close_logs(self) -> dict[TopicPartition, Exception]:
-        failures: dict[TopicPartition, Exception] = {}
-        if self.read_only:
-            # No disk is waited for, so threads would only cost time.
-            for log in list(self._logs.values()):
-                log.close()
-        else:
-            outcome = for_each_partition(
-                list(self._logs),
-                lambda partition, _: self._logs[partition].close(),
-                threads=self.config.num_recovery_threads_per_data_dir,
-            )
-            failures.update(outcome.failures)
-        try:
-            self._opened.metadata.close()
-        except DuralogError as error:
-            failures[METADATA_PARTITION] = error
-        return failures
 
     def __enter__(self) -> Store:
         return self

@@ -1,0 +1,118 @@
+"""Which logs of a directory are open, and whether that may still change.
+
+What must always be true:
+- `by_partition` is a mapping that nobody changes once it is there: when logs come or go it is another one, so that who
+  holds it needs no lock and can tell that something has changed. Opened for reading only, logs are added in place as
+  they are asked for.
+- Who changes topics, or what is open, holds `changing`. After `end` no change begins.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+
+from duralog.errors import DuralogError, StorageError, UnknownTopic
+from duralog.storage.log_directory import TopicPartition
+from duralog.storage.metadata_folder import METADATA_PARTITION
+from duralog.storage.opening import OpenedDirectory
+from duralog.storage.parallel import for_each_partition
+from duralog.storage.partition_log import PartitionLog
+from duralog.storage.topics import Topic
+
+
+class OpenLogs:
+    """The logs of one directory that are open."""
+
+    def __init__(self, opened: OpenedDirectory) -> None:
+        self._opened = opened
+        self._path = opened.directory.path
+        self.read_only = opened.lock is None
+        self.changing = threading.RLock()
+        self.is_closed = False
+        self.by_partition: Mapping[TopicPartition, PartitionLog] = opened.logs
+
+    def everywhere(self) -> list[TopicPartition]:
+        """All partitions that belong into the directory, by name, be they open or not."""
+        topics = sorted(self._opened.topics.by_name.items())
+        return [TopicPartition(name, number) for name, topic in topics for number in topic.partitions]
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise StorageError(f"{self._path}: the store is closed")
+
+    def check_writable(self) -> None:
+        self.check_open()
+        if self.read_only:
+            raise StorageError(f"{self._path}: the directory was opened for reading only")
+
+    def find(self, partition: TopicPartition) -> PartitionLog | None:
+        """The log of a partition. Opened for reading only, it is loaded now if nobody has asked for it before.
+
+        None for a partition that the metadata names and that has no log. Raises for one that is offline or unknown.
+        """
+        self.check_open()
+        error = self._opened.offline.get(partition)
+        if error is not None:
+            raise StorageError(f"{partition} is offline: {error}") from error
+        if partition == METADATA_PARTITION and self._opened.metadata.log is not None:
+            return self._opened.metadata.log
+        topic = self._opened.topics.get(partition.topic)
+        if partition.partition not in topic.partitions:
+            raise UnknownTopic(f"there is no partition {partition.partition} of {topic.name} in this directory")
+        known = self.by_partition.get(partition)
+        return known if known is not None or not self.read_only else self._load(partition, topic)
+
+    def _load(self, partition: TopicPartition, topic: Topic) -> PartitionLog:
+        # Not under the lock: of many partitions on an object store, several are loaded at a time.
+        loaded = self._opened.loader.load(partition, topic)
+        with self.changing:
+            if not self.is_closed:
+                # In place: a new mapping for each of ten thousand partitions would be as many copies.
+                log = self._opened.logs.setdefault(partition, loaded)
+        if self.is_closed or log is not loaded:
+            # Another thread was first, or has closed the store.
+            loaded.close()
+        self.check_open()
+        return log
+
+    def add(self, added: Mapping[TopicPartition, PartitionLog]) -> None:
+        """REQUIRES: `changing` is held."""
+        self.by_partition = {**self.by_partition, **added}
+
+    def take(self, partitions: Collection[TopicPartition]) -> list[PartitionLog]:
+        """Let these be open no more. They are the caller's to close. REQUIRES: `changing` is held."""
+        taken = [log for partition, log in self.by_partition.items() if partition in partitions]
+        self.by_partition = {found: log for found, log in self.by_partition.items() if found not in partitions}
+        return taken
+
+    def end(self) -> bool:
+        """Let no change begin any more. Returns False if it was so already."""
+        with self.changing:
+            was_closed, self.is_closed = self.is_closed, True
+        return not was_closed
+
+    def close(self, threads: int) -> dict[TopicPartition, Exception]:
+        """Close all, the metadata log last. Returns what went wrong."""
+        failures: dict[TopicPartition, Exception] = {}
+        if self.read_only:
+            # No disk is waited for, so threads would only cost time.
+            for log in list(self.by_partition.values()):
+                log.close()
+        else:
+            outcome = for_each_partition(
+                list(self.by_partition), lambda partition, _: self.by_partition[partition].close(), threads=threads
+            )
+            failures.update(outcome.failures)
+        try:
+            self._opened.metadata.close()
+        except DuralogError as error:
+            failures[METADATA_PARTITION] = error
+        return failures
+
+    def are_all_known(self) -> bool:
+        """Whether the next start may trust every file."""
+        metadata_log = self._opened.metadata.log
+        logs = [*self.by_partition.values()] if metadata_log is None else [metadata_log, *self.by_partition.values()]
+        was_known = self._opened.was_clean or not self._opened.offline
+        return was_known and not any(log.in_doubt for log in logs)

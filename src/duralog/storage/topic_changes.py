@@ -1,0 +1,162 @@
+"""Changes of topics and of configs: first in the metadata, then in folders and logs, one change at a time.
+
+The metadata decides. A change that is in it is made, whatever happens after: what a crash or a failing disk has kept
+from being done to folders is done at the next start (`duralog.storage.opening`), or when the partition is asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from duralog.config import BrokerConfig, TopicConfig
+from duralog.errors import DuralogError, TopicExists
+from duralog.storage.cleaner import Cleaner
+from duralog.storage.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
+from duralog.storage.log_directory import TopicPartition
+from duralog.storage.open_logs import OpenLogs
+from duralog.storage.opening import OpenedDirectory
+from duralog.storage.parallel import for_each_partition
+from duralog.storage.partition_log import PartitionLog
+from duralog.storage.retention import COMPACT
+from duralog.storage.topics import Topic
+from duralog.storage.upkeep import Upkeep
+
+_MANY_PARTITIONS = 8
+_CREATING_THREADS = 8
+
+_logger = logging.getLogger(__name__)
+
+
+class TopicChanges:
+    """What is changed in one directory. Any thread may call anything: a change waits for the one before it."""
+
+    def __init__(
+        self, opened: OpenedDirectory, given_config: BrokerConfig, logs: OpenLogs, cleaner: Cleaner, upkeep: Upkeep
+    ) -> None:
+        self._opened = opened
+        self._topics = opened.topics
+        self._given_config = given_config
+        self._logs = logs
+        self._cleaner = cleaner
+        self._upkeep = upkeep
+        self.config = opened.config
+        """What the store was opened with, and over it what the cluster metadata sets for brokers."""
+
+    def create_topic(self, name: str, partitions: int | None, config: Mapping[str, object]) -> str:
+        """Returns the topic's id."""
+        with self._logs.changing:
+            self._logs.check_writable()
+            count = self.config.num_partitions if partitions is None else partitions
+            for found, error in self._opened.offline.items():
+                if found.topic == name:
+                    raise TopicExists(f"{found} is in this directory, though it is offline: {error}")
+            topic = self._topics.create(name, count, config)
+            self._create_logs(topic)
+        assert topic.topic_id is not None
+        return topic.topic_id
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        with self._logs.changing:
+            self._logs.check_writable()
+            self._create_logs(self._topics.add_partitions(topic, total))
+
+    def make_missing(self, partition: TopicPartition) -> PartitionLog:
+        """The log of a partition that is in the metadata, but of which an error has left no log."""
+        with self._logs.changing:
+            self._logs.check_writable()
+            if partition not in self._logs.by_partition:
+                self._create_logs(self._topics.get(partition.topic))
+            return self._logs.by_partition[partition]
+
+    def delete_topic(self, topic: str) -> None:
+        with self._logs.changing:
+            self._logs.check_writable()
+            gone = [TopicPartition(topic, number) for number in self._topics.get(topic).partitions]
+            with self._cleaner.kept_away(gone, "its topic is deleted"):
+                self._topics.delete(topic)
+                logs = self._logs.take(gone)
+            for partition in gone:
+                self._opened.offline.pop(partition, None)
+            for log in logs:
+                try:
+                    log.close()
+                except DuralogError as error:
+                    _logger.warning("%s is deleted, though it could not be closed: %s", log.folder, error)
+            self._opened.deleted.delete(gone)
+            self._upkeep.forget(gone)
+            self._cleaner.forget(gone)
+
+    def alter_topic_config(self, topic: str, changes: Mapping[str, object]) -> TopicConfig:
+        with self._logs.changing:
+            self._logs.check_writable()
+            changed = self._topics.alter_config(topic, changes)
+            updated = self._update_logs(changed)
+            self._create_logs(changed)
+            self._cleaner.wake(updated)
+            return changed.config
+
+    def alter_configs_of(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
+        with self._logs.changing:
+            self._logs.check_writable()
+            self._topics.alter_configs_of(resource_type, name, changes)
+            if resource_type == BROKER_RESOURCE:
+                for_all = self._topics.configs_of(BROKER_RESOURCE, ALL_BROKERS)
+                own = self._topics.configs_of(BROKER_RESOURCE, str(self._opened.meta.node_id))
+                self._follow(self._given_config.with_dynamic({**for_all, **own}))
+
+    def take_producer_ids(self) -> range:
+        with self._logs.changing:
+            self._logs.check_writable()
+            return self._topics.take_producer_ids()
+
+    def _create_logs(self, topic: Topic) -> None:
+        """Make the partitions of a topic that are not there yet. Those that were made stay if one fails."""
+        named = [TopicPartition(topic.name, number) for number in topic.partitions]
+        known = {*self._logs.by_partition, *self._opened.offline}
+        new = [partition for partition in named if partition not in known]
+        if not new:
+            return
+        # First: a log must not be there beside what the checkpoint says of another one of its name.
+        self._cleaner.forget(new)
+        loader = self._opened.loader
+        loader.make_folders(new)
+        added: dict[TopicPartition, PartitionLog] = {}
+        try:
+            if len(new) < _MANY_PARTITIONS:
+                for partition in new:
+                    added[partition] = loader.create_in_folder(partition, topic)
+                return
+            # Several at a time: nearly all of it is waiting for the disk.
+            made = for_each_partition(
+                new, lambda partition, _: loader.create_in_folder(partition, topic), threads=_CREATING_THREADS
+            )
+            added.update(made.results)
+            for error in made.failures.values():
+                raise error
+        finally:
+            for partition, log in added.items():
+                self._cleaner.watch(partition, log)
+            self._logs.add(added)
+
+    def _update_logs(self, changed: Topic) -> list[TopicPartition]:
+        """Let the logs of a topic go by its configs as they are now. Returns which they are."""
+        logs = self._logs.by_partition
+        known = [TopicPartition(changed.name, number) for number in changed.partitions]
+        partitions = [partition for partition in known if partition in logs]
+        was_compacted = any(COMPACT in logs[partition].config.cleanup_policy for partition in partitions)
+        stops = partitions if was_compacted and COMPACT not in changed.config.cleanup_policy else []
+        with self._cleaner.kept_away(stops, "its topic is not compacted any more"):
+            for partition in partitions:
+                logs[partition].update_config(changed.config)
+        return partitions
+
+    def _follow(self, config: BrokerConfig) -> None:
+        self.config = config
+        self._cleaner.follow(config)
+        changed = self._topics.follow(config.topic_defaults())
+        self._cleaner.wake([partition for topic in changed for partition in self._update_logs(topic)])
+        self._opened.deleted.delay_ms = config.log_segment_delete_delay_ms
+        self._opened.loader.producer_expiration_ms = config.producer_id_expiration_ms
+        for log in self._logs.by_partition.values():
+            log.keep_producers_for(config.producer_id_expiration_ms)
