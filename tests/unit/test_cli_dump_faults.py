@@ -252,6 +252,41 @@ def test_a_file_that_may_not_be_read(path: Path, monkeypatch: pytest.MonkeyPatch
     assert f"{path}: Permission denied (run it as the user whose files they are" in result.stderr
 
 
+def test_a_folder_that_may_not_be_read_does_not_end_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("orders-0", "orders-1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "00000000000000000000.log").write_bytes(BATCHES[0])
+    scan = os.scandir
+
+    def refuse(folder: str) -> object:
+        if folder.endswith("orders-0"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
+        return scan(folder)
+
+    monkeypatch.setattr("duralog.storage.files.os.scandir", refuse)
+    result = run("--json", tmp_path)
+    assert result.exit_code == 1
+    assert f"{tmp_path / 'orders-0'}: Permission denied (run it as" in result.stderr
+    assert [json.loads(line)["file"] for line in result.stdout.splitlines()] == [
+        str(tmp_path / "orders-1" / "00000000000000000000.log")
+    ]
+    only_the_other = run("--json", tmp_path, "--partition", "1")
+    assert (only_the_other.exit_code, only_the_other.stderr) == (0, "")
+    only_that_one = run("--json", tmp_path, "--partition", "0")
+    assert only_that_one.exit_code == 1
+    assert only_that_one.stderr.count("\n") == 1
+
+
+def test_an_address_of_a_broker(tmp_path: Path) -> None:
+    result = run("localhost:9092")
+    assert result.exit_code == 2
+    assert "duralog consume localhost:9092" in " ".join(result.stderr.replace("│", "").split())
+    (tmp_path / "host:9092").write_bytes(b"")
+    assert run(tmp_path / "host:9092").exit_code == 0
+
+
 def test_a_folder_without_a_log(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     result = run(tmp_path)

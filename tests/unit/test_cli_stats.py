@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
@@ -25,6 +26,8 @@ from duralog.command_line import app
 from duralog.spark.jobs.stats import stats as stats_on_spark
 from duralog.spark.jobs.stats_here import stats_here
 from duralog.spark.jobs.stats_shapes import SegmentState
+from duralog.storage.file_system import LocalFileSystem
+from duralog.storage.local_files import refusals
 from tests.unit.lake_directory import START_MS, run_here
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
@@ -280,3 +283,45 @@ def test_a_page_of_a_thousand_partitions_is_small(tmp_path: Path) -> None:
     assert "These are the 16 largest of 25 partitions." in page
     assert "30 smaller topics have no charts here" in page
     assert "24 smaller topics, not shown, have" in page
+
+
+def test_what_may_not_be_read_is_told_and_the_rest_is_counted(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with duralog.open(data, {"log.cleaner.enable": False}) as store:
+        log = store.partition("changes", 0)
+        log.roll()
+        _append(log, 650, 700)
+    before = json.loads(run(str(data), "--json").stdout)
+    segment = sorted((data / "changes-0").glob("*.log"))[-2]
+    list_folder, open_file = LocalFileSystem.list, LocalFileSystem.open
+
+    def refused_list(files: LocalFileSystem, folder: str) -> object:
+        with refusals("list", folder):
+            if folder.endswith("plain-0"):
+                raise PermissionError(errno.EACCES, "Permission denied", folder)
+            return list_folder(files, folder)
+
+    def refused_open(files: LocalFileSystem, path: str, **how: bool) -> object:
+        with refusals("open", path):
+            if path == str(segment):
+                raise PermissionError(errno.EACCES, "Permission denied", path)
+            return open_file(files, path, **how)
+
+    monkeypatch.setattr(LocalFileSystem, "list", refused_list)
+    monkeypatch.setattr(LocalFileSystem, "open", refused_open)
+    page = data.parent / "page.html"
+    result = run(str(data), "--json", "--html", str(page))
+    assert result.exit_code == 1, result.output
+    report = json.loads(result.stdout)
+    found = {(row["topic"], row["partition"]): row for row in report["partitions"]}
+    whole = {(row["topic"], row["partition"]): row for row in before["partitions"]}
+    assert found["changes", 1] == whole["changes", 1]
+    assert found["nothing", 0] == whole["nothing", 0]
+    assert 0 < found["changes", 0]["records"] < whole["changes", 0]["records"]
+    assert found["changes", 0]["compaction"] is None
+    assert found["plain", 0]["records"] == 0
+    assert report["read_bytes"] == before["read_bytes"] - segment.stat().st_size - whole["plain", 0]["disk_bytes"]
+    assert [row["damage"] for row in report["partitions"] if row["damage"]] == [
+        [f"{segment}: cannot open: Permission denied"],
+        [f"{data / 'plain-0'}: cannot list: Permission denied"],
+    ]
+    assert "plain-0: cannot list" in page.read_text()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
 import typer
 
+from duralog.cli.addresses import is_broker
 from duralog.cli.dump_request import DumpRequest, Mode, Quota
 from duralog.cli.failures import FAILURE, WrongUsage, told_plainly
 from duralog.cli.option_values import ALL_OFFSETS, parse_hex, parse_key, parse_offsets
@@ -178,7 +180,14 @@ def _places(paths: list[str] | None, data: str | None) -> list[str]:
         raise WrongUsage(f"{paths[0]!r} and --data {data!r} are two places: give one of them")
     if not paths and data is None:
         raise WrongUsage("where? Give PATH as the argument, or --data DIR")
-    return paths or [data or ""]
+    places = paths or [data or ""]
+    for place in places:
+        if is_broker(place) and not os.path.exists(place):
+            raise WrongUsage(
+                f"{place!r} is the address of a broker, and dump reads files: give the broker's directory, which may be"
+                f" in use; or duralog consume {place} --topic NAME shows records, duralog topic list {place} topics"
+            )
+    return places
 
 
 def _mode(*, records: bool, summary: bool, verify: bool, to: str | None) -> Mode:

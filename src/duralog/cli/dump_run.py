@@ -15,7 +15,7 @@ from duralog.cli.failures import CannotWrite, describe, printable, say
 from duralog.cli.output import Output
 from duralog.cli.progress import Progress
 from duralog.errors import CorruptRecord, DuralogError, UnknownTopic
-from duralog.format.filenames import FileKind, FileState
+from duralog.format.filenames import FileKind, FileState, parse_partition_folder
 from duralog.storage.files import Content, FoundFile, identify, list_folder, size_of
 
 if TYPE_CHECKING:
@@ -59,20 +59,27 @@ class DumpRun:
                 os.stat(path)
                 yield identify(path)
                 return
-            listed = list_folder(path)
+            refusals: list[OSError] = []
+            listed = list_folder(path, on_refusal=refusals.append)
         except OSError as error:
             self._fail(describe(error))
             return
-        if all(file.content is Content.OTHER for file in listed):
+        refusals = [error for error in refusals if self._concerns_refused(error)]
+        for error in refusals:
+            self._fail(describe(error))
+        if not refusals and all(file.content is Content.OTHER for file in listed):
             self._fail(
                 f"{printable(path)}: no files of a log in here: give a partition folder such as orders-0, "
                 "a folder of them, or files"
             )
             return
         chosen = [file for file in listed if self._request.concerns_folder(file.partition)]
-        if not chosen:
+        if not chosen and not refusals:
             raise UnknownTopic(f"{printable(path)}: there is no such topic or partition in here")
         yield from filter(self._concerns, _without_outside(chosen, self._request))
+
+    def _concerns_refused(self, error: OSError) -> bool:
+        return self._request.concerns_folder(parse_partition_folder(os.path.basename(os.fsdecode(error.filename))))
 
     def _concerns(self, file: FoundFile) -> bool:
         """Whether the file has something of what was asked for."""

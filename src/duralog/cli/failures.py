@@ -20,7 +20,7 @@ from contextlib import contextmanager
 
 import typer
 
-from duralog.errors import DuralogError
+from duralog.errors import DuralogError, StorageError
 
 SUCCESS = 0
 FAILURE = 1
@@ -37,6 +37,8 @@ _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space or write elsewhere",
     errno.EMFILE: "too many files are open: raise the limit with ulimit -n",
 }
+_REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EMFILE)
+"""What is so with any file of a store, so that the advice holds whatever the store was about to do."""
 
 
 class CannotWrite(DuralogError):
@@ -59,9 +61,19 @@ def describe(error: Exception) -> str:
     """What happened and, where it is known, what to do next."""
     if isinstance(error, OSError) and error.strerror:
         where = f"{printable(os.fsdecode(error.filename))}: " if error.filename else ""
-        advice = _ADVICE.get(error.errno or 0)
-        return f"{where}{error.strerror}{f' ({advice})' if advice else ''}"
+        return f"{where}{error.strerror}{_advice(error)}"
+    if isinstance(error, StorageError):
+        cause: BaseException | None = error
+        while isinstance(cause, StorageError):
+            cause = cause.__cause__
+        if isinstance(cause, OSError) and cause.errno in _REFUSALS:
+            return f"{error}{_advice(cause)}"
     return str(error)
+
+
+def _advice(error: OSError) -> str:
+    advice = _ADVICE.get(error.errno or 0)
+    return f" ({advice})" if advice else ""
 
 
 def printable(text: str) -> str:

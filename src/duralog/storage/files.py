@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from types import TracebackType
@@ -256,14 +256,18 @@ def _by_suffix(path: str, partition: PartitionFolder | None) -> FoundFile:
     return FoundFile(path=path, content=content, partition=partition, state=state)
 
 
-def list_folder(folder: str) -> list[FoundFile]:
+def list_folder(folder: str, *, on_refusal: Callable[[OSError], None]) -> list[FoundFile]:
     """The files of a folder and of the folders in it: of one partition, or of a whole log directory.
 
-    The folder's own files come first, then partition after partition; in each, by offset, then by kind.
+    The folder's own files come first, then partition after partition; in each, by offset, then by kind. Folders in it
+    that cannot be read are told to `on_refusal`, by their error.
     """
     found, folders = look_into(folder)
     for inner in folders:
-        found += look_into(inner)[0]
+        try:
+            found += look_into(inner)[0]
+        except OSError as error:
+            on_refusal(error)
     return found
 
 

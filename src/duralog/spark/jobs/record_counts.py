@@ -23,7 +23,7 @@ from duralog.columnar.measured_records import decode_measured
 from duralog.columnar.pieces import Piece
 from duralog.columnar.refusals import OnCorrupt
 from duralog.columnar.runs import Rows
-from duralog.errors import DuralogError
+from duralog.errors import DuralogError, StorageError
 from duralog.format.compression import Codec
 from duralog.format.layout import CODEC_MASK, CONTROL_BIT, NO_TIMESTAMP
 from duralog.spark.jobs.key_prefixes import PrefixRule, prefixes_of
@@ -110,6 +110,8 @@ class Counts:
     """For charts, if they are wanted."""
     damage: list[str] = field(default_factory=list)
     """What could not be read, as far as it is told."""
+    unread: list[Slice] = field(default_factory=list)
+    """Those whose files the system does not let read: there is no use in asking again."""
 
     def add(self, other: Counts, largest: int) -> None:
         for name in _SUMS:
@@ -125,6 +127,7 @@ class Counts:
             self.shape = self.shape or RecordShape()
             self.shape.add(other.shape)
         self.damage = [*self.damage, *other.damage][:_MOST_DAMAGE_TOLD]
+        self.unread += other.unread
         self.add_prefixes(other.prefixes)
 
     def add_batch_size(self, size: int | None) -> None:
@@ -178,8 +181,13 @@ class _SliceCounter:
         """The last offset of the last batch that was counted: should a file change, some of it is read again."""
 
     def count(self) -> Counts:
-        for _ in read_slice_pieces(self._slice, self._piece, on_corrupt=self._corrupt):
-            pass
+        try:
+            for _ in read_slice_pieces(self._slice, self._piece, on_corrupt=self._corrupt):
+                pass
+        except StorageError as error:
+            if self._slice.location.is_remote:
+                raise  # Another try of the task may come through.
+            return Counts(damage=[str(error)], unread=[self._slice])
         return self._counts
 
     def _corrupt(self, corrupt: CorruptBytes) -> None:

@@ -3,7 +3,8 @@
 Who does the work is the caller's choice (`Workers`); what is counted, and how the figures come about, is here once.
 
 Everything that lies in the log counts, data of aborted transactions too, since it takes room; the log's own control
-batches count as batches and bytes. Keys are equal if their digests are, as in compaction, and are compared within a
+batches count as batches and bytes. What cannot be read is told as damage of its partition, and the others are counted
+all the same. Keys are equal if their digests are, as in compaction, and are compared within a
 partition: `duplicate_records` are those that a later one of the same partition makes obsolete.
 
 What compaction would save is what `duralog compact --explain` says: of what the cleaner would take up now, how many
@@ -19,6 +20,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Protocol
 
+from duralog.errors import StorageError
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
 from duralog.spark.jobs.distinct_keys import KeyCounts, KeysTask
 from duralog.spark.jobs.key_prefixes import PrefixRule
@@ -36,6 +38,7 @@ from duralog.spark.jobs.topic_choice import partitions_by_topic
 from duralog.spark.lake.tables import now_ms
 from duralog.spark.locations import Location, location_of
 from duralog.spark.planning import Plan, plan, resolve
+from duralog.spark.remote_work import side_by_side
 from duralog.storage.cleaner_settings import CleanerSettings
 from duralog.storage.compaction_preview import ExplainSettings, explain_compaction
 from duralog.storage.log_directory import LogDirectory, TopicPartition
@@ -87,7 +90,9 @@ def collect(store: Store, request: StatsRequest, workers: Workers) -> StatsRepor
     location = location_of(store)
     checkpoints = read_checkpoints(location) if request.hot_keys else {}
     chosen = partitions_by_topic(store, request.topics, request.partition)
-    partitions = [partition for found in chosen.values() for partition in found]
+    closed = _closed(store, location, [partition for found in chosen.values() for partition in found])
+    readable = {topic: [partition for partition in found if partition not in closed] for topic, found in chosen.items()}
+    partitions = [partition for found in readable.values() for partition in found]
     ranges = resolve(store, partitions)
     planned = plan(store, ranges, max_slice_bytes=request.max_slice_bytes)
     compacted = {topic for topic in chosen if COMPACT in store.topic_config(topic).cleanup_policy}
@@ -103,18 +108,22 @@ def collect(store: Store, request: StatsRequest, workers: Workers) -> StatsRepor
     keys, prefixes = _keys(planned, request, counts, workers)
     savings: Mapping[TopicPartition, CompactionSaving] = {}
     if request.compaction:
-        savings = workers.savings(location, [found for found in partitions if found.topic in compacted])
+        whole = [partition for partition in partitions if not counts[partition].unread]
+        savings = workers.savings(location, [found for found in whole if found.topic in compacted])
+    unread = {found for of_partition in counts.values() for found in of_partition.unread}
+    counts |= {partition: Counts(damage=[reason]) for partition, reason in closed.items()}
     rows = [
         log_figures(
             topic=partition.topic,
             partition=partition.partition,
-            offsets=ranges[partition],
+            offsets=ranges.get(partition, (0, 0)),
             counts=counts[partition],
-            distinct=sum(keys[partition].by_number.values()),
+            distinct=sum(keys[partition].by_number.values()) if partition in keys else 0,
             is_compacted=partition.topic in compacted,
             saving=savings.get(partition),
         )
-        for partition in partitions
+        for found in chosen.values()
+        for partition in found
     ]
     shapes = {}
     if request.hot_keys:
@@ -127,7 +136,7 @@ def collect(store: Store, request: StatsRequest, workers: Workers) -> StatsRepor
                 topic,
                 request.hot_keys,
             )
-            for topic, found in chosen.items()
+            for topic, found in readable.items()
         }
     return StatsReport(
         topics=tuple(topic_figures(topic, rows, counts, request.largest) for topic in chosen),
@@ -137,10 +146,26 @@ def collect(store: Store, request: StatsRequest, workers: Workers) -> StatsRepor
             for partition in partitions
             for prefix, of_prefix in sorted(counts[partition].prefixes.items(), key=lambda item: item[0] or b"")
         ),
-        read_bytes=planned.planned_bytes,
+        read_bytes=sum(found.size_bytes for found in planned.slices if found not in unread),
         seconds=time.perf_counter() - began,
         shapes=shapes,
     )
+
+
+def _closed(store: Store, location: Location, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
+    """Those that the system does not let open, and what it says."""
+
+    def refusal(partition: TopicPartition) -> str | None:
+        try:
+            store.partition(*partition).view.segments.active.let_go()
+        except StorageError as error:
+            if location.is_remote:
+                raise
+            return str(error)
+        return None
+
+    found = zip(partitions, side_by_side(refusal, partitions, is_remote=location.is_remote), strict=True)
+    return {partition: reason for partition, reason in found if reason is not None}
 
 
 def _count(
@@ -176,7 +201,7 @@ def _keys(
         partition = TopicPartition(topic, number)
         of_partition = counts[partition]
         tasks[partition] = KeysTask(
-            slices=tuple(slices),
+            slices=tuple(found for found in slices if found not in of_partition.unread),
             rule=request.prefix,
             numbers={prefix: numbers[prefix] for prefix in of_partition.prefixes},
             most_keys=of_partition.records - of_partition.keyless_records,
