@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import socket
 import subprocess
 import sys
@@ -12,13 +13,45 @@ from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import expect
+from websockets.sync.client import connect
 
 from bench.workers.console_process import RunningConsole
-from tests.console.conftest import Visit
+from tests.console.conftest import Visit, complaints
 
 Consoles = Callable[[str], RunningConsole]
 
 SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport=polling"
+PAGE_ID = "11111111-2222-3333-4444-555555555555"
+NONSENSE = (
+    "",
+    "9",
+    "x",
+    "4",
+    "4x",
+    "42",
+    "42[",
+    "42[]",
+    "42{}",
+    "42" + "[" * 20_000,
+    "44",
+    "45",
+    "47",
+    '451-["event", {"_placeholder": true, "num": 0}]',
+    "40/other,",
+    '42["connect"]',
+    '42["event"]',
+    '42["event", null]',
+    '42["event", {"client_id": []}]',
+    '42["handshake", {}]',
+    '42["ack", {}]',
+    "42"
+    + json.dumps(["handshake", {"client_id": PAGE_ID, "tab_id": "t", "document_id": "d", "next_message_id": "soon"}]),
+    "42" + json.dumps(["event", {"client_id": PAGE_ID, "id": 4, "listener_id": "l", "args": ["{"]}]),
+    "42" + json.dumps(["log", {"client_id": PAGE_ID, "level": "error", "message": "two\nlines"}]),
+    b"\x00\x01",
+    "2" * 1_000_001,
+)
+"""What no script of the console's pages sends on their sockets."""
 MISSING = {
     "a page": "/nothing/here",
     "a topic": "/topic/nothing",
@@ -36,13 +69,17 @@ MISSING = {
 }
 
 
-def ask(console: RunningConsole, path: str, *, method: str = "GET", **headers: str) -> http.client.HTTPResponse:
-    connection = http.client.HTTPConnection(urlsplit(console.address).netloc, timeout=30)
+def ask(
+    console: RunningConsole, path: str, *, method: str = "GET", body: bytes = b"", **headers: str
+) -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection(urlsplit(console.address).netloc, timeout=60)
     try:
         connection.putrequest(method, path, skip_host="Host" in headers)
         for name, value in headers.items():
             connection.putheader(name, value)
-        connection.endheaders()
+        if body:
+            connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body or None)
         response = connection.getresponse()
         response.read()
         return response
@@ -82,9 +119,31 @@ def test_a_socket_of_another_site_is_refused(consoles: Consoles) -> None:
         "Origin: http://evil.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
     )
-    with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
         connection.sendall(request.encode())
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 403")
+
+
+def test_what_no_page_says_is_not_listened_to(consoles: Consoles) -> None:
+    console = consoles("shop")
+    address = console.address.replace("http", "ws") + SOCKET.replace("polling", "websocket")
+    with connect(address, open_timeout=60) as connection:
+        assert str(connection.recv(60)).startswith("0{")
+        for message in NONSENSE:
+            connection.send(message)
+        connection.send("40")
+        assert str(connection.recv(60)).startswith("40{"), "what makes sense is still answered"
+        assert "no page of this console" in console.log
+    assert complaints(console) == []
+
+
+@pytest.mark.parametrize("body", ["9", "42[", '2\x1e42["event"]', "\xff"])
+def test_what_no_page_says_is_refused_without_a_socket_too(consoles: Consoles, body: str) -> None:
+    assert ask(consoles("shop"), SOCKET, method="POST", body=body.encode("latin-1")).status == 400
+
+
+def test_a_socket_for_a_page_that_nobody_has_is_refused(consoles: Consoles) -> None:
+    assert ask(consoles("shop"), f"{SOCKET}&implicit_handshake=true").status == 400
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
@@ -104,7 +163,7 @@ def test_an_address_that_others_reach_is_warned_of(tmp_path: Path, listen: str, 
         assert console.stdout is not None
         assert "ready on" in console.stdout.readline()
         console.terminate()
-        _, log = console.communicate(timeout=30)
+        _, log = console.communicate(timeout=60)
     assert console.returncode == 0
     assert ("there are no passwords" in log) is is_warned
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page, Request, Response
 
-SHOWN_MS = 30_000
+SHOWN_MS = 60_000
 """How long a condition is waited for. Nothing is asserted about the time that it takes."""
 LEFT = "net::ERR_ABORTED"
 """How Chromium tells that a page was left before a request of its was answered."""

@@ -2,7 +2,7 @@
 
 | here | what it is |
 |---|---|
-| `command`, `app`, `access` | the command, the server, and who may speak to it |
+| `command`, `app`, `access`, `socket_messages` | the command, the server, who may speak to it, and what |
 | `pages` | one module a page, and its parts |
 | `layout`, `theme`, `data_table`, `charts`, `partition_elements`, `assets` | what pages are made of |
 | `drawing` | facts in, pictures and texts out |

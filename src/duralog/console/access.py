@@ -72,7 +72,7 @@ class GuardedApplication:
             return
         refusal = self.refusal(scope["headers"])
         if refusal is not None:
-            await _refuse(scope, receive, send, *refusal)
+            await refuse(scope, receive, send, *refusal)
             return
 
         async def send_with_headers(message: Message) -> None:
@@ -131,7 +131,8 @@ def _is_address(host: str) -> bool:
     return True
 
 
-async def _refuse(scope: Scope, receive: Receive, send: Send, status: int, why: str) -> None:
+async def refuse(scope: Scope, receive: Receive, send: Send, status: int, why: str) -> None:
+    """Answer a request, or the opening of a socket, with a status and a sentence."""
     if scope["type"] == "websocket":
         await receive()
         await send({"type": "websocket.close", "code": 1008, "reason": why})

@@ -21,6 +21,7 @@ from duralog.console import theme
 from duralog.console.access import GuardedApplication
 from duralog.console.layout import Console, forget_unopened_pages
 from duralog.console.pages import compaction, groups, health, overview, partition, records, topic
+from duralog.console.socket_messages import CheckedSockets
 from duralog.console.source import Source
 
 _GOODBYE_SECONDS = 1
@@ -32,7 +33,7 @@ def run(source: Source, listener: socket.socket, *, host: str, when_ready: Calla
     """Serve the pages on a socket that is bound, until a signal comes. `host` is the name that it was bound by."""
     server = _Server(
         uvicorn.Config(
-            GuardedApplication(web_application(source), host=host),
+            GuardedApplication(CheckedSockets(web_application(source)), host=host),
             log_config=None,
             access_log=False,
             server_header=False,
