@@ -82,6 +82,11 @@ class RawClient:
     def close(self) -> None:
         self.socket.close()
 
+    def break_off(self) -> None:
+        """Close with a reset instead of an end."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
+
     def __enter__(self) -> RawClient:
         return self
 

@@ -17,6 +17,7 @@ import pytest
 
 from duralog.broker import connection, messages
 from duralog.broker.broker import Broker
+from duralog.broker.event_loop import READABLE
 from duralog.broker.messages import InvalidMessage
 from duralog.broker.request import CLOSE, NO_ANSWER, Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
 from tests.broker.raw_client import RawClient, request_frame
@@ -265,12 +266,12 @@ class TestFailures:
         client.send_bytes(heartbeat("broken"))
         assert client.is_closed_by_peer()
 
-    def test_who_leaves_while_waiting_is_told_to_the_handler(
+    def test_who_breaks_off_while_waiting_is_told_to_the_handler(
         self, broker: Broker, behaviour: Behaviour, client: RawClient
     ) -> None:
         client.send_bytes(heartbeat("later-gone"))
         assert behaviour.is_waiting.wait(SECONDS)
-        client.close()
+        client.break_off()
         assert behaviour.has_left.wait(SECONDS)
         assert behaviour.left == ["later-gone"]
         later = behaviour.later["later-gone"]
@@ -373,15 +374,61 @@ class TestMisuse:
         assert client.is_closed_by_peer()
         eventually(lambda: broker.server.connection_count == 0)
 
+    def test_half_closed_clients_get_what_is_long_in_coming(
+        self, broker: Broker, behaviour: Behaviour, client: RawClient
+    ) -> None:
+        client.send_bytes(heartbeat("later-long"))
+        client.socket.shutdown(socket.SHUT_WR)
+        eventually(lambda: any(each.has_ended for each in broker.server.connections))
+        on_loop(broker, lambda: behaviour.later["later-long"].answer({"error_code": 3}))
+        assert error_code(client) == 3
+        assert behaviour.left == []
+
+    def test_clients_that_left_are_let_go_when_they_are_sent_something(
+        self, broker: Broker, behaviour: Behaviour, client: RawClient
+    ) -> None:
+        client.send_bytes(heartbeat("later-left"))
+        client.close()
+        eventually(lambda: any(each.has_ended for each in broker.server.connections))
+        on_loop(broker, lambda: behaviour.later["later-left"].answer({"error_code": 3}))
+        eventually(lambda: broker.server.connection_count == 0)
+
+    def test_what_was_received_is_handled_before_more_is_read_when_a_wait_ends_without_answer(
+        self, broker: Broker, behaviour: Behaviour, client: RawClient
+    ) -> None:
+        """As for acks=0 with work beside the loop: the end of the wait and new bytes may come in one turn."""
+        name = messages.encode_request(HEARTBEAT, 0, {"group_id": "background"})
+        large = request_frame(HEARTBEAT, 0, 0, name + bytes(66_000))
+        client.send_bytes(large[:10])
+        eventually(lambda: any(each.held_bytes for each in broker.server.connections))
+        client.send_bytes(large[10:])
+        assert error_code(client) == 5
+        may_go_on = threading.Event()
+        broker.call_soon(lambda: may_go_on.wait(SECONDS) and None)
+        client.send_bytes(heartbeat("later-silent") + heartbeat("silent") * 5000)
+        may_go_on.set()
+        assert behaviour.is_waiting.wait(SECONDS)
+        (connected,) = broker.server.connections
+        assert connected.held_bytes > len(large)
+
+        def end_the_wait() -> None:
+            behaviour.later["later-silent"].answer(NO_ANSWER)
+            connected._on_event(READABLE)
+
+        on_loop(broker, end_the_wait)
+        client.send_bytes(heartbeat("last"))
+        assert error_code(client) == 1
+        assert len(behaviour.seen) == 5003
+
     def test_clients_that_leave_in_the_middle(self, broker: Broker, connect: Connect) -> None:
         frame = request_frame(METADATA, 9, 1, messages.encode_request(METADATA, 9, {"topics": None}))
         for size in range(len(frame)):
             client = connect()
             client.send_bytes(frame[:size])
             if size % 2:
-                # Close with a reset instead of an end.
-                client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            client.close()
+                client.break_off()
+            else:
+                client.close()
         eventually(lambda: broker.server.connection_count == 0)
         assert connect().ask(API_VERSIONS, 0).error_code == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 from uuid import UUID
 
@@ -93,6 +94,19 @@ def fetch_waits(dialog: Dialog) -> None:
     fetch(dialog, 11, wanted(topic, (0, 2)), max_wait=50, min_bytes=1)
     fetch(dialog, 11, wanted(topic, (0, 0)), max_wait=50, min_bytes=1 << 20)
     fetch(dialog, 11, wanted(topic, (0, 99), (1, 3)), max_wait=30_000, min_bytes=1)
+
+
+@scenario
+def fetch_of_one_that_sends_no_more(dialog: Dialog) -> None:
+    topic = dialog.name
+    dialog.create_topic(topic)
+    waiting = dialog.on("ending").send(
+        "fetch", 11, replica_id=-1, max_wait=30_000, min_bytes=1, max_bytes=1 << 20, session_epoch=-1,
+        topics=[wanted(topic, (0, 0))],
+    )  # fmt: skip
+    dialog.connection("ending").socket.shutdown(socket.SHUT_WR)
+    produce(dialog, 9, data(topic, (0, records(1))))
+    waiting.receive()
 
 
 @scenario

@@ -8,10 +8,10 @@ down by the network, and costs no more memory than what it has sent already.
 |---|---|
 | sends something that is no request | closed, one log line |
 | sends half a request, or nothing, or does not read | closed when it has been idle for `connections.max.idle.ms` |
-| leaves while its request waits | `Later.leave`: the handler may drop what it holds |
-| only ends its own side while its request waits | answered, as in Kafka, unless the handler is told who leaves |
+| breaks the connection while its request waits | `Later.leave`: the handler may drop what it holds |
+| ends its own side while its request waits | answered, as in Kafka: it may still read, and if not, sending shows it |
 | sends much at once | what a few milliseconds allow is handled, one buffer full at most, then it is the others' turn |
-| leaves while it is the others' turn | what it has sent is handled: it may have asked for no answers |
+| ends its own side while it is the others' turn | what it has sent is handled: it may have asked for no answers |
 
 Files go out by `sendfile`, right after the bytes before them (`MSG_MORE`), so that they share packets. If a file
 has become shorter than promised, the answer can not be completed: the connection is closed.
@@ -124,7 +124,7 @@ class Connection:
             self._send()
             self._go_on()
         elif self._is_busy():
-            if events & BROKEN or (events & PEER_CLOSED and self._is_given_up()):
+            if events & BROKEN:
                 self.close()
             elif self.waits_for_turn or events & PEER_CLOSED:
                 # Who is still owed something and has only ended its own side gets it: the end is not listened for now.
@@ -139,10 +139,6 @@ class Connection:
 
     def _is_busy(self) -> bool:
         return self._later is not None or bool(self._outgoing) or self.waits_for_room or self.waits_for_turn
-
-    def _is_given_up(self) -> bool:
-        """Whether what the client waits for is dropped when it leaves: a request that has not begun, or a long wait."""
-        return self.waits_for_room or (self._later is not None and self._later.on_disconnect is not None)
 
     def _receive(self) -> None:
         reader = self._reader
@@ -228,6 +224,8 @@ class Connection:
             if parts is Silence.CLOSE:
                 self.close("refused", "a request that has no answer failed")
             else:
+                # Nothing is read before what is here already is handled.
+                self.waits_for_turn = True
                 self._server.loop.call_soon(self.go_on)
             return
         self._outgoing.extend(parts)
