@@ -15,6 +15,7 @@ from uuid import UUID
 
 from duralog.broker.error_codes import GROUP_ID_NOT_FOUND, NOT_COORDINATOR
 from duralog.broker.groups.consumer_group import ConsumerGroup
+from duralog.broker.groups.consumer_group_replay import replay
 from duralog.broker.groups.consumer_groups import ConsumerGroups
 from duralog.broker.groups.group import Group
 from duralog.broker.groups.refusal import GroupRefusal
@@ -120,7 +121,7 @@ class LogInMemory:
             if record.value is None:
                 self.by_id.pop(cast(Any, record.key)["group"], None)
             return
-        self.consumer_groups.replay(record)
+        replay(self.by_id, record)
 
 
 class Bench:

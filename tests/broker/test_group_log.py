@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from duralog.broker.groups.offset_commits import Committer, TopicCommit
+from duralog.broker.groups.offset_records import CommittedOffset, OffsetKey, encode_offset_key, encode_offset_value
 from duralog.broker.groups.offset_table import PartitionCommit
 from duralog.broker.internal_topics import CONSUMER_OFFSETS
 from duralog.errors import StorageError
@@ -353,3 +354,21 @@ def test_compaction_changes_nothing_but_the_size(tmp_path: Path) -> None:
             assert again.heartbeat("g0", member, 1) == 0
             again.end_transaction("g4", 60, commit=True)
             assert again.committed("g4") == {("t", 0): 60, ("t", 1): 7}
+
+
+def test_what_is_in_a_partition_of_other_groups_does_not_count(
+    desk: GroupDesk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As Kafka leaves it when its topic gets more partitions. They may be read before or after the own one."""
+    desk.commit("g", {("t", 0): 2})
+    own = desk.groups.partition_for("g")
+    key = encode_offset_key(OffsetKey("g", "t", 0))
+    stray = encode_offset_value(CommittedOffset(1, -1, "", START_MS, None, None))
+    for number in {0, 1, 2} - {own}:
+        desk.broker.store.partition(CONSUMER_OFFSETS, number).append([Record(key=key, value=stray)])
+    desk.commit_in_transaction("g", {("t", 1): 5}, producer_id=7)
+    with desk.restarted() as again:
+        assert again.committed("g") == {("t", 0): 2}
+        again.end_transaction("g", 7, commit=True)
+        assert again.committed("g") == {("t", 0): 2, ("t", 1): 5}
+    assert caplog.text.count("1 records of groups that belong to other partitions") == 2

@@ -90,8 +90,6 @@ class ClassicGroup(Group):
         """The topics that the members read; None if that cannot be told."""
         self.join_timer: Timer | None = None
         self.sync_timer: Timer | None = None
-        self.resume: Callable[[ClassicGroup], None] | None = None
-        """Set for a group that comes from the log: starts the clocks of its members."""
         self._protocols = ProtocolCounts()
 
     # What it is
@@ -361,7 +359,3 @@ class ClassicGroup(Group):
                 timer.cancel()
         for member in self.members.values():
             member.cancel_timer()
-
-    def loaded(self) -> None:
-        if self.resume is not None:
-            self.resume(self)

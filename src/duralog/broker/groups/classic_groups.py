@@ -88,6 +88,12 @@ class ClassicGroups:
         self._broker = coordinator.broker
         self.rebalance = ClassicRebalance(coordinator)
 
+    def loaded(self) -> None:
+        """The log was read: give every member its time."""
+        for group in list(self._coordinator.by_id.values()):
+            if isinstance(group, ClassicGroup):
+                self.rebalance.resume(group)
+
     # JoinGroup
 
     def join(self, request: JoinRequest, answer: AnswerTo) -> None:

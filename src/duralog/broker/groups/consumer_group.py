@@ -227,9 +227,6 @@ class ConsumerGroup(Group):
 
     # Timers
 
-    def loaded(self) -> None:
-        """`ConsumerGroups.loaded` lets the clocks run: it has them."""
-
     def cancel_timers(self) -> None:
         for member_id in [*self.timers]:
             self.cancel_timers_of(member_id)

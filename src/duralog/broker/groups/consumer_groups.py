@@ -33,7 +33,6 @@ from duralog.broker.groups.consumer_group_records import (
     member_tombstones,
     regex_tombstone,
 )
-from duralog.broker.groups.consumer_group_replay import replay
 from duralog.broker.groups.consumer_member import (
     JOINING_EPOCH,
     STATIC_LEAVING_EPOCH,
@@ -82,11 +81,6 @@ class ConsumerGroups:
         self.regexes = RegexRefresh(self)
         self.timers = MemberTimers(coordinator.broker, coordinator.by_id, self.fence)
         self.mixed = MixedGroups(self)
-
-    # The log
-
-    def replay(self, record: CoordinatorRecord) -> None:
-        replay(self.coordinator.by_id, record)
 
     def loaded(self) -> None:
         """The log was read: give every member its time, and hear of topics from now on."""

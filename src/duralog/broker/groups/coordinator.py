@@ -17,17 +17,14 @@ from uuid import UUID
 from duralog.broker.error_codes import GROUP_ID_NOT_FOUND, NOT_COORDINATOR
 from duralog.broker.groups.classic_group import ClassicGroup
 from duralog.broker.groups.classic_groups import ClassicGroups
-from duralog.broker.groups.classic_loading import load_group
-from duralog.broker.groups.classic_records import GROUP_METADATA
-from duralog.broker.groups.consumer_group_records import CONSUMER_GROUP_TYPES
 from duralog.broker.groups.consumer_groups import ConsumerGroups
 from duralog.broker.groups.group import Group
 from duralog.broker.groups.group_expiry import GroupExpiry
 from duralog.broker.groups.group_loading import load_groups
 from duralog.broker.groups.group_log import GroupLog
+from duralog.broker.groups.known_groups import KnownGroups
 from duralog.broker.groups.offset_commits import Committer, Errors, OffsetCommits, TopicCommit
-from duralog.broker.groups.offset_records import CommittedOffset, OffsetKey
-from duralog.broker.groups.offset_table import OffsetTable, PartitionCommit
+from duralog.broker.groups.offset_table import PartitionCommit
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.internal_topics import CONSUMER_OFFSETS
 from duralog.broker.topics import TopicView
@@ -38,11 +35,10 @@ if TYPE_CHECKING:
     from duralog.broker.broker import Broker
 
 
-class GroupCoordinator:
+class GroupCoordinator(KnownGroups):
     def __init__(self, broker: Broker) -> None:
+        super().__init__(broker.clock)
         self.broker = broker
-        self.by_id: dict[str, Group] = {}
-        self.offsets = OffsetTable()
         self.log = GroupLog(broker)
         self.commits = OffsetCommits(self)
         self.classic = ClassicGroups(self)
@@ -51,9 +47,8 @@ class GroupCoordinator:
 
     def load(self) -> None:
         """Read the log. Before this, and unless it has returned, no request may be served."""
-        load_groups(self)
-        for group in list(self.by_id.values()):
-            group.loaded()
+        load_groups(self, self.log, self.broker.log)
+        self.classic.loaded()
         self.consumer_groups.loaded()
         self.broker.topics.on_deleted(self._topic_is_deleted)
         self.expiry.start()
@@ -77,21 +72,6 @@ class GroupCoordinator:
             raise GroupRefusal(GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
         return group
 
-    def find_or_make(self, group_id: str) -> Group:
-        """The group; if there is none, one that has nothing but offsets. It needs no record of its own."""
-        group = self.by_id.get(group_id)
-        if group is None:
-            group = self.by_id[group_id] = ClassicGroup(
-                group_id, self.broker.clock, state_timestamp_ms=self.broker.clock()
-            )
-        return group
-
-    def remove(self, group_id: str) -> None:
-        """Forget a group whose tombstones are written. Its offsets have tombstones of their own."""
-        group = self.by_id.pop(group_id, None)
-        if group is not None:
-            group.cancel_timers()
-
     def partition_for(self, group_id: str) -> int:
         return self.log.partition_for(group_id)
 
@@ -110,31 +90,6 @@ class GroupCoordinator:
         if replay:
             for record in records:
                 self.replay(record)
-
-    def replay(self, record: CoordinatorRecord) -> None:
-        """Let a record that is in the log take effect. Offsets have a way of their own (`replay_offset`).
-
-        The records of share and streams groups have none, and stay in the log.
-        """
-        if record.type_id in CONSUMER_GROUP_TYPES:
-            self.consumer_groups.replay(record)
-        elif record.type_id == GROUP_METADATA and not isinstance(record.key, bytes):
-            group_id = record.key["group"]
-            if record.value is None:
-                if isinstance(self.by_id.get(group_id), ClassicGroup):
-                    self.remove(group_id)
-            elif not isinstance(record.value, bytes):
-                self.remove(group_id)
-                group = load_group(group_id, record.value, self.broker.clock)
-                group.resume = self.classic.rebalance.resume
-                self.by_id[group_id] = group
-
-    def replay_offset(self, key: OffsetKey, committed: CommittedOffset | None) -> None:
-        if committed is None:
-            self.offsets.remove(key)
-        else:
-            self.find_or_make(key.group_id)
-            self.offsets.put(key, committed)
 
     # Transactions
 

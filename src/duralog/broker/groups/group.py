@@ -74,7 +74,3 @@ class Group(ABC):
     @abstractmethod
     def cancel_timers(self) -> None:
         """The group is gone."""
-
-    @abstractmethod
-    def loaded(self) -> None:
-        """The whole log was read: let the clocks of the members run."""

@@ -4,16 +4,22 @@ Of each key only the last record counts, as it does for the cleaner, so the reco
 bytes, and only what is left is decoded. Commits within transactions wait for the marker; those whose marker is not
 there yet are pending again. A partition that cannot be read is left alone: its groups have no coordinator, and the
 others are served.
+
+A group's records are in the partition that its id and their number say. If Kafka's tools gave the topic more of them,
+what is in the others from before counts no more, as it does not for Kafka: a commit of then must not win over one of
+now.
 """
 
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from duralog.broker.groups.group_log import LoggedMarker, LoggedRecord, read_log
+from duralog.broker.groups.group_log import GroupLog, LoggedMarker, LoggedRecord, read_log
+from duralog.broker.groups.known_groups import KnownGroups
 from duralog.broker.groups.offset_records import (
     OFFSET_TYPES,
     CommittedOffset,
@@ -24,10 +30,9 @@ from duralog.broker.groups.offset_records import (
 from duralog.errors import DuralogError
 from duralog.format.coordinator_records import CoordinatorRecord, decode_coordinator_record
 from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
+from duralog.format.java_hash import coordinator_partition
 from duralog.format.layout import NO_PRODUCER_ID
-
-if TYPE_CHECKING:
-    from duralog.broker.groups.coordinator import GroupCoordinator
+from duralog.storage.partition_log import PartitionLog
 
 
 class FoldedLog:
@@ -69,10 +74,42 @@ Decoded = tuple[OffsetKey, CommittedOffset | None] | CoordinatorRecord
 """A partition with its offset, None where it was taken back; or a record of any other type."""
 
 
-def load_groups(coordinator: GroupCoordinator) -> None:
+class LoadedPartition(NamedTuple):
+    """What a partition says, decoded as a whole: a log that turns out to be damaged must not be known by halves."""
+
+    records: list[Decoded]
+    pending: list[tuple[int, OffsetKey, CommittedOffset]]
+    """With the ids of the producers whose transactions have not ended."""
+
+
+def load_partition(log: PartitionLog) -> LoadedPartition:
+    """Raises what is wrong with the log."""
+    folded = FoldedLog()
+    folded.add(read_log(log))
+    records = [decoded for record in folded.last() if (decoded := _decode(record)) is not None]
+    pending = []
+    for record in folded.pending():
+        decoded = _decode(record)
+        if isinstance(decoded, tuple) and decoded[1] is not None:
+            pending.append((record.producer_id, decoded[0], decoded[1]))
+    return LoadedPartition(records, pending)
+
+
+def take_in(known: KnownGroups, number: int, loaded: LoadedPartition) -> None:
+    """Let everything that partition `number` says take effect."""
+    for decoded in loaded.records:
+        if isinstance(decoded, CoordinatorRecord):
+            known.replay(decoded)
+        else:
+            known.replay_offset(*decoded)
+    for producer_id, key, committed in loaded.pending:
+        known.replay_pending(number, producer_id, key, committed)
+
+
+def load_groups(known: KnownGroups, log: GroupLog, logger: logging.Logger) -> None:
     """Read all partitions into a coordinator that is still empty."""
     with _no_collection():
-        _load_partitions(coordinator)
+        _load_partitions(known, log, logger)
 
 
 @contextmanager
@@ -87,29 +124,47 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _load_partitions(coordinator: GroupCoordinator) -> None:
-    for number, log in coordinator.log.partitions():
-        folded = FoldedLog()
+def _load_partitions(known: KnownGroups, log: GroupLog, logger: logging.Logger) -> None:
+    count = log.partition_count
+    for number, partition in log.partitions():
         try:
-            # All of it before the first change: a log that turns out to be damaged must not be known by halves.
-            folded.add(read_log(log))
-            records = [decoded for record in folded.last() if (decoded := _decode(record)) is not None]
-            pending = [(record.producer_id, _decode(record)) for record in folded.pending()]
+            loaded = load_partition(partition)
         except DuralogError as error:
-            coordinator.log.unreadable.add(number)
-            coordinator.broker.log.error("the groups of %s-%d cannot be loaded: %s", log.topic, number, error)
+            log.unreadable.add(number)
+            logger.error("the groups of %s-%d cannot be loaded: %s", partition.topic, number, error)
             continue
-        for decoded in records:
-            if isinstance(decoded, CoordinatorRecord):
-                coordinator.replay(decoded)
-            else:
-                coordinator.replay_offset(*decoded)
-        for producer_id, decoded in pending:
-            if isinstance(decoded, tuple):
-                key, committed = decoded
-                if committed is not None:
-                    coordinator.find_or_make(key.group_id)
-                    coordinator.offsets.put_pending(number, producer_id, key, committed)
+        own = _of_own_groups(loaded, number, count)
+        if len(own.records) < len(loaded.records):
+            others = len(loaded.records) - len(own.records)
+            logger.warning(
+                "%s-%d has %d records of groups that belong to other partitions: they do not count",
+                partition.topic,
+                number,
+                others,
+            )
+        take_in(known, number, own)
+
+
+def _of_own_groups(loaded: LoadedPartition, number: int, count: int) -> LoadedPartition:
+    """What a partition says of the groups that it is the partition of."""
+    place_of: dict[str | None, int] = {None: number}
+    for group_id in {_group_of(decoded) for decoded in loaded.records} | {key.group_id for _, key, _ in loaded.pending}:
+        if group_id is not None:
+            place_of[group_id] = coordinator_partition(group_id, count)
+    return LoadedPartition(
+        [decoded for decoded in loaded.records if place_of[_group_of(decoded)] == number],
+        [pending for pending in loaded.pending if place_of[pending[1].group_id] == number],
+    )
+
+
+def _group_of(decoded: Decoded) -> str | None:
+    """None for a record of a later Kafka."""
+    if not isinstance(decoded, CoordinatorRecord):
+        return decoded[0].group_id
+    if isinstance(decoded.key, bytes):
+        return None
+    group_id: str = decoded.key["group"] if "group" in decoded.key else decoded.key["group_id"]
+    return group_id
 
 
 def _decode(record: LoggedRecord) -> Decoded | None:

@@ -1,0 +1,68 @@
+"""All groups and all offsets, as the records of `__consumer_offsets` tell them.
+
+A record that is in the log takes effect here, be it one that was just written or one that is read at start: so a group
+that was loaded is the same as one that never stopped. Nothing is written here, and nobody is waited for: the
+coordinator does that, and a command that changes a directory which no broker serves needs neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from duralog.broker.groups.classic_group import ClassicGroup
+from duralog.broker.groups.classic_loading import load_group
+from duralog.broker.groups.classic_records import GROUP_METADATA
+from duralog.broker.groups.consumer_group_records import CONSUMER_GROUP_TYPES
+from duralog.broker.groups.consumer_group_replay import replay as replay_consumer_group
+from duralog.broker.groups.group import Group
+from duralog.broker.groups.offset_records import CommittedOffset, OffsetKey
+from duralog.broker.groups.offset_table import OffsetTable
+from duralog.format.coordinator_records import CoordinatorRecord
+
+
+class KnownGroups:
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self.by_id: dict[str, Group] = {}
+        self.offsets = OffsetTable()
+
+    def find_or_make(self, group_id: str) -> Group:
+        """The group; if there is none, one that has nothing but offsets. It needs no record of its own."""
+        group = self.by_id.get(group_id)
+        if group is None:
+            group = self.by_id[group_id] = ClassicGroup(group_id, self._clock, state_timestamp_ms=self._clock())
+        return group
+
+    def remove(self, group_id: str) -> None:
+        """Forget a group whose tombstones are written. Its offsets have tombstones of their own."""
+        group = self.by_id.pop(group_id, None)
+        if group is not None:
+            group.cancel_timers()
+
+    def replay(self, record: CoordinatorRecord) -> None:
+        """Let a record that is in the log take effect. Offsets have a way of their own (`replay_offset`).
+
+        The records of share and streams groups have none, and stay in the log.
+        """
+        if record.type_id in CONSUMER_GROUP_TYPES:
+            replay_consumer_group(self.by_id, record)
+        elif record.type_id == GROUP_METADATA and not isinstance(record.key, bytes):
+            group_id = record.key["group"]
+            if record.value is None:
+                if isinstance(self.by_id.get(group_id), ClassicGroup):
+                    self.remove(group_id)
+            elif not isinstance(record.value, bytes):
+                self.remove(group_id)
+                self.by_id[group_id] = load_group(group_id, record.value, self._clock)
+
+    def replay_offset(self, key: OffsetKey, committed: CommittedOffset | None) -> None:
+        if committed is None:
+            self.offsets.remove(key)
+        else:
+            self.find_or_make(key.group_id)
+            self.offsets.put(key, committed)
+
+    def replay_pending(self, partition: int, producer_id: int, key: OffsetKey, committed: CommittedOffset) -> None:
+        """An offset whose transaction has no marker yet. `partition` has the record, and will have the marker."""
+        self.find_or_make(key.group_id)
+        self.offsets.put_pending(partition, producer_id, key, committed)
