@@ -472,7 +472,7 @@ def test_a_log_that_was_cut(job: Snapshots) -> None:
     job.run()
     with job.open() as store:
         store.partition("users", 0).truncate_to(0)
-    with pytest.raises(OffsetOutOfRange, match="users-0: the last snapshot is as of offset 2, but the log ends at 0"):
+    with pytest.raises(OffsetOutOfRange, match="users-0 is in the last snapshot up to offset 2, but the log ends at 0"):
         job.run()
 
 

@@ -11,6 +11,7 @@ A run takes up where the last one ended. What must always be true:
   died has left files from `next_offsets` on, which are removed before the next one begins.
 - The offsets count from the moment of the commit. Delta and Iceberg hold them in the commit itself; plain Parquet has
   only the state file, which is written when all files are there.
+- A log that was cut and written anew since the last run is refused (`lake.log_ends`): its offsets mean other records.
 - Tasks read their slice and write Parquet by themselves: no record passes through the JVM.
 """
 
@@ -26,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from duralog.errors import OffsetOutOfRange
 from duralog.spark.connector_columns import record_columns
 from duralog.spark.jobs.topic_choice import partitions_by_topic
 from duralog.spark.lake.columns import DATE, by_day, table_schema, to_table_columns
+from duralog.spark.lake.log_ends import DETAIL, check_ends, remember_ends
 from duralog.spark.lake.parquet_files import EXTENSION, DataFile, ParquetFiles
 from duralog.spark.lake.table_state import StateRefused, TableFormat, TableState
 from duralog.spark.lake.tables import LakeTable, TableSpec, only_writer, open_table, split_options
@@ -126,6 +127,8 @@ class _TopicRun:
     state: TableState
     """As it is before."""
     ranges: dict[TopicPartition, OffsetRange]
+    log_ends: dict[str, Any]
+    """How the next run knows the logs again."""
     tasks: list[_Task]
     read_bytes: int
     leftover_files: int
@@ -135,7 +138,12 @@ class _TopicRun:
         spec = self.table.spec
         files = [file for task in written for file in task.files]
         ends = {partition.partition: found.end_offset for partition, found in self.ranges.items()}
-        after = replace(self.state, next_offsets={**self.state.next_offsets, **ends}, run=self.state.run + 1)
+        after = replace(
+            self.state,
+            next_offsets={**self.state.next_offsets, **ends},
+            run=self.state.run + 1,
+            details={**self.state.details, DETAIL: self.log_ends},
+        )
         if files or dict(after.next_offsets) != dict(self.state.next_offsets):
             # Of an attempt whose executor was lost: where the log was compacted meanwhile, it had other files.
             spec.target.delete({*_leftovers(self.table, self.state)} - {file.path for file in files})
@@ -248,6 +256,7 @@ def _prepare(
         raise StateRefused(
             f"{spec.where}: it was exported with {state.isolation}, so {nothing.isolation} needs another target"
         )
+    check_ends(store, state, partitions, where=spec.where, taken="was exported up to", advice="Give another target")
     table.begin(nothing)
     lost: list[str] = []
     on_data_loss = None if fail_on_data_loss else _telling(lost)
@@ -265,6 +274,7 @@ def _prepare(
         table=table,
         state=state,
         ranges=ranges,
+        log_ends=remember_ends(store, state, {partition: found.end_offset for partition, found in ranges.items()}),
         tasks=_tasks(table, planned, fail_on_data_loss),
         read_bytes=planned.planned_bytes,
         leftover_files=spec.target.delete(leftovers),
@@ -279,13 +289,6 @@ def _new_ranges(
     on_data_loss: Callable[[DataLoss], None] | None,
 ) -> dict[TopicPartition, OffsetRange]:
     starts = {partition: state.next_offsets.get(partition.partition, EARLIEST) for partition in partitions}
-    for partition, start in starts.items():
-        end = store.partition(*partition).end_offset
-        if start > end:
-            raise OffsetOutOfRange(
-                f"{partition.topic}-{partition.partition} was exported up to offset {start}, but the log ends at {end}:"
-                " it was cut, or made again. Give another target"
-            )
     return resolve(
         store,
         partitions,

@@ -28,12 +28,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from duralog.columnar.schema import PARTITION
-from duralog.errors import DuralogError, InvalidConfig, OffsetOutOfRange, StorageError
+from duralog.errors import InvalidConfig, StorageError
+from duralog.spark.jobs.snapshot_basis import tombstones_until_ms, why_not_from
 from duralog.spark.jobs.snapshot_report import SnapshotReport, SnapshotTable
 from duralog.spark.jobs.snapshot_shuffle import snapshot_by_shuffle
 from duralog.spark.jobs.snapshot_task import PartitionOutcome, PartitionTask, snapshot_partition
 from duralog.spark.jobs.topic_choice import partitions_by_topic
 from duralog.spark.lake.columns import table_schema
+from duralog.spark.lake.log_ends import DETAIL, check_ends, remember_ends
 from duralog.spark.lake.parquet_table import ParquetVersions
 from duralog.spark.lake.table_state import TableFormat, TableState
 from duralog.spark.lake.tables import LakeTable, TableSpec, now_ms, only_writer, open_table, split_options
@@ -43,8 +45,6 @@ from duralog.spark.planning import OffsetRange, Offsets, Timestamps, plan, resol
 from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.storage.isolation import Isolation
 from duralog.storage.log_directory import TopicPartition
-from duralog.storage.metadata_folder import METADATA_PARTITION
-from duralog.storage.retention import COMPACT
 from duralog.storage.store import Store
 from duralog.storage.time_lookup import EARLIEST, LATEST
 
@@ -232,11 +232,21 @@ def _prepare(store: Store, table: LakeTable, request: _Request, partitions: list
     )
     before = table.state or nothing
     before.check(nothing, spec.where)
-    _check_not_cut(store, before, partitions)
+    if not request.full:
+        check_ends(
+            store,
+            before,
+            partitions,
+            where=spec.where,
+            taken="is in the last snapshot up to",
+            advice="Take a full one, or give another target",
+        )
     table.begin(nothing)
     ends = _ends(store, request, partitions)
-    due_ms = _due_ms(store, before)
-    why_full = _why_full(before, request, ends, read_ms, due_ms)
+    due_ms = tombstones_until_ms(store, before)
+    why_full = (
+        "a full one was asked for" if request.full else why_not_from(before, request.isolation, ends, read_ms, due_ms)
+    )
     starts = {
         partition: OffsetRange(
             max(
@@ -250,7 +260,10 @@ def _prepare(store: Store, table: LakeTable, request: _Request, partitions: list
     _remove_leftovers(table, before)
     old_files = table.files()
     next_offsets = {partition.partition: end for partition, end in ends.items()}
-    after = replace(nothing, next_offsets=next_offsets, run=before.run + 1)
+    log_ends = remember_ends(store, before if why_full is None else nothing, ends)
+    after = replace(
+        nothing, next_offsets=next_offsets, run=before.run + 1, details={**nothing.details, DETAIL: log_ends}
+    )
     return _TopicRun(
         table=table,
         before=before,
@@ -261,16 +274,6 @@ def _prepare(store: Store, table: LakeTable, request: _Request, partitions: list
         replaced=old_files if why_full is not None else (),
         due_ms=due_ms if why_full is None else None,
     )
-
-
-def _check_not_cut(store: Store, before: TableState, partitions: Sequence[TopicPartition]) -> None:
-    for partition in partitions:
-        known, end = before.next_offsets.get(partition.partition, 0), store.partition(*partition).end_offset
-        if known > end:
-            raise OffsetOutOfRange(
-                f"{partition.topic}-{partition.partition}: the last snapshot is as of offset {known}, but the log ends"
-                f" at {end}: it was cut, or made again. Give another target"
-            )
 
 
 def _ends(store: Store, request: _Request, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
@@ -286,52 +289,6 @@ def _ends(store: Store, request: _Request, partitions: Sequence[TopicPartition])
         end = Offsets(everywhere=LATEST, of=of)
     found = resolve(store, partitions, Offsets(everywhere=EARLIEST), end, isolation=request.isolation)
     return {partition: bounds.end_offset for partition, bounds in found.items()}
-
-
-def _why_full(
-    before: TableState, request: _Request, ends: Mapping[TopicPartition, int], read_ms: int, due_ms: int | None
-) -> str | None:
-    """Why this run cannot go on from the last snapshot, None if it can."""
-    if before.run == 0:
-        return "there is no snapshot yet"
-    if request.full:
-        return "a full one was asked for"
-    if before.isolation != request.isolation:
-        return f"the last one was taken with {before.isolation}"
-    if request.isolation is Isolation.READ_UNCOMMITTED:
-        return "records of transactions that were aborted may have been compacted away since"
-    for partition, end in ends.items():
-        if end < before.next_offsets.get(partition.partition, 0):
-            return "the last one is of a later point"
-    try:
-        for name in ("live_keys", "first_offsets"):
-            {int(number): int(count) for number, count in before.details[name].items()}
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return "the state of the last one does not tell what is in it"
-    if due_ms is not None and read_ms >= due_ms:
-        return (
-            "tombstones behind the last one may have been compacted away since: it must be of the end of the log, and"
-            " younger than delete.retention.ms, which the cluster metadata tells"
-        )
-    return None
-
-
-def _due_ms(store: Store, before: TableState) -> int | None:
-    """From when on tombstones behind the last snapshot may have been compacted away. None: nothing is compacted.
-
-    At once, if that is not known: without the cluster metadata, nobody knows the configs of the topic.
-    """
-    try:
-        store.partition(*METADATA_PARTITION)
-    except DuralogError:
-        return 0
-    config = store.topic_config(before.topic)
-    if COMPACT not in config.cleanup_policy:
-        return None
-    taken_ms = before.details.get("read_ms")
-    if not isinstance(taken_ms, int) or before.details.get("is_latest") is not True:
-        return 0
-    return taken_ms + config.delete_retention_ms
 
 
 def _remove_leftovers(table: LakeTable, before: TableState) -> None:
