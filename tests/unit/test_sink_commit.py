@@ -213,6 +213,7 @@ def test_a_commit_waits_for_another_one(tmp_path: Path, monkeypatch: pytest.Monk
 CHANGES: dict[str, tuple[dict[str, object], type[Exception], str]] = {
     "compacted": ({"cleanup.policy": "compact"}, InvalidRecord, "t is compacted and takes no record without a key"),
     "smaller": ({"max.message.bytes": 100}, RecordTooLarge, "max.message.bytes is 100"),
+    "more partitions": ({}, InvalidRecord, "t has 2 partitions, but 1 when the partitions of the rows were chosen"),
     "recompressed": ({"compression.type": "zstd"}, InvalidRecord, "compression.type of t has changed"),
 }
 
@@ -222,11 +223,33 @@ def test_a_topic_that_changes_between_tasks_and_commit(tmp_path: Path, case: str
     config, kind, told = CHANGES[case]
     options = options_of(tmp_path, topic="t")
     staged = stage(options, [[rows_of(value=["x" * 200])]])
-    make_topic(tmp_path, "t", 1, config)
+    make_topic(tmp_path, "t", 2 if case == "more partitions" else 1, config)
     with pytest.raises(kind, match=told):
         commit(staged, options, writer=WRITER)
     assert values_in(tmp_path) == {}
     assert not (tmp_path / "duralog-sink.journal").exists()
+
+
+def test_rows_that_name_their_partition_do_not_care_how_many_there_are(tmp_path: Path) -> None:
+    options = options_of(tmp_path, topic="t", partitions=2)
+    staged = stage(options, [[rows_of(value=["x"], partition=[1])]])
+    make_topic(tmp_path, "t", 3, {})
+    commit(staged, options, writer=WRITER)
+    assert values_in(tmp_path) == {("t", 1): [b"x"]}
+
+
+@pytest.mark.parametrize("transaction", [None, Transaction(application="a", version=1)])
+def test_a_write_that_fails_once_it_is_decided_says_that_it_will_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transaction: Transaction | None
+) -> None:
+    options = options_of(tmp_path, topic="t")
+    with monkeypatch.context() as patched, pytest.raises(StorageError) as told:
+        patched.setattr(committing, "append_rest", lambda *_, **__: (_ for _ in ()).throw(StorageError("disk full")))
+        write(options, [rows_of(value=["x"])], transaction=transaction)
+    assert "the write is decided, but was interrupted: disk full. The next write to this directory" in str(told.value)
+    assert ("Do not write the rows again" in str(told.value)) == (transaction is None)
+    assert recover(str(tmp_path))
+    assert values_in(tmp_path) == {("t", 0): [b"x"]}
 
 
 def test_log_append_time_is_the_logs_to_give(tmp_path: Path) -> None:

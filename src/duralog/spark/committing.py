@@ -111,8 +111,11 @@ def commit(
             )
             if journal.files:
                 write_journal(files, path, journal)
-                _append_all(store, files, by_partition, journal, is_fresh=True)
-            _conclude(files, path, journal)
+                with _told_as_decided(path, journal):
+                    _append_all(store, files, by_partition, journal, is_fresh=True)
+                    _conclude(files, path, journal)
+            else:
+                _conclude(files, path, journal)
         now_ms = clock()
     sweep(files, path, writer=writer, up_to_batch=batch, kept=())
     sweep_rubbish(files, path, now_ms=now_ms, kept=())
@@ -254,6 +257,16 @@ def _check_all(files: FileSystem, staged: Collection[StagedFile], *, threads: in
             checked.result()
 
 
+def check_partition_count(topic: str, count: int, runs: Runs) -> None:
+    """A topic that has other partitions than the tasks knew of has its keys in other places."""
+    for _, run in runs:
+        if run.chosen_of not in (None, count):
+            raise InvalidRecord(
+                f"{topic} has {count} partitions, but {run.chosen_of} when the partitions of the rows were chosen by"
+                " their keys: write them again"
+            )
+
+
 def _make_topics(store: Store, by_partition: Mapping[TopicPartition, Runs], options: WriteOptions) -> None:
     highest = dict(sorted(by_partition))
     for topic in sorted(highest.keys() - set(store.topics())):
@@ -268,6 +281,7 @@ def _check_rules(store: Store, by_partition: Mapping[TopicPartition, Runs], opti
     for partition, runs in by_partition.items():
         log = store.partition(*partition)
         config = log.config
+        check_partition_count(partition.topic, store.partition_count(partition.topic), runs)
         if COMPACT in config.cleanup_policy and any(run.has_null_key for _, run in runs):
             raise InvalidRecord(f"column key: {partition.topic} is compacted and takes no record without a key")
         largest = max(run.largest_batch for _, run in runs)
@@ -289,6 +303,19 @@ def _check_rules(store: Store, by_partition: Mapping[TopicPartition, Runs], opti
 
 
 # Once it is
+
+
+@contextmanager
+def _told_as_decided(path: str, journal: Journal) -> Iterator[None]:
+    """Who sees a write fail would write again; but what is decided will be there all the same."""
+    try:
+        yield
+    except DuralogError as error:
+        warning = " Do not write the rows again: they would be there twice." if journal.transaction is None else ""
+        raise StorageError(
+            f"{path}: the write is decided, but was interrupted: {error}. The next write to this directory completes"
+            f" it, or duralog.spark.committing.recover.{warning}"
+        ) from error
 
 
 def _append_all(

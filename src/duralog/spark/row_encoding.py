@@ -48,6 +48,8 @@ class EncodedRun:
     first_offset: int
     last_offset: int
     """Both counted within the run, unless offsets are preserved."""
+    chosen_of: int | None
+    """Out of how many partitions this one was chosen; None if the rows name it themselves."""
 
 
 class RowEncoder:
@@ -67,11 +69,11 @@ class RowEncoder:
         table = table.combine_chunks()
         topics, topic_of_row = self._topics(table)
         targets = [self._target(topics, index, topic_of_row) for index in range(len(topics))]
-        partitions = self._partitions(table, topics, targets, topic_of_row)
+        partitions, are_chosen = self._partitions(table, topics, targets, topic_of_row)
         for index, partition, rows in _groups(topic_of_row, partitions):
             group = table if len(rows) == table.num_rows else table.take(pa.array(rows))
             try:
-                yield self._encode_group(group, topics[index], partition, targets[index])
+                yield self._encode_group(group, topics[index], partition, targets[index], are_chosen=are_chosen)
             except InvalidRecord as error:
                 raise self._located(error, rows, f"{topics[index]}-{partition}") from None
         self._rows_before += table.num_rows
@@ -111,21 +113,22 @@ class RowEncoder:
 
     def _partitions(
         self, table: pa.Table, topics: Sequence[str], targets: Sequence[TopicTarget], topic_of_row: NDArray[np.int64]
-    ) -> NDArray[np.int32]:
+    ) -> tuple[NDArray[np.int32], bool]:
+        """The partition of each row, and whether some were chosen here."""
         counts = np.array([target.partitions for target in targets], np.int32)[topic_of_row]
         given = self._given_partitions(table, topics, topic_of_row, counts)
         if given is not None and (given != UNDECIDED).all():
-            return given
+            return given, False
         value = binary_column(table.column(VALUE), VALUE)
         if KEY not in table.column_names:
             no_keys = np.zeros(len(counts), np.bool_)
-            return self._partitioner.choose(counts, value, no_keys, value, given)
+            return self._partitioner.choose(counts, value, no_keys, value, given), True
         keys = table.column(KEY)
         key = binary_column(keys, KEY)
         has_key = np.ones(len(counts), np.bool_)
         if keys.null_count:
             has_key = keys.is_valid().to_numpy(zero_copy_only=False)
-        return self._partitioner.choose(counts, key, has_key, value, given)
+        return self._partitioner.choose(counts, key, has_key, value, given), True
 
     def _given_partitions(
         self, table: pa.Table, topics: Sequence[str], topic_of_row: NDArray[np.int64], counts: NDArray[np.int32]
@@ -150,7 +153,9 @@ class RowEncoder:
 
     # What is written
 
-    def _encode_group(self, group: pa.Table, topic: str, partition: int, target: TopicTarget) -> EncodedRun:
+    def _encode_group(
+        self, group: pa.Table, topic: str, partition: int, target: TopicTarget, *, are_chosen: bool
+    ) -> EncodedRun:
         preserves = self._options.preserve_offsets
         now_ms = self._clock()
         if not preserves and OFFSET in group.column_names:
@@ -179,6 +184,7 @@ class RowEncoder:
             has_null_key=first_null(columns.key) is not None,
             first_offset=int(columns.offset[0]),
             last_offset=int(columns.offset[-1]),
+            chosen_of=target.partitions if are_chosen else None,
         )
 
     def _encode(

@@ -61,6 +61,8 @@ class Run:
     has_null_key: bool
     first_offset: int
     last_offset: int
+    chosen_of: int | None = None
+    """Out of how many partitions the rows' keys chose this one, if they did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,7 @@ class StagingFile:
                 has_null_key=run.has_null_key,
                 first_offset=run.first_offset,
                 last_offset=run.last_offset,
+                chosen_of=run.chosen_of,
             )
         )
 
