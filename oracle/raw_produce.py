@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 _PRODUCE, _VERSION, _CORRELATION_ID = 0, 7, 1
 _ALL_REPLICAS = -1
-_TIMEOUT_MS = 10_000
+_TIMEOUT_MS = 60_000
 
 
 class Produced(NamedTuple):

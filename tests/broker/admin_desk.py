@@ -131,7 +131,7 @@ def on_loop(broker: Broker, work: Callable[[], Any]) -> Any:
     return results[0]
 
 
-def wait_until(is_true: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(is_true: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not is_true():
         assert time.monotonic() < deadline, "it has not come"

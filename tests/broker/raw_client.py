@@ -11,7 +11,7 @@ from duralog.broker import messages
 from duralog.broker.request import Fields
 
 API_VERSIONS = 18
-_SECONDS = 20.0
+_SECONDS = 60.0
 
 
 class RawClient:

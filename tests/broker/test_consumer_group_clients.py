@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from duralog.broker.broker import Broker
 
-_LONGEST_S = 30.0
+_LONGEST_S = 60.0
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def broker() -> Iterator[Broker]:
 
 def scrape(broker: Broker, path: str = "/metrics") -> Samples:
     assert broker.metrics is not None
-    with urllib.request.urlopen(f"http://{broker.metrics.address}{path}", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://{broker.metrics.address}{path}", timeout=60) as answer:
         text = answer.read().decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value

@@ -36,7 +36,7 @@ def test_real_clients_can_use_it(kafka_broker: TestBroker) -> None:
     )
     try:
         consumer.subscribe(["orders"])
-        message = consumer.poll(30)
+        message = consumer.poll(60)
         assert message is not None
         assert (message.key(), message.value(), message.offset()) == (b"key", b"value", 0)
         consumer.commit(asynchronous=False)

@@ -18,7 +18,7 @@ from duralog.format.transaction_records import TransactionStatus
 from oracle.kafka_jars import KafkaMissingError, class_path
 from tests.broker.raw_client import RawClient
 
-WAIT_SECONDS = 30
+WAIT_SECONDS = 60
 ROUNDS = 4
 RECORDS = 5
 TOPIC = "orders"
