@@ -26,6 +26,8 @@ _HERE = Path(__file__).parent
 _POM = _HERE / "pom.xml"
 _CONNECTOR_POM = _HERE / "spark_connector" / "pom.xml"
 _SOURCES = _HERE / "java"
+_TRIES = 3
+"""A network may fail once, and Maven keeps what it has got."""
 _DEBIAN_PACKAGES = {"java": "openjdk-17-jdk-headless", "javac": "openjdk-17-jdk-headless", "mvn": "maven"}
 
 
@@ -93,10 +95,15 @@ def _digest(inputs: Iterable[Path]) -> str:
 def _fetch(pom: Path, folder: Path) -> None:
     _require("java")
     _require("mvn")
-    _run(
-        ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"],
-        f"Maven could not fetch what {pom.parent.name}/{pom.name} names",
-    )
+    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    complaint = f"Maven could not fetch what {pom.parent.name}/{pom.name} names"
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            _run(command, complaint)
+            break
+        except KafkaMissingError:
+            if not tries_left:
+                raise
 
 
 def _fetch_jars(folder: Path) -> None:

@@ -22,6 +22,7 @@ import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.ProducerState;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.admin.TransactionState;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -39,7 +40,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** Kafka's own clients, asking a broker. Each command connects, asks and disconnects; keys and values are in hex. */
 final class BrokerClient {
-    private static final int PATIENCE_MS = 30_000;
+    private static final int PATIENCE_MS = 60_000;
     private static final HexFormat HEX = HexFormat.of();
 
     private static Admin admin(JsonNode command) {
@@ -52,7 +53,7 @@ final class BrokerClient {
     /** Every topic, once all partitions have a leader: its id, the number of its partitions, the configs that it sets. */
     static ObjectNode topics(JsonNode command) throws Exception {
         try (Admin admin = admin(command)) {
-            Map<String, TopicDescription> topics = ledTopics(admin);
+            Map<String, TopicDescription> topics = ledTopics(admin, Set.of());
             List<ConfigResource> resources = new ArrayList<>();
             topics.keySet().forEach(name -> resources.add(new ConfigResource(ConfigResource.Type.TOPIC, name)));
             ObjectNode described = Oracle.JSON.createObjectNode();
@@ -73,18 +74,22 @@ final class BrokerClient {
         }
     }
 
-    private static Map<String, TopicDescription> ledTopics(Admin admin) throws Exception {
+    /** All topics, the expected ones among them. A broker knows who leads a partition before that one serves it. */
+    private static Map<String, TopicDescription> ledTopics(Admin admin, Set<String> expected) throws Exception {
         long deadline = System.currentTimeMillis() + PATIENCE_MS;
         while (true) {
             Set<String> names = admin.listTopics(new ListTopicsOptions().listInternal(true)).names().get();
             Map<String, TopicDescription> topics = admin.describeTopics(names).allTopicNames().get();
-            boolean led = true;
+            boolean led = names.containsAll(expected);
+            Map<TopicPartition, OffsetSpec> ends = new HashMap<>();
             for (TopicDescription topic : topics.values()) {
                 for (TopicPartitionInfo partition : topic.partitions()) {
                     led &= partition.leader() != null && !partition.leader().isEmpty();
+                    ends.put(new TopicPartition(topic.name(), partition.partition()), OffsetSpec.latest());
                 }
             }
             if (led) {
+                admin.listOffsets(ends).all().get();
                 return topics;
             }
             if (System.currentTimeMillis() > deadline) {
@@ -101,7 +106,7 @@ final class BrokerClient {
             NewTopic topic = new NewTopic(
                 command.get("topic").asText(), Optional.of(command.get("partitions").asInt()), Optional.empty());
             admin.createTopics(List.of(topic.configs(configs))).all().get();
-            ledTopics(admin);
+            ledTopics(admin, Set.of(topic.name()));
         }
         return Oracle.JSON.createObjectNode();
     }
@@ -109,7 +114,7 @@ final class BrokerClient {
     /**
      * Appends [{"key": hex or null, "value": likewise, "timestamp": ms, "headers": [[key, hex], ..]}, ..] to a
      * partition and tells the offsets. With a "transaction" they are one, and that is its end: "commit", "abort", or
-     * "open" for one that is left as it is.
+     * "open" for one that is left as it is. One that ends has its markers written when this returns.
      */
     static ObjectNode produce(JsonNode command) throws Exception {
         Map<String, Object> settings = new HashMap<>(Map.of(
@@ -144,6 +149,9 @@ final class BrokerClient {
                 default -> { }
             }
         }
+        if (Set.of("commit", "abort").contains(end)) {
+            waitForMarkers(command, settings.get(ProducerConfig.TRANSACTIONAL_ID_CONFIG).toString());
+        }
         ArrayNode offsets = Oracle.JSON.createArrayNode();
         for (Future<RecordMetadata> future : sent) {
             try {
@@ -153,6 +161,21 @@ final class BrokerClient {
             }
         }
         return Oracle.JSON.createObjectNode().set("offsets", offsets);
+    }
+
+    /** A transaction's end is answered when it is decided. Only then are the markers written. */
+    private static void waitForMarkers(JsonNode command, String transactionalId) throws Exception {
+        Set<TransactionState> done = Set.of(TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT);
+        long deadline = System.currentTimeMillis() + PATIENCE_MS;
+        try (Admin admin = admin(command)) {
+            while (!done.contains(
+                    admin.describeTransactions(List.of(transactionalId)).description(transactionalId).get().state())) {
+                if (System.currentTimeMillis() > deadline) {
+                    throw new TimeoutException(transactionalId + " has no markers");
+                }
+                Thread.sleep(5);
+            }
+        }
     }
 
     /** What a partition answers to ["earliest", "latest", "max_timestamp", milliseconds, ..]: offset, time and epoch. */

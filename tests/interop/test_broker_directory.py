@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from duralog.format.java_hash import coordinator_partition
+from oracle.conformance.coordinators import wait_for_coordinators
 from oracle.conformance.dialog import Dialog, records
 from oracle.conformance.normal_form import Address
 from oracle.conformance.scenario import differences
@@ -29,10 +31,13 @@ STAGES = 3
 SETTINGS = {
     "log.retention.ms": -1,  # The records are dated 2023.
     "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.assignment.interval.ms": 0,  # Whoever is quick after a change of servers need not wait.
     "offsets.topic.num.partitions": 5,
     "transaction.state.log.num.partitions": 5,
 }
 OPEN = "open-transaction"
+NEXT_TO_NEW = "new-2"
+"""A group of the same partition as `new`, which must not be touched."""
 
 
 def begin(dialog: Dialog) -> None:
@@ -51,6 +56,9 @@ def begin(dialog: Dialog) -> None:
     configs.alter(dialog, 1, (configs.BROKER, "1", {"log.cleaner.backoff.ms": (configs.SET, "16000")}))
     configs.alter(dialog, 1, (configs.BROKER, "", {"log.cleaner.delete.retention.ms": (configs.SET, "99999999")}))
     configs.alter(dialog, 1, (configs.GROUP, "new", {"consumer.session.timeout.ms": (configs.SET, "50000")}))
+    configs.wait_until(dialog, "1", "log.cleaner.backoff.ms", "16000")
+    configs.wait_until(dialog, "", "log.cleaner.delete.retention.ms", "99999999")
+    configs.wait_until(dialog, "new", "consumer.session.timeout.ms", "50000", configs.GROUP)
 
 
 def live(dialog: Dialog, stage: int) -> None:
@@ -80,7 +88,8 @@ def _classic_group(dialog: Dialog, stage: int) -> None:
 
 
 def _consumer_group(dialog: Dialog) -> None:
-    groups.find_coordinator_of(dialog, "new")
+    assert coordinator_partition(NEXT_TO_NEW, 5) == coordinator_partition("new", 5)
+    consumer_groups.coordinator_knows(dialog, NEXT_TO_NEW, "plain")
     joined = consumer_groups.first_beat(dialog, 1, "new", consumer_groups.MEMBER, "plain")
     owner = {"member_id": consumer_groups.MEMBER, "generation_id_or_member_epoch": joined["member_epoch"]}
     offsets.commit(dialog, 9, "new", offsets.commits("plain", (1, 3)), **owner)
@@ -171,11 +180,13 @@ def _without_epochs(value: Any) -> Any:
 def served_by(who: str, kafka: KafkaProcess, directory: Path) -> Iterator[Address]:
     if who == "duralog":
         with ServedDirectory(directory, configs=SETTINGS) as broker:
+            wait_for_coordinators(broker.address)
             yield broker.address
             assert broker.errors == []
     else:
         with KafkaServer(kafka, directory, configs=SETTINGS) as server:
             server.topics()
+            wait_for_coordinators(server.address)
             yield server.address
             assert [line for line in server.errors if "Error processing append operation" not in line] == []
 

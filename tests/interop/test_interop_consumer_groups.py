@@ -17,13 +17,15 @@ import pytest
 
 from duralog.broker.broker import Broker
 from duralog.config import BrokerConfig
+from duralog.format.java_hash import coordinator_partition
+from oracle.conformance.coordinators import wait_for_coordinators
 from oracle.kafka_process import KafkaProcess
 from oracle.kafka_server import KafkaServer, format_directory
 from tests.broker.raw_client import RawClient
 
 pytestmark = pytest.mark.interop
 
-FIND_COORDINATOR, CREATE_TOPICS, HEARTBEAT, DESCRIBE = 10, 19, 68, 69
+CREATE_TOPICS, HEARTBEAT, DESCRIBE = 19, 68, 69
 CONFIGS = {
     "group.consumer.assignment.interval.ms": 0,
     "offsets.topic.num.partitions": 2,
@@ -46,22 +48,14 @@ class Client(RawClient):
         answer = self.ask(CREATE_TOPICS, 7, {"topics": asked, "timeout_ms": 10_000, "validate_only": False})
         assert {topic.error_code for topic in answer.topics} == {0}
         self.topics = {topic.name: topic.topic_id for topic in answer.topics}
-        # Kafka's coordinator may hear of topics later than who made them.
-        epoch = self.join("probe", "p", *partitions).member_epoch
-        full = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": list(partitions), "topic_partitions": []}
+        self.wait_for_topics("probe", *partitions)
 
-        def knows_all() -> bool:
-            nonlocal epoch
-            answer = self.heartbeat("probe", "p", epoch, **full)
-            epoch = answer.member_epoch
-            return len(answer.assignment.topic_partitions) == len(partitions)
-
-        self.wait(knows_all)
-
-    def wait_for_coordinator(self) -> None:
-        keys = {"key_type": 0, "coordinator_keys": GROUPS}
-        self.wait(lambda: {each.error_code for each in self.ask(FIND_COORDINATOR, 4, keys).coordinators} == {0})
-        self.wait(lambda: {group.error_code for group in self.describe_groups()} <= {0, 69})
+    def wait_for_topics(self, probe: str, *topics: str) -> None:
+        """Until every partition of `__consumer_offsets` knows them: Kafka tells each for itself, and late."""
+        probes = [f"{probe}-{number}" for number in range(2)]
+        assert {coordinator_partition(each, 2) for each in probes} == {0, 1}
+        for each in probes:
+            self.wait(lambda each=each: len(self.join(each, "p", *topics).assignment.topic_partitions) == len(topics))
 
     def wait(self, is_done: Callable[[], bool]) -> None:
         until = time.monotonic() + _LONGEST_S
@@ -114,8 +108,8 @@ def _partitions(assignment: Any) -> dict[str, list[int]]:
 def by_kafka(kafka: KafkaProcess, directory: Path) -> Iterator[Client]:
     with KafkaServer(kafka, directory, configs=CONFIGS) as server:
         server.topics()
-        with closing(Client("127.0.0.1", int(server.bootstrap.rpartition(":")[2]))) as client:
-            client.wait_for_coordinator()
+        wait_for_coordinators(server.address)
+        with closing(Client(*server.address)) as client:
             yield client
 
 
@@ -123,8 +117,8 @@ def by_kafka(kafka: KafkaProcess, directory: Path) -> Iterator[Client]:
 def by_duralog(kafka: KafkaProcess, directory: Path) -> Iterator[Client]:
     with Broker(str(directory), config=BrokerConfig.of(CONFIGS)) as broker:
         broker.start()
+        wait_for_coordinators(("127.0.0.1", broker.address.port))
         with closing(Client("127.0.0.1", broker.address.port)) as client:
-            client.wait_for_coordinator()
             yield client
 
 
@@ -176,4 +170,5 @@ def test_groups_go_on_under_the_other_broker(kafka: KafkaProcess, tmp_path: Path
     with second(kafka, tmp_path) as client:
         assert client.description() == before
         client.topics = topics
+        client.wait_for_topics("probe-of-the-second", *topics)
         go_on(client)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,16 @@ def load(root: Path) -> ClusterMetadata:
     return ClusterMetadata.load(snapshot, log_of(root))
 
 
+def wait_for_snapshot(root: Path, end_offset: int) -> None:
+    """Kafka makes them in a thread of their own."""
+    deadline = time.monotonic() + 60
+    while (newest := newest_snapshot(each.name for each in (root / METADATA_FOLDER).iterdir())) is None or (
+        newest.end_offset < end_offset
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def log_of(root: Path) -> list[bytes]:
     return [path.read_bytes() for path in sorted((root / METADATA_FOLDER).glob("*.log"))]
 
@@ -266,11 +277,9 @@ def test_kafka_and_duralog_take_turns(kafka: KafkaProcess, tmp_path: Path) -> No
         assert server.topics().keys() == {"first"}
         server.create_topic("kafkas", 3, {"flush.ms": "80000"})
         assert server.produce("kafkas", 2, [{"key": "00", "value": "01"}]) == [0]
+        wait_for_snapshot(root, directory.metadata.next_offset + 1)
         assert server.errors == []
 
-    newest = newest_snapshot(path.name for path in (root / METADATA_FOLDER).iterdir())
-    assert newest is not None
-    assert newest.end_offset > directory.metadata.next_offset
     directory.metadata = load(root)
     from_the_log_alone = ClusterMetadata.load(None, log_of(root))
     assert directory.metadata.topics == from_the_log_alone.topics

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 from duralog.broker.broker import Broker
 from duralog.config import BrokerConfig
+from oracle.conformance.coordinators import wait_for_coordinators
 from oracle.kafka_process import KafkaProcess
 from oracle.kafka_server import KafkaServer, format_directory
 from tests.broker.raw_client import RawClient
 
-FIND_COORDINATOR, JOIN, SYNC, COMMIT, FETCH, DESCRIBE, LIST, CREATE_TOPICS = 10, 11, 14, 8, 9, 15, 16, 19
+JOIN, SYNC, COMMIT, FETCH, DESCRIBE, LIST, CREATE_TOPICS = 11, 14, 8, 9, 15, 16, 19
 SUBSCRIBED_TO_T = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
 CONFIGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 5}
-_TRIES = 200
-
-
-def find_coordinator(client: RawClient) -> None:
-    """Kafka makes its topic when it is first asked, and says so until it has."""
-    for _ in range(_TRIES):
-        found = client.ask(FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["g"]})
-        if found.coordinators[0].error_code == 0 and client.ask(FETCH, 9, fetch("g")).groups[0].error_code == 0:
-            return
-        time.sleep(0.05)
-    raise AssertionError("there is no coordinator")
 
 
 def fetch(*groups: str) -> dict[str, Any]:
@@ -118,17 +107,17 @@ def test_kafka_finds_the_groups_that_duralog_left(kafka: KafkaProcess, tmp_path:
     format_directory(kafka, tmp_path / "data")
     with Broker(str(tmp_path / "data"), config=BrokerConfig.of(CONFIGS)) as broker:
         broker.start()
+        wait_for_coordinators(("127.0.0.1", broker.address.port))
         client = RawClient("127.0.0.1", broker.address.port)
         topic = {"name": "t", "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []}
         client.ask(CREATE_TOPICS, 5, {"topics": [topic], "timeout": 20_000, "validate_only": False})
-        find_coordinator(client)
         fill(client)
         left = seen(client)
         client.close()
     with KafkaServer(kafka, tmp_path / "data", configs=CONFIGS) as server:
-        assert set(server.topics()) == {"t", "__consumer_offsets"}
-        client = RawClient("127.0.0.1", int(server.bootstrap.rpartition(":")[2]))
-        find_coordinator(client)
+        assert set(server.topics()) == {"t", "__consumer_offsets", "__transaction_state"}
+        wait_for_coordinators(server.address)
+        client = RawClient(*server.address)
         found = seen(client)
         client.close()
         assert not server.errors
@@ -140,8 +129,8 @@ def test_duralog_finds_the_groups_that_kafka_left(kafka: KafkaProcess, tmp_path:
     format_directory(kafka, tmp_path / "data")
     with KafkaServer(kafka, tmp_path / "data", configs=CONFIGS) as server:
         server.create_topic("t", 2)
-        client = RawClient("127.0.0.1", int(server.bootstrap.rpartition(":")[2]))
-        find_coordinator(client)
+        wait_for_coordinators(server.address)
+        client = RawClient(*server.address)
         fill(client)
         left = seen(client)
         client.close()
