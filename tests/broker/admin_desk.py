@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from duralog.broker.broker import Broker
+from duralog.errors import StorageError
 from duralog.format import record_batch
 from duralog.format.record import Record
+from duralog.storage.log_directory import TopicPartition
 from tests.broker.raw_client import RawClient
 
 LIST_OFFSETS = 2
@@ -60,6 +62,14 @@ def make(client: RawClient, name: str, partitions: int = 1, **configs: str) -> A
     (topic,) = create(client, new_topic(name, partitions, configs=named))
     assert topic.error_code == 0, topic
     return topic.topic_id
+
+
+def damage(broker: Broker, topic: str, number: int) -> None:
+    """Let a partition be one that could not be loaded."""
+    partition = TopicPartition(topic, number)
+    broker.store._opened.offline[partition] = StorageError("damaged")
+    with broker.store._open.changing:
+        broker.store._open.take([partition])
 
 
 def metadata(

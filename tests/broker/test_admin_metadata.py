@@ -9,7 +9,6 @@ import pytest
 
 from duralog.broker.broker import Broker
 from duralog.broker.handlers import describe_topic_partitions
-from duralog.errors import StorageError
 from tests.broker.admin_desk import (
     DESCRIBE_CLUSTER,
     DESCRIBE_TOPIC_PARTITIONS,
@@ -17,6 +16,7 @@ from tests.broker.admin_desk import (
     NOT_ASKED,
     TOPIC,
     config_values,
+    damage,
     make,
     metadata,
     topic_errors,
@@ -105,8 +105,7 @@ class TestMetadata:
 
     def test_a_partition_that_cannot_be_used_has_no_leader(self, client: RawClient, broker: Broker) -> None:
         make(client, "t", 2)
-        broker.store._opened.offline[("t", 1)] = StorageError("damaged")  # type: ignore[index]
-        broker.store._logs = {key: log for key, log in broker.store._logs.items() if key != ("t", 1)}
+        damage(broker, "t", 1)
         (topic,) = metadata(client, "t").topics
         assert topic.error_code == 0
         assert [(each.error_code, each.leader_id, each.offline_replicas) for each in topic.partitions] == [

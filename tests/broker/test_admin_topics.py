@@ -216,13 +216,13 @@ class TestCreate:
 
         def create_slowly(*what: Any) -> Any:
             has_begun.set()
-            assert may_go_on.wait(20)
+            assert may_go_on.wait(60)
             return create_in_folder(*what)
 
         monkeypatch.setattr(loader, "create_in_folder", create_slowly)
         fields = {"topics": [new_topic("slow")], "timeout": 10_000, "validate_only": False}
         maker.send(CREATE_TOPICS, 7, fields)
-        assert has_begun.wait(20)
+        assert has_begun.wait(60)
         assert "slow" in broker.store.topics()
         assert topic_errors(other, "slow") == [3]
         asked = [{"name": "slow", "partitions": [{"partition_index": 0, "timestamp": -1}]}]
@@ -232,13 +232,20 @@ class TestCreate:
         assert maker.receive(CREATE_TOPICS, 7).topics[0].error_code == 0
         assert topic_errors(other, "slow") == [0]
 
-    def test_a_failing_disk_is_told(self, client: RawClient, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_failing_disk_is_told(
+        self,
+        client: RawClient,
+        broker: Broker,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
         def fail(*_: object) -> None:
             raise StorageError("the disk is full")
 
         monkeypatch.setattr(broker.store, "create_topic", fail)
         (refused,) = create(client, new_topic("t"))
         assert (refused.error_code, refused.error_message) == (56, "the disk is full")
+        assert caplog.messages == ["a request could not be served: the disk is full"]
         monkeypatch.undo()
         make(client, "t")
 
@@ -369,6 +376,29 @@ class TestDelete:
         (told,) = delete(client, "a")
         assert (told.error_code, told.error_message) == (56, "the disk fails")
         assert topic_errors(client, "a") == [0]
+
+    def test_a_topic_is_deleted_though_a_checkpoint_cannot_be_written_any_more(
+        self,
+        client: RawClient,
+        broker: Broker,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """As on a full disk: the metadata says that it is gone, and so are clients and coordinators told."""
+        delete_topic = broker.store.delete_topic
+
+        def delete_and_fail(name: str) -> None:
+            delete_topic(name)
+            raise StorageError("no space left")
+
+        make(client, "a")
+        told: list[str] = []
+        broker.topics.on_deleted(lambda topic: told.append(topic.name))
+        monkeypatch.setattr(broker.store, "delete_topic", delete_and_fail)
+        assert [each.error_code for each in delete(client, "a")] == [0]
+        assert topic_errors(client, "a") == [3]
+        assert told == ["a"]
+        assert caplog.messages == ["topic a is deleted, but not all of it: no space left"]
 
 
 class TestDeleteIsDisabled:

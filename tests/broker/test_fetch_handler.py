@@ -245,13 +245,21 @@ def test_committed_readers(desk: RecordDesk, version: int) -> None:
         (CorruptRecord("not a batch"), codes.CORRUPT_MESSAGE),
     ],
 )
-def test_a_failing_disk(desk: RecordDesk, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int) -> None:
+def test_a_failing_disk(
+    desk: RecordDesk,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    code: int,
+) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
     monkeypatch.setattr(ReadableSegment, "find_batch", fail)
     monkeypatch.setattr(ReadableSegment, "read", fail)
-    assert desk.fetch_one(13, "t", 0).error_code == code
+    for _ in range(2):
+        assert desk.fetch_one(13, "t", 0).error_code == code
+    assert caplog.messages == [f"a request could not be served: {error}"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

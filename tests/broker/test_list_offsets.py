@@ -10,7 +10,7 @@ from duralog.broker.broker import Broker
 from duralog.broker.handlers.offset_for_leader_epoch import end_of_epoch
 from duralog.errors import StorageError
 from duralog.format.checkpoints import EpochStart
-from tests.broker.admin_desk import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, append, make, on_loop
+from tests.broker.admin_desk import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, append, damage, make, on_loop
 from tests.broker.raw_client import RawClient
 
 START = 1_700_000_000_000
@@ -152,8 +152,7 @@ class TestListOffsets:
         assert ask(client, (0, 0)) == [(0, START + 50, 5, 0)]
 
     def test_a_partition_that_cannot_be_used(self, client: RawClient, broker: Broker) -> None:
-        broker.store._opened.offline[("t", 1)] = StorageError("damaged")  # type: ignore[index]
-        broker.store._logs = {key: log for key, log in broker.store._logs.items() if key != ("t", 1)}
+        damage(broker, "t", 1)
         assert ask(client, (0, LATEST), (1, LATEST)) == [(0, -1, 20, 0), (56, -1, -1, -1)]
 
     def test_a_damaged_file_is_told_of_its_partition_alone(

@@ -17,7 +17,7 @@ from duralog.errors import InvalidRecord, StorageError
 from duralog.format import record_batch
 from duralog.format.batches import scan
 from duralog.format.compression import Codec
-from duralog.format.record import TimestampType
+from duralog.format.record import Record, TimestampType
 from duralog.storage.log_writer import LogWriter
 from duralog.storage.partition_log import PartitionLog
 from oracle.hostile_batches import batch as odd_batch
@@ -266,13 +266,17 @@ def test_the_coordinator_is_asked_about_transactional_batches(
     assert appended == [2 if version >= 12 else 0, 0]
 
 
-def test_a_failing_disk(desk: RecordDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_disk(desk: RecordDesk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise StorageError("no space left")
 
     monkeypatch.setattr(PartitionLog, "append_batches", fail)
-    refused = desk.produce_one(9, "t", batch())
-    assert (refused.error_code, refused.log_start_offset) == (codes.KAFKA_STORAGE_ERROR, -1)
+    for _ in range(2):
+        refused = desk.produce_one(9, "t", batch())
+        assert (refused.error_code, refused.log_start_offset) == (codes.KAFKA_STORAGE_ERROR, -1)
+    with pytest.raises(StorageError):
+        desk.broker.partitions.append_records("t", 0, [Record(value=b"of a coordinator")])
+    assert caplog.messages == ["a request could not be served: no space left"]
 
 
 def test_a_mistake_of_ours_hurts_one_partition(

@@ -72,7 +72,7 @@ class ConfigChanges:
             try:
                 self._write(change, different)
             except DuralogError as error:
-                return fault_of(error)
+                return fault_of(error, self._broker.log_lines)
         return DONE
 
     def finish(self) -> None:

@@ -163,7 +163,11 @@ def read(partitions: Partitions, wanted: Iterable[Wanted], limits: Limits, *, on
                 continue
             results.append(_empty(one, view, is_committed))
             continue
-        result = _read_one(one, partition, view, min(one.max_bytes, left), limits, min_one=min_one)
+        try:
+            result = _read_one(one, partition, view, min(one.max_bytes, left), limits, min_one=min_one)
+        except DuralogError as error:
+            partitions.tell_unreadable(error)
+            result = _failed(one, error_codes.code_of(error))
         # As for Kafka, a limit below zero is one for the first partition only.
         left = max(0, left - result.size)
         if result.size:
@@ -231,13 +235,10 @@ def _read_one(
                 end,
                 NO_EPOCH,
             )
-    try:
-        view.check_offset(one.offset)
-        if max_bytes < 0 and one.offset < view.limit(limits.isolation):
-            return _failed(one, error_codes.UNKNOWN_SERVER_ERROR)
-        found = read_slice(view, one.offset, max_bytes, limits.isolation, min_one=min_one)
-    except DuralogError as error:
-        return _failed(one, error_codes.code_of(error))
+    view.check_offset(one.offset)
+    if max_bytes < 0 and one.offset < view.limit(limits.isolation):
+        return _failed(one, error_codes.UNKNOWN_SERVER_ERROR)
+    found = read_slice(view, one.offset, max_bytes, limits.isolation, min_one=min_one)
     return Result(
         one,
         error_codes.NONE,

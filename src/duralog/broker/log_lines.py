@@ -1,4 +1,4 @@
-"""Log lines that clients can cause, one for each cause and not one for each time.
+"""Log lines that clients can cause, or a disk that fails them: one for each cause and not one for each time.
 
 The first line of a kind is told at once. What follows within the interval is counted, and the next line tells how many
 there were. The number of kinds is bounded: they are words of this package, never of a client.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+
+from duralog.errors import CorruptRecord, StorageError
 
 _INTERVAL_MS = 10_000
 _LONGEST_TEXT = 500
@@ -31,6 +33,11 @@ class LogLines:
         self._told[kind] = (now, 0)
         more = f" (and {silent} more like it before)" if silent else ""
         self._logger.warning("%s%s", one_line(text), more)
+
+    def tell_disk(self, error: Exception) -> None:
+        """What a disk fails with, or wrong bytes on it, concern who runs the broker, whatever clients are told."""
+        if isinstance(error, StorageError | CorruptRecord):
+            self.warn("disk", f"a request could not be served: {error}")
 
 
 def one_line(text: str) -> str:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from duralog.broker.log_lines import error_text, one_line
@@ -189,7 +190,9 @@ class Partitions:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         transaction_version: int = 0,
     ) -> AppendResult:
-        return self._existing(topic, number).append(batches, origin=origin, transaction_version=transaction_version)
+        partition = self._existing(topic, number)
+        with self._disk_told_of():
+            return partition.append(batches, origin=origin, transaction_version=transaction_version)
 
     def append_records(
         self,
@@ -234,15 +237,20 @@ class Partitions:
     ) -> AppendResult:
         """Write the marker that ends a producer's transaction in this partition."""
         partition = self._existing(topic, number)
-        result = partition.log.end_transaction(
-            producer_id,
-            producer_epoch,
-            commit=commit,
-            coordinator_epoch=coordinator_epoch,
-            transaction_version=transaction_version,
-        )
+        with self._disk_told_of():
+            result = partition.log.end_transaction(
+                producer_id,
+                producer_epoch,
+                commit=commit,
+                coordinator_epoch=coordinator_epoch,
+                transaction_version=transaction_version,
+            )
         partition.wake()
         return result
+
+    def tell_unreadable(self, error: Exception) -> None:
+        """A fetch could not be answered."""
+        self._broker.log_lines.tell_disk(error)
 
     def refresh_if_changed(self) -> None:
         """After this, `Partition.is_gone` is right for every partition."""
@@ -262,6 +270,15 @@ class Partitions:
         for partition in gone:
             partition.is_gone = True
             partition.wake()
+
+    @contextmanager
+    def _disk_told_of(self) -> Iterator[None]:
+        """What a coordinator cannot write shows in the log: its clients are only told to try again."""
+        try:
+            yield
+        except StorageError as error:
+            self._broker.log_lines.tell_disk(error)
+            raise
 
     def _existing(self, topic: str, number: int) -> Partition:
         found = self.get(topic, number)

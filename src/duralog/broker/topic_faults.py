@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from duralog.broker import error_codes as codes
+from duralog.broker.log_lines import LogLines
 from duralog.format.filenames import LONGEST_TOPIC_NAME, collision_key, topic_name_fault
 from duralog.format.internal_topics import COORDINATOR_TOPICS, PLACED_BY_COUNT
 from duralog.storage.metadata_log import METADATA_TOPIC
@@ -30,8 +31,9 @@ TOO_MANY = Fault(codes.POLICY_VIOLATION, "Excessively large number of partitions
 TIMED_OUT = Fault(codes.REQUEST_TIMED_OUT, None)
 
 
-def fault_of(error: Exception) -> Fault:
-    """What the client is told of an error of the store."""
+def fault_of(error: Exception, log_lines: LogLines) -> Fault:
+    """What the client is told of an error of the store. Of a failing disk, the log tells, too."""
+    log_lines.tell_disk(error)
     return Fault(codes.code_of(error), str(error))
 
 

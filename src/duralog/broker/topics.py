@@ -196,11 +196,15 @@ class Topics:
         self._hide(gone)
 
         def told(_: Any, error: Exception | None) -> None:
-            if error is not None:
-                if self._broker.store.find_topic(name) is not None:
+            is_there = self._broker.store.find_topic(name) is not None
+            if error is not None and (is_there or isinstance(error, UnknownTopic)):
+                if is_there:
                     self._show(name)
                 then(error)
                 return
+            if error is not None:
+                # It is gone all the same: the next start removes what is left of its files.
+                self._broker.log_lines.warn("topic deleted", f"topic {name} is deleted, but not all of it: {error}")
             self._hide(gone)  # A change before this one may have shown it again.
             self._broker.partitions.refresh()
             self._tell(self._when_deleted, gone)

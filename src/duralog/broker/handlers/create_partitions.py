@@ -72,7 +72,7 @@ class _Growth:
         try:
             store.add_partitions(topic.name, topic.count)
         except DuralogError as error:
-            return fault_of(error)
+            return fault_of(error, self._broker.log_lines)
         return _DONE
 
 

@@ -79,7 +79,7 @@ class _Creation:
             try:
                 topic_id = store.create_topic(topic.name, partitions, configs)
             except DuralogError as error:
-                fault = fault_of(error)
+                fault = fault_of(error, self._broker.log_lines)
             if store.find_topic(topic.name) is not None:
                 self.created.append(topic.name)
                 self._names()[collision_key(topic.name)] = topic.name

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from duralog.broker import error_codes as codes
+from duralog.broker.log_lines import LogLines
 from duralog.broker.request import Answer, Api, Fields, Later, Request
 from duralog.broker.topic_faults import DUPLICATE, TIMED_OUT, UNKNOWN_ID, UNKNOWN_TOPIC, Fault, fault_of
 from duralog.broker.topics import TopicView
@@ -38,7 +39,7 @@ def handle(broker: Broker, request: Request) -> Answer:
     if request.message.timeout <= 0:
         return refuse(request, *TIMED_OUT)
     answers, topics = _resolved(broker, _asked(request))
-    deletion = _Deletion(answers, len(topics))
+    deletion = _Deletion(answers, len(topics), broker.log_lines)
     for topic in topics:
         broker.topics.delete(topic.name, partial(deletion.told, topic), deletion.later)
     return deletion.later if topics else {"responses": answers}
@@ -83,13 +84,14 @@ def _resolved(broker: Broker, asked: list[_Asked]) -> tuple[list[Fields], list[T
 class _Deletion:
     """Answers when the last topic of a request is gone."""
 
-    def __init__(self, answers: list[Fields], expected: int) -> None:
+    def __init__(self, answers: list[Fields], expected: int, log_lines: LogLines) -> None:
         self.later = Later()
         self._answers = answers
         self._expected = expected
+        self._log_lines = log_lines
 
     def told(self, topic: TopicView, result: TopicView | Exception) -> None:
-        fault = fault_of(result) if isinstance(result, Exception) else Fault(codes.NONE, None)
+        fault = fault_of(result, self._log_lines) if isinstance(result, Exception) else Fault(codes.NONE, None)
         self._answers.append(_response(topic.name, topic.topic_id, fault))
         self._expected -= 1
         if self._expected == 0 and not self.later.is_answered:

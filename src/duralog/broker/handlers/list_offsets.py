@@ -65,8 +65,16 @@ def handle(broker: Broker, request: Request) -> Answer:
         return _by_topic(results)
     later = Later()
 
+    def by_time(log: PartitionLog, timestamp_ms: int) -> Fields:
+        try:
+            found = log.offset_for_timestamp(timestamp_ms, isolation=isolation)
+        except DuralogError as error:
+            broker.log_lines.tell_disk(error)
+            return _partition(log.partition, _NOT_FOUND, codes.code_of(error))
+        return _partition(log.partition, found or _NOT_FOUND)
+
     def look_up() -> dict[tuple[str, int], Fields]:
-        return {key: _by_time(log, timestamp_ms, isolation) for key, (log, timestamp_ms) in slow.items()}
+        return {key: by_time(log, timestamp_ms) for key, (log, timestamp_ms) in slow.items()}
 
     def then(found: Mapping[tuple[str, int], Fields], error: Exception | None) -> None:
         if error is not None:
@@ -113,14 +121,6 @@ def _special(log: PartitionLog, timestamp_ms: int, isolation: Isolation) -> Time
         epoch = log.leader_epochs.epoch_for(view.start_offset) if known else log.leader_epoch
         return TimestampedOffset(view.start_offset, NO_TIMESTAMP, epoch)
     return _NOT_FOUND  # Nothing is tiered here.
-
-
-def _by_time(log: PartitionLog, timestamp_ms: int, isolation: Isolation) -> Fields:
-    try:
-        found = log.offset_for_timestamp(timestamp_ms, isolation=isolation)
-    except DuralogError as error:
-        return _partition(log.partition, _NOT_FOUND, codes.code_of(error))
-    return _partition(log.partition, found or _NOT_FOUND)
 
 
 def _partition(number: int, found: TimestampedOffset, error_code: int = codes.NONE) -> Fields:

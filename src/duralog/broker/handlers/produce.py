@@ -32,7 +32,7 @@ from duralog.broker.produce_rules import (
     is_ordinary,
 )
 from duralog.broker.request import CLOSE, NO_ANSWER, Answer, Api, Fields, Later, RawAnswer, Request
-from duralog.errors import CorruptRecord, DuralogError
+from duralog.errors import CorruptRecord, DuralogError, StorageError
 from duralog.format.layout import CODEC_MASK
 from duralog.storage.batch_admission import TakesLong
 from duralog.storage.partition_log import AppendResult
@@ -141,6 +141,8 @@ def _refusal(broker: Broker, partition: Partition, size_bytes: int, error: Excep
     if broker.partitions.get(partition.topic, partition.number) is not partition:
         # Its topic was deleted meanwhile: that its log is closed is not the disk's fault.
         return Outcome(error_codes.UNKNOWN_TOPIC_OR_PARTITION)
+    if isinstance(error, StorageError):
+        broker.log_lines.tell_disk(error)
     return append_refusal(error, partition.log, size_bytes, base_offset)
 
 
