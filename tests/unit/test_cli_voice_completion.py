@@ -19,7 +19,7 @@ eval "$(duralog completion bash)"
 while IFS= read -r line; do
     COMP_LINE=$line COMP_POINT=${#line} COMPREPLY=()
     _duralog duralog
-    echo "${COMPREPLY[*]}"
+    echo "${#COMPREPLY[@]} ${COMPREPLY[*]}"
 done
 """
 
@@ -83,23 +83,68 @@ def test_bash(directory: Path, environment: dict[str, str]) -> None:
         timeout=200,
     )
     assert shell.stderr == ""
-    assert dict(zip(expected, shell.stdout.splitlines(), strict=True)) == expected
+    # Where nothing is offered, not even an empty word may be: bash then offers files.
+    told = [f"{len(words.split())} {words}" for words in expected.values()]
+    assert dict(zip(expected, shell.stdout.splitlines(), strict=True)) == dict(zip(expected, told, strict=True))
 
 
 @needs("fish")
 def test_fish(directory: Path, environment: dict[str, str]) -> None:
-    asked = f'duralog completion fish | source; complete -C "duralog verify \\"{directory}\\" --topic o"'
+    expected = {
+        f"duralog verify '{directory}' --topic o": ["orders"],
+        f"duralog verify '{directory}' --topic=o": ["--topic=orders"],
+        "duralog topic create data --config=retention.m": ["--config=retention.ms="],
+        f"duralog verify {directory.parent}/a": [f"{directory}/"],
+        f"duralog verify --data={directory.parent}/a": [f"--data={directory}/"],
+    }
+    asked = "duralog completion fish | source\nwhile read -l line; complete -C $line; echo end; end"
     shell = subprocess.run(
-        ["fish", "--no-config", "-c", asked], env=environment, capture_output=True, text=True, check=False, timeout=60
+        ["fish", "--no-config", "-c", asked],
+        input="\n".join(expected) + "\n",
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
-    assert shell.stdout.split() == ["orders"]
+    answers = [answer.strip().splitlines() for answer in shell.stdout.split("end\n")[:-1]]
+    assert dict(zip(expected, answers, strict=True)) == expected, shell.stderr
+
+
+ZSH = """
+zmodload zsh/zpty
+zpty -b typing zsh -f -i
+zpty -w typing 'PROMPT=; autoload -Uz compinit; compinit -D -u; eval "$(duralog completion zsh)"'
+zpty -w typing 'taken() { print -r -- "$BUFFER" >>$TAKEN; BUFFER= }; zle -N taken'
+zpty -w typing 'bindkey "^I" complete-word "^X" taken'
+integer asked
+while IFS= read -r line; do
+    zpty -w -n typing "$line"$'\\t\\x18'
+    (( asked += 1 ))
+    until (( $(wc -l <$TAKEN) == asked )); do zpty -r -t typing seen; sleep 0.05; done
+done
+"""
 
 
 @needs("zsh")
-def test_zsh_takes_the_script(environment: dict[str, str]) -> None:
-    asked = 'autoload -Uz compinit; compinit -D -u; eval "$(duralog completion zsh)"; print -r -- $_comps[duralog]'
-    shell = subprocess.run(["zsh", "-f", "-c", asked], env=environment, capture_output=True, text=True, timeout=60)
-    assert (shell.stdout.strip(), shell.stderr) == ("_duralog", "")
+def test_zsh(directory: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    expected = {
+        f"duralog verify '{directory}' --topic o": f"duralog verify '{directory}' --topic orders ",
+        f"duralog verify '{directory}' --topic=o": f"duralog verify '{directory}' --topic=orders ",
+        "duralog topic create data --config=retention.m": "duralog topic create data --config=retention.ms=",
+        f"duralog verify --data={directory.parent}/a": f"duralog verify --data={directory.parent}/a\\ directory/",
+    }
+    taken = tmp_path / "taken"
+    taken.touch()
+    subprocess.run(
+        ["zsh", "-f", "-c", ZSH],
+        input="\n".join(expected) + "\n",
+        env={**environment, "TAKEN": str(taken)},
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert dict(zip(expected, taken.read_text().splitlines(), strict=True)) == expected
 
 
 def test_meanings_stand_behind_a_tab(environment: dict[str, str]) -> None:

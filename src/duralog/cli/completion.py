@@ -47,6 +47,7 @@ _duralog() {
     while IFS=$'\\t' read -r value help; do
         if [[ $value == *= ]]; then settings+=("$value"); else found+=("${value//:/\\\\:}${help:+:$help}"); fi
     done < <(_DURALOG_LINE="${(j: :)words[1,CURRENT]}" _DURALOG_COMPLETE=complete_lines "${words[1]}" 2>/dev/null)
+    [[ $words[CURRENT] == --*=* ]] && compset -P 1 '*='
     (( $#settings )) && compadd -S '' -- $settings
     if (( $#found )); then _describe -V duralog found; elif (( ! $#settings )); then _files; fi
 }
@@ -57,10 +58,13 @@ _FISH = """\
 function __duralog_complete
     set -l line (commandline -cp | string collect)
     set -l found (env _DURALOG_LINE="$line" _DURALOG_COMPLETE=complete_lines duralog 2>/dev/null)
+    # What is offered must begin as the word does, and that may be --option=value.
+    set -l option (string match -r -- '^--[^=]+=' (commandline -ct))
+    set -q option[1]; or set option ''
     if set -q found[1]
-        printf '%s\\n' $found
+        printf '%s\\n' $option$found
     else
-        __fish_complete_path (commandline -ct)
+        printf '%s\\n' $option(__fish_complete_path (string replace -r -- '^--[^=]+=' '' (commandline -ct)))
     end
 end
 complete --command duralog --no-files --arguments '(__duralog_complete)'
@@ -126,6 +130,12 @@ def _register() -> None:
             if not words or line[-1:].isspace():
                 return words, ""
             return words[:-1], words[-1]
+
+        def complete(self) -> str:
+            found = str(super().complete())
+            if not found:
+                sys.exit(0)  # Not even an empty line, which a shell would take for a possibility.
+            return found
 
         def format_completion(self, item: Any) -> str:
             meaning = " ".join((item.help or "").split())
