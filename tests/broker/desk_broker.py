@@ -103,10 +103,18 @@ class DeskBroker:
     def clock(self) -> int:
         return self.now_ms
 
+    def reserve_background(self) -> None:
+        pass
+
     def in_background(
-        self, work: Callable[[], Any], then: Callable[[Any, Any], None], answers: Later | None = None
+        self,
+        work: Callable[[], Any],
+        then: Callable[[Any, Any], None],
+        answers: Later | None = None,
+        *,
+        is_reserved: bool = False,
     ) -> None:
-        del answers
+        del answers, is_reserved
         self.background.append((work, then))
         if self.runs_in_background_at_once:
             self.run_background()

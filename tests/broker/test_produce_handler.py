@@ -306,8 +306,11 @@ def test_compressing_anew_runs_beside_the_loop_and_keeps_the_order(desk: RecordD
     waiting = [Answered(desk.produce(9, {"packed": {0: batch(b"%d" % n)}, "t": {0: batch()}})) for n in range(20)]
     # Nothing to compress, but it came after them.
     waiting.append(Answered(desk.produce(9, {"packed": {0: batch(b"20", codec=Codec.ZSTD)}})))
+    # All of them hold their batches, and count towards queued.max.requests, though one runs at a time.
+    assert desk.broker.server.background_requests == 21
     for one in waiting:
         _settle(desk.broker, one)
+    assert desk.broker.server.background_requests == 0
     log = desk.broker.store.partition("packed", 0)
     assert [record.value for record in log.read(0)] == [b"%d" % n for n in range(21)]
     data = log.read_slice(0).read()

@@ -165,8 +165,17 @@ class Broker:
 
     # Work
 
+    def reserve_background(self) -> None:
+        """Count a request among those that are worked on though its work has to wait: it takes memory already."""
+        self.server.background_began()
+
     def in_background(
-        self, work: Callable[[], Any], then: Callable[[Any, Exception | None], None], answers: Later | None = None
+        self,
+        work: Callable[[], Any],
+        then: Callable[[Any, Exception | None], None],
+        answers: Later | None = None,
+        *,
+        is_reserved: bool = False,
     ) -> None:
         """Run `work` beside the loop, then `then` on it, with the result and None or with None and the error.
 
@@ -183,7 +192,8 @@ class Broker:
                 if answers is not None:
                     self._refuse(answers, failure)
 
-        self.server.background_began()
+        if not is_reserved:
+            self.server.background_began()
         self._workers.submit(work, finish)
 
     def _refuse(self, answers: Later, failure: Exception) -> None:

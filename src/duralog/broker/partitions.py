@@ -111,9 +111,10 @@ class Partition:
                 then(result, error)
 
         def start() -> bool:
-            broker.in_background(work, finish)
+            broker.in_background(work, finish, is_reserved=True)
             return False
 
+        broker.reserve_background()
         self._put_in_line(start)
 
     def after_line(self, work: Callable[[], None]) -> None:
