@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import random
 import socket
 import threading
@@ -19,7 +20,7 @@ from duralog.broker.timers import Timer, Timers
 from duralog.broker.workers import Workers
 from tests.broker.set_clock import SetClock
 
-SECONDS = 20.0
+SECONDS = 40.0
 
 
 @pytest.fixture
@@ -184,6 +185,25 @@ class TestLoop:
             loop.close()
         assert not thread.is_alive()
 
+    def test_it_is_not_closed_while_another_thread_wakes_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The loop may see the work before it is woken, and end by it: its descriptor may be another's by then."""
+        loop = EventLoop(logging.getLogger("duralog.broker"))
+        closing = threading.Thread(target=loop.close)
+        write = os.eventfd_write
+
+        def write_late(descriptor: int, value: int) -> None:
+            closing.start()
+            closing.join(0.05)
+            write(descriptor, value)
+
+        monkeypatch.setattr(os, "eventfd_write", write_late)
+        loop._is_polling = True
+        loop.call_soon(lambda: None)
+        closing.join(SECONDS)
+        assert not closing.is_alive()
+        loop._is_woken = False
+        loop.call_soon(lambda: None)
+
 
 class TestWorkers:
     def test_results_and_errors_are_told_on_the_loop(self, loop: EventLoop) -> None:
@@ -200,6 +220,7 @@ class TestWorkers:
         assert sorted(told, key=repr) == [(5, "None"), (None, "IndexError('list index out of range')")]
 
     def test_there_are_few_threads_and_all_work_is_done(self, loop: EventLoop) -> None:
+        before = set(threading.enumerate())
         workers = Workers(loop.call_soon)
         names: list[str] = []
         for _ in range(100):
@@ -208,7 +229,8 @@ class TestWorkers:
         loop.run_turn(0)
         assert len(names) == 100
         assert len(set(names)) <= 4
-        assert not [thread for thread in threading.enumerate() if thread.name.startswith("duralog-worker")]
+        left = set(threading.enumerate()) - before
+        assert not [thread for thread in left if thread.name.startswith("duralog-worker")]
 
 
 class TestLater:

@@ -13,6 +13,7 @@ import logging
 import os
 import select
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -55,6 +56,12 @@ class EventLoop:
         self._is_woken = False
         self._is_stopping = False
         self._is_polling = False
+        self._waking = threading.RLock()
+        """Held while another thread writes to the descriptor that wakes the loop, so that nobody closes it meanwhile.
+
+        Not a plain lock: a signal handler may wake the loop while its own thread does.
+        """
+        self._is_closed = False
 
     # Sockets
 
@@ -79,8 +86,11 @@ class EventLoop:
         # In this order, and the loop the other way round: it either sees the work or is woken.
         self._soon.append(work)
         if self._is_polling and not self._is_woken:
-            self._is_woken = True
-            os.eventfd_write(self._wakeup, 1)
+            with self._waking:
+                # The loop may have seen the work already, and have come to its end by it.
+                if not self._is_closed:
+                    self._is_woken = True
+                    os.eventfd_write(self._wakeup, 1)
 
     def run(self) -> None:
         """Serve until `stop`."""
@@ -122,7 +132,9 @@ class EventLoop:
             connected.close()
         self._to_close.clear()
         self._epoll.close()
-        os.close(self._wakeup)
+        with self._waking:
+            self._is_closed = True
+            os.close(self._wakeup)
 
     def _woken(self, _: int) -> None:
         os.eventfd_read(self._wakeup)
