@@ -1,6 +1,7 @@
-"""Settings for all tests: how many examples the randomised ones try.
+"""Settings for all tests: how many examples the randomised ones try, and which.
 
-`--randomised N` multiplies the number of examples, for a long run at night: `pytest tests/properties --randomised 50`.
+The examples are the same in every run of the same code, so that a change fails by its own fault alone. `--randomised N`
+multiplies their number and makes them new ones, for a long run at night: `pytest tests/properties --randomised 50`.
 `--image` adds the test that builds the Docker image.
 """
 
@@ -24,10 +25,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_configure(config: pytest.Config) -> None:
     # No deadline: the first example of a kernel may compile it.
+    times = config.getoption("--randomised")
     settings.register_profile(
         "duralog",
         deadline=None,
-        max_examples=100 * config.getoption("--randomised"),
+        derandomize=times == 1,
+        max_examples=100 * times,
         suppress_health_check=[HealthCheck.too_slow],
         print_blob=True,
     )
