@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import duralog
 from duralog.broker.ephemeral_folder import PREFIX
+from duralog.cli.ready_file import ready_file
 from duralog.command_line import app
 from tests.broker.raw_client import RawClient
 
@@ -274,6 +275,27 @@ class TestConfig:
             result = CliRunner().invoke(app, ["serve", *arguments, "--ready-file", str(ready)])
         assert result.exit_code == 1
         assert not ready.exists()
+
+    def test_a_ready_file_of_a_broker_that_runs(self, tmp_path: Path) -> None:
+        path = str(tmp_path / "ready")
+        with ready_file(path, "127.0.0.1:1\n"):
+            code, err = called("--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", "--ready-file", path)
+            assert (code, Path(path).read_text()) == (1, "127.0.0.1:1\n")
+        assert "a server that runs has this --ready-file" in err
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_ready_file_that_another_has_written_since_stays(self, tmp_path: Path) -> None:
+        ready, other = tmp_path / "ready", tmp_path / "other"
+        with ready_file(str(ready), "127.0.0.1:1\n"):
+            other.write_text("127.0.0.1:2\n")
+            other.replace(ready)
+        assert ready.read_text() == "127.0.0.1:2\n"
+
+    def test_a_ready_file_that_is_none(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        code, err = called("--ephemeral", "--listen", "127.0.0.1:0", "--ready-file", str(tmp_path / "pipe"))
+        assert (code, (tmp_path / "pipe").is_fifo()) == (1, True)
+        assert "is no regular file" in err
 
     def test_a_ready_file_that_cannot_be_written(self, tmp_path: Path) -> None:
         ready = tmp_path / "missing" / "ready"

@@ -12,12 +12,11 @@ of a clean shutdown is left. While the directory is still being recovered, they 
 from __future__ import annotations
 
 import gc
-import os
 import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -26,6 +25,7 @@ import typer
 
 from duralog.cli.failures import WrongUsage, missing_extra, told_plainly
 from duralog.cli.options import HOW, WHERE, Quiet, directory_given, named_values, parsed
+from duralog.cli.ready_file import ready_file, remove_left_ready_file
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
@@ -107,7 +107,7 @@ def serve(
             rich_help_panel=HOW,
         ),
     ] = None,
-    ready_file: Annotated[
+    ready_path: Annotated[
         str | None,
         typer.Option(
             "--ready-file",
@@ -148,7 +148,7 @@ def serve(
             listening=listening,
             metrics=None if metrics is None else parsed("--metrics", parse_address, metrics),
         )
-        _serve(broker, ready_file)
+        _serve(broker, ready_path)
 
 
 def _check_installed() -> None:
@@ -187,13 +187,11 @@ def _directory(data: str | None, settings: BrokerConfig) -> str:
     raise WrongUsage("where? Give DIR or --data DIR, --ephemeral, or log.dirs in --server-properties")
 
 
-def _serve(broker: Broker, ready_file: str | None) -> None:
+def _serve(broker: Broker, ready_path: str | None) -> None:
     signals = _StopSignals()
     _allow_many_files()
-    if ready_file is not None:
-        # One that was killed could not take its file away.
-        with suppress(FileNotFoundError):
-            os.remove(ready_file)
+    if ready_path is not None:
+        remove_left_ready_file(ready_path)
     with suppress(_StoppedEarly), broker:
         signals.stop = broker.stop
         # What is there now stays: no collection has to look at it again. And requests leave no cycles behind, so that
@@ -201,7 +199,7 @@ def _serve(broker: Broker, ready_file: str | None) -> None:
         gc.freeze()
         gc.set_threshold(*_RARE_COLLECTIONS)
         gc.enable()
-        with _told_ready(broker, ready_file):
+        with _told_ready(broker, ready_path):
             broker.run()
 
 
@@ -244,21 +242,14 @@ class _StopSignals:
 
 
 @contextmanager
-def _told_ready(broker: Broker, ready_file: str | None) -> Iterator[None]:
+def _told_ready(broker: Broker, path: str | None) -> Iterator[None]:
     from duralog.broker.service_manager import READY, STOPPING, notify
 
-    if ready_file is not None:
-        unfinished = f"{ready_file}.{os.getpid()}"
-        with open(unfinished, "w") as file:
-            file.write(f"{broker.address}\n")
-        os.replace(unfinished, ready_file)
-    try:
-        notify(READY)
-        typer.echo(f"duralog is ready on {broker.address}")
-        sys.stdout.flush()
-        yield
-    finally:
-        notify(STOPPING)
-        if ready_file is not None:
-            with suppress(FileNotFoundError):
-                os.remove(ready_file)
+    with nullcontext() if path is None else ready_file(path, f"{broker.address}\n"):
+        try:
+            notify(READY)
+            typer.echo(f"duralog is ready on {broker.address}")
+            sys.stdout.flush()
+            yield
+        finally:
+            notify(STOPPING)
