@@ -15,6 +15,7 @@ from duralog import Record
 from duralog.broker import metrics, metrics_server
 from duralog.broker.broker import Broker
 from duralog.broker.listening import Address
+from tests.broker.admin_desk import damage
 from tests.broker.raw_client import RawClient
 
 API_VERSIONS, METADATA, CREATE_TOPICS = 18, 3, 19
@@ -63,6 +64,17 @@ def test_the_store_is_told_of(broker: Broker) -> None:
     assert samples["duralog_log_bytes", (("topic", "orders"),)] > 1000
     assert samples["duralog_cleanings_total", ()] == 0
     assert samples["duralog_background_errors", ()] == 0
+
+
+def test_partitions_that_cannot_be_used_are_told(broker: Broker) -> None:
+    broker.store.create_topic("orders", 2)
+    broker.store.create_topic("lost", 1)
+    for topic, number in (("orders", 1), ("lost", 0)):
+        damage(broker, topic, number)
+    samples = scrape(broker)
+    assert samples["duralog_topics", ()] == 2
+    assert samples["duralog_partitions", ()] == 3
+    assert samples["duralog_offline_partitions", ()] == 2
 
 
 def test_topics_beyond_a_number_are_told_together(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from duralog.broker.request_stats import TIME_BUCKETS_SECONDS
-from duralog.errors import DuralogError
+from duralog.storage.log_directory import TopicPartition
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
@@ -114,20 +114,21 @@ class BrokerCollector(Collector):
         return found[0] if found else None
 
     def _of_store(self) -> Iterator[Metric]:
-        store = self._broker.store
+        # Not by `Store.partition`: a scrape waits for no change of topics, and makes no log that is missing.
+        store, logs = self._broker.store, self._broker.store.logs
         sizes: Counter[str] = Counter()
-        partitions = 0
-        for topic in store.topics():
-            try:
-                for number in store.partitions(topic):
-                    partitions += 1
-                    if (topic, number) not in store.offline:
-                        sizes[topic] += store.partition(topic, number).size_bytes
-            except DuralogError:
+        partitions = offline = 0
+        for name in store.topics():
+            topic = store.find_topic(name)
+            if topic is None:
                 continue  # It was deleted meanwhile.
+            found = [logs.get(TopicPartition(name, number)) for number in topic.partitions]
+            partitions += len(found)
+            offline += found.count(None)
+            sizes[name] = sum(log.size_bytes for log in found if log is not None)
         yield _gauge("topics", "Topics.", len(sizes))
         yield _gauge("partitions", "Partitions.", partitions)
-        yield _gauge("offline_partitions", "Partitions that could not be loaded.", len(store.offline))
+        yield _gauge("offline_partitions", "Partitions that could not be loaded or made.", offline)
         log_bytes = GaugeMetricFamily(
             "duralog_log_bytes", "Bytes of the logs, of the largest topics and of all others.", labels=["topic"]
         )
