@@ -133,8 +133,8 @@ class BrokerCollector(Collector):
             "duralog_log_bytes", "Bytes of the logs, of the largest topics and of all others.", labels=["topic"]
         )
         largest = sizes.most_common(MOST_TOPICS)
-        for topic, size in largest:
-            log_bytes.add_metric([topic], size)
+        for name, size in largest:
+            log_bytes.add_metric([name], size)
         log_bytes.add_metric([""], sizes.total() - sum(size for _, size in largest))
         yield log_bytes
         yield _gauge(
