@@ -42,7 +42,7 @@ class TestAddresses:
     def test_bound(self, host: str) -> None:
         with bind(Address(host, 0)) as listener:
             listener.listen()
-            with socket.create_connection(("127.0.0.1", listener.getsockname()[1]), timeout=20):
+            with socket.create_connection(("127.0.0.1", listener.getsockname()[1]), timeout=60):
                 pass
 
     @pytest.mark.parametrize("host", ["127.0.0.1", ""])

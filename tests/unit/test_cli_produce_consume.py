@@ -190,7 +190,7 @@ def test_what_is_read_ahead_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch)
     thread.start()
     assert not is_there.wait(0.05)
     assert lines.get() == bytes(60)
-    assert is_there.wait(20)
+    assert is_there.wait(60)
     thread.join()
     assert [lines.get(), lines.get(), lines.is_empty] == [bytes(60), b"third", True]
 

@@ -204,6 +204,7 @@ def test_opening_touches_no_file_and_closing_changes_none(tmp_path: Path) -> Non
     append(segment, *(v2(BASE + n, [n]) for n in range(20)))
     segment.close()
     before = contents(tmp_path)
+    gc.collect()
     descriptors = len(os.listdir("/proc/self/fd"))
     again = reopen(segment)
     assert again.max_timestamp_ms == 19

@@ -23,7 +23,7 @@ from duralog.storage.log_directory import LogDirectory, TopicPartition
 from duralog.storage.store import Store
 from tests.unit.store_directory import NOW_MS, Clock, Directory, contents
 
-SOON = 30
+SOON = 60
 KEYS = 5
 BACKOFF_MS = 15_000
 
@@ -145,8 +145,10 @@ def test_a_store_that_is_closed_or_only_read_does_not_compact(directory: Directo
 
 
 def test_a_store_that_is_only_read_has_no_cleaner_threads_nor_one_whose_cleaner_is_off(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+
     def cleaners() -> int:
-        return sum(thread.name.startswith("duralog-cleaner") for thread in threading.enumerate())
+        return sum(thread.name.startswith("duralog-cleaner") for thread in set(threading.enumerate()) - before)
 
     with duralog.open(tmp_path, {"log.cleaner.threads": 3}):
         assert cleaners() == 3
