@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructType
 
 import duralog
-from duralog.errors import StorageError, StoreLocked
+from duralog.errors import InvalidConfig, StorageError, StoreLocked
 from duralog.format.murmur2 import partition_of_key
 from duralog.spark import committing
 from duralog.spark.broker_sink import broker_targets, send
@@ -218,6 +218,16 @@ def test_a_topic_is_made_with_its_configs(held: Held) -> None:
     assert sum(len(held.committed("made", number)) for number in range(3)) == 30
 
 
+def test_a_topic_whose_partitions_changed_meanwhile(held: Held) -> None:
+    wide = through_the_port(held, topic="changed", partitions=3)
+    rows = staged(wide, [numbered(0, 30)])
+    narrow = through_the_port(held, topic="changed", partitions=2)
+    send(staged(narrow, [numbered(0, 5)]), narrow, writer=OTHER)
+    with pytest.raises(duralog.InvalidRecord, match="changed has 2 partitions, but 3 when the partitions of the rows"):
+        send(rows, wide, writer=WRITER)
+    committing.discard(wide, writer=WRITER)
+
+
 def test_what_the_broker_would_refuse_is_refused_by_the_tasks(held: Held) -> None:
     options = through_the_port(held, topic="compacted")
     with pytest.raises(duralog.InvalidRecord, match="column key, row 0 of task 0, for compacted-0: null"):
@@ -301,6 +311,22 @@ def test_librdkafka_chooses_the_same_partitions(held: Held) -> None:
     producer.flush(30)
     assert len(chosen) == 200
     assert {key: partition_of_key(key, 5) for key in chosen} == chosen
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("kafka.lingering.ms", "5", 'No such configuration property: "lingering.ms"'),
+        ("kafka.linger.ms", "soon", "Invalid value for configuration property"),
+    ],
+)
+def test_a_config_that_the_client_refuses_ends_the_write_before_it_begins(
+    tmp_path: Path, name: str, value: str, told: str
+) -> None:
+    given = {"path": str(tmp_path), "topic": "t", "kafka.bootstrap.servers": "127.0.0.1:1", name: value}
+    with pytest.raises(InvalidConfig) as refused:
+        broker_targets(WriteOptions.of(given, streaming=False))
+    assert told in str(refused.value)
 
 
 def test_no_broker_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -243,9 +243,10 @@ def test_a_write_that_fails_once_it_is_decided_says_that_it_will_be_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transaction: Transaction | None
 ) -> None:
     options = options_of(tmp_path, topic="t")
-    with monkeypatch.context() as patched, pytest.raises(StorageError) as told:
+    with monkeypatch.context() as patched:
         patched.setattr(committing, "append_rest", lambda *_, **__: (_ for _ in ()).throw(StorageError("disk full")))
-        write(options, [rows_of(value=["x"])], transaction=transaction)
+        with pytest.raises(StorageError) as told:
+            write(options, [rows_of(value=["x"])], transaction=transaction)
     assert "the write is decided, but was interrupted: disk full. The next write to this directory" in str(told.value)
     assert ("Do not write the rows again" in str(told.value)) == (transaction is None)
     assert recover(str(tmp_path))

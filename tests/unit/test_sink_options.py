@@ -35,13 +35,28 @@ def test_everything() -> None:
         txnAppId="loader",
         txnVersion="12",
         kafka__linger__ms="5",
+        kafka__max__block__ms="60000",
+        kafka__acks="all",
     )
     assert options.topic == "orders"
     assert (options.codec, options.level, options.batch_bytes, options.partitions) == (Codec.ZSTD, 3, 65536, 6)
     assert options.new_topic_config().cleanup_policy == {"compact"}
     assert options.broker_config().topic_defaults().segment_bytes == 2_000_000
     assert options.transaction == Transaction(application="loader", version=12)
-    assert options.producer_configs["linger.ms"] == "5"
+    assert options.producer_configs == {"linger.ms": "5"}
+
+
+def test_the_level_of_a_codec_by_the_name_that_producers_know() -> None:
+    levels = {"kafka__compression__lz4__level": "9", "kafka__compression__zstd__level": "7"}
+    assert parse(codec="zstd", **levels).level == 7
+    assert parse(codec="zstd", level="3", **levels).level == 3
+    assert parse(codec="none", **levels).level is None
+    assert parse(**levels).level is None
+
+
+def test_a_client_knows_configs_that_kafkas_producer_does_not() -> None:
+    options = parse(kafka__bootstrap__servers="h:1", kafka__queue__buffering__max__ms="5")
+    assert options.producer_configs == {"queue.buffering.max.ms": "5"}
 
 
 @pytest.mark.parametrize(
@@ -92,6 +107,13 @@ def test_no_secret_is_shown() -> None:
         ({"txnAppId": "a"}, "go together"),
         ({"txnAppId": "a", "txnVersion": "x"}, "option txnVersion is 'x'"),
         ({"kafka.transactional.id": "mine"}, "option kafka.transactional.id cannot be set"),
+        ({"kafka.partitioner.class": "Mine"}, "option kafka.partitioner.class cannot be set: a column partition"),
+        ({"kafka.acks": "1"}, "option kafka.acks is '1': a write cannot do with less than all"),
+        (
+            {"kafka.compresion.type": "zstd"},
+            "Kafka's producer has no such config; did you mean compression.type",
+        ),
+        ({"codec": "zstd", "kafka.compression.zstd.level": "99"}, "option kafka.compression.zstd.level: zstd has the"),
     ],
 )
 def test_what_is_wrong_is_told(options: dict[str, str], told: str) -> None:

@@ -24,7 +24,8 @@ import pyarrow as pa
 from duralog.columnar.schema import HEADERS, KEY, TIMESTAMP, VALUE
 from duralog.config import TopicConfig
 from duralog.errors import InvalidConfig, InvalidRecord, StorageError
-from duralog.spark.committing import CommitReport, runs_by_partition
+from duralog.spark.committing import CommitReport, check_partition_count, runs_by_partition
+from duralog.spark.option_text import InvalidOption
 from duralog.spark.staging import Run, StagedFile, StagedTask, check_contents, open_staged, read_run, sweep
 from duralog.spark.write_options import Transaction, WriteOptions
 from duralog.spark.write_targets import TopicTarget, WriteTargets
@@ -57,6 +58,7 @@ _SMALLEST_LARGEST_MESSAGE = 1_000_000
 def broker_targets(options: WriteOptions) -> WriteTargets:
     """The broker's topics: that of the option, or all."""
     new = TopicTarget(options.partitions or 1, options.new_topic_config())
+    _check_producer_configs(options)
     with _told(options):
         asked = _admin(options)
         found = asked.list_topics(timeout=_ANSWER_SECONDS).topics
@@ -89,7 +91,9 @@ def send(
     if staged:
         runs = [item for items in by_partition.values() for item in items]
         with _told(options):
-            _make_topics(options, sorted({partition.topic for partition in by_partition}))
+            counts = _make_topics(options, sorted({partition.topic for partition in by_partition}))
+            for partition, items in by_partition.items():
+                check_partition_count(partition.topic, counts[partition.topic], items)
             is_repeated = not _send_once(files, runs, options, _group(writer, transaction), transaction)
     sweep(files, options.path, writer=writer, up_to_batch=batch, kept=())
     return CommitReport(
@@ -241,7 +245,8 @@ def _patiently(ask: Callable[[], Any], seconds: float) -> Any:
         time.sleep(_PAUSE_SECONDS)
 
 
-def _make_topics(options: WriteOptions, topics: Sequence[str]) -> None:
+def _make_topics(options: WriteOptions, topics: Sequence[str]) -> dict[str, int]:
+    """Those that are not there. Returns how many partitions each one has."""
     asked = _admin(options)
     known = asked.list_topics(timeout=_ANSWER_SECONDS).topics
     new = [
@@ -251,6 +256,8 @@ def _make_topics(options: WriteOptions, topics: Sequence[str]) -> None:
     ]
     for answer in asked.create_topics(new).values() if new else ():
         answer.result(_ANSWER_SECONDS)
+    made = options.partitions or 1
+    return {topic: len(known[topic].partitions) if topic in known else made for topic in topics}
 
 
 _SECURITY = ("security.", "sasl.", "ssl.")
@@ -282,6 +289,14 @@ def _producer(options: WriteOptions, name: str, largest_batch: int) -> Any:
     if options.level is not None:
         configs["compression.level"] = options.level
     return client.Producer(configs)
+
+
+def _check_producer_configs(options: WriteOptions) -> None:
+    """Let the client refuse now what it would refuse when all rows are staged."""
+    try:
+        _producer(options, "duralog-sink.check", 0)
+    except client.KafkaException as error:
+        raise InvalidOption(f"an option kafka.* of this write: {error.args[0].str()}") from None
 
 
 def _config(entries: Mapping[str, Any]) -> TopicConfig:

@@ -5,7 +5,7 @@
 | `path` | the directory of the logs, on a disk that the driver and all executors see |
 | `topic` | the topic of all rows; without it, the column `topic` tells |
 | `kafka.compression.type`, `codec` | none, gzip, snappy, lz4 or zstd, where the topic leaves the choice |
-| `level` | how hard the codec tries |
+| `level`, `kafka.compression.zstd.level` and the like | how hard the codec tries |
 | `kafka.batch.size`, `batchSize` | bytes of records in a batch, before compression |
 | `partitions` | of topics that do not exist yet; with `preserveOffsets`, up to the last one with a row unless given |
 | `topic.*` | configs of topics that do not exist yet, such as `topic.cleanup.policy` |
@@ -13,7 +13,7 @@
 | `preserveOffsets` | the column `offset` is kept: a backup comes back as it was |
 | `txnAppId`, `txnVersion` | a write of this application with a version that it has written before does nothing |
 | `kafka.bootstrap.servers` | a broker holds the directory: the rows go through its port, in one transaction |
-| `kafka.*` | configs of the producer for that; without a broker they have no effect |
+| `kafka.*` | other configs of Kafka's producer: see `producer_options` |
 | `includeHeaders` | taken as Spark's sink takes it, without effect: a column `headers` is written |
 
 Everything is checked before the first task starts.
@@ -32,6 +32,7 @@ from duralog.format.filenames import topic_name_fault
 from duralog.kernels.encode import MAX_RECORDS_BYTES
 from duralog.spark.locations import Location
 from duralog.spark.option_text import InvalidOption, boolean, positive_int, refuse_unknown, refused, size_bytes
+from duralog.spark.producer_options import BOOTSTRAP_SERVERS, KAFKA_PREFIX, producer_configs
 
 KNOWN = (
     "path",
@@ -47,12 +48,8 @@ KNOWN = (
     "checkpointLocation",
     "queryName",
 )
-_KAFKA = "kafka."
 _TOPIC = "topic."
 _STORE = "store."
-_BOOTSTRAP = "kafka.bootstrap.servers"
-_PRODUCER_OWN = ("key.serializer", "value.serializer", "transactional.id", "enable.idempotence", "acks")
-"""Producer configs that are not a user's to choose: what a write promises hangs on them."""
 MOST_PARTITIONS = 100_000
 
 
@@ -82,13 +79,13 @@ class WriteOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-        refuse_unknown(options, KNOWN, prefixes=(_KAFKA, _TOPIC, _STORE))
+        refuse_unknown(options, KNOWN, prefixes=(KAFKA_PREFIX, _TOPIC, _STORE))
         given = {name.lower(): value for name, value in options.items()}
         topic = given.get("topic")
         if topic is not None and (fault := topic_name_fault(topic)) is not None:
             raise InvalidOption(f"option topic: {fault}")
         preserve = boolean("preserveOffsets", given.get("preserveoffsets", "false"))
-        bootstrap = given.get(_BOOTSTRAP)
+        bootstrap = given.get(BOOTSTRAP_SERVERS)
         if preserve and bootstrap is not None:
             raise InvalidOption("option preserveOffsets: a broker gives records offsets of its own; write to the path")
         found = cls(
@@ -103,7 +100,7 @@ class WriteOptions:
             preserve_offsets=preserve,
             transaction=_transaction(given, streaming=streaming),
             bootstrap_servers=bootstrap,
-            producer_configs=_producer_configs(given),
+            producer_configs=producer_configs(given),
         )
         found.new_topic_config()
         found.broker_config()
@@ -148,19 +145,27 @@ def _codec(given: Mapping[str, str]) -> Codec | None:
 
 
 def _level(given: Mapping[str, str]) -> int | None:
-    text, codec = given.get("level"), _codec(given)
-    if text is None:
-        return None
+    codec = _codec(given)
     if codec is None:
-        raise InvalidOption("option level needs the option codec: every codec has levels of its own")
+        if "level" in given:
+            raise InvalidOption("option level needs the option codec: every codec has levels of its own")
+        return None
+    # Kafka has one for each codec; those of other codecs mean nothing.
+    for name in ("level", f"kafka.compression.{codec.label}.level"):
+        if name in given:
+            return _level_of(codec, name, given[name])
+    return None
+
+
+def _level_of(codec: Codec, name: str, text: str) -> int:
     try:
         level = int(text.strip())
     except ValueError:
-        raise refused("level", text, "a whole number") from None
+        raise refused(name, text, "a whole number") from None
     try:
         compress(codec, b"", level=level)
     except InvalidRecord as error:
-        raise InvalidOption(f"option level: {error}") from None
+        raise InvalidOption(f"option {name}: {error}") from None
     return level
 
 
@@ -198,12 +203,3 @@ def _transaction(given: Mapping[str, str], *, streaming: bool) -> Transaction | 
 
 def _with_prefix(given: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {name[len(prefix) :]: value for name, value in given.items() if name.startswith(prefix)}
-
-
-def _producer_configs(given: Mapping[str, str]) -> dict[str, str]:
-    configs = _with_prefix(given, _KAFKA)
-    for name in _PRODUCER_OWN:
-        if name in configs:
-            raise InvalidOption(f"option {_KAFKA}{name} cannot be set: the write chooses it")
-    configs.pop("bootstrap.servers", None)
-    return configs
