@@ -54,8 +54,6 @@ OPTION_PANELS = {"Where", "Which", "What", "How", "Where to", "Spark"}
 
 NO_PLACE = {"completion", "bench", "doctor"}
 """They work on no directory, or on one that is theirs to choose."""
-ONLY_A_BROKER = {"group reset", "group delete"}
-"""What they change is a running broker's."""
 NO_RESULTS = {"serve", "console", "completion"}
 """They run until they are stopped, or print something that is neither rows nor objects."""
 
@@ -169,9 +167,6 @@ def test_a_place_is_given_as_the_argument_or_with_data(found: Found) -> None:
     assert {argument.metavar for argument in found.arguments} <= ARGUMENTS
     if found.path in NO_PLACE:
         return
-    if found.path in ONLY_A_BROKER:
-        assert [argument.metavar for argument in found.arguments] == ["HOST:PORT"]
-        return
     assert found.option("--data") is not None
     assert found.arguments
     assert not found.arguments[0].required
@@ -184,7 +179,7 @@ def test_results_can_be_parsed_and_silenced(found: Found) -> None:
         assert found.option("--quiet") is not None
 
 
-PLACED = [found for found in COMMANDS if found.path not in NO_PLACE | ONLY_A_BROKER]
+PLACED = [found for found in COMMANDS if found.path not in NO_PLACE]
 
 
 def required_options(found: Found) -> list[str]:

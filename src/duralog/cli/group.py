@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,10 +23,12 @@ from duralog.cli.options import (
     parsed_time,
     standard_output,
 )
-from duralog.cli.target import BrokerAddress, Target, TargetData, checked_address, is_broker, target_given
+from duralog.cli.target import Target, TargetData, is_broker, target_given
 
 if TYPE_CHECKING:
     from duralog.cli.group_views import GroupView
+    from duralog.cli.groups_of_broker import BrokerGroups
+    from duralog.cli.groups_of_store import StoreGroups
 
 group_app = typer.Typer(
     name="group",
@@ -37,6 +40,11 @@ group_app = typer.Typer(
 
 GroupName = Annotated[
     str, typer.Option("--group", "-g", metavar="NAME", help="The group.", rich_help_panel=WHICH, show_default=False)
+]
+
+Evict = Annotated[
+    bool,
+    typer.Option("--evict", help="Put out members who did not leave (directory only).", rich_help_panel=HOW),
 ]
 
 
@@ -82,15 +90,12 @@ def describe(
     """
     place = target_given(target, data)
     with told_plainly():
-        from duralog.cli.group_views import write_group
-        from duralog.errors import DuralogError
+        from duralog.cli.group_views import no_such_group, write_group
 
         output = standard_output(as_json=as_json, quiet=quiet)
         views = _views(place, group, is_shown=not (no_progress or quiet))
         if group is not None and not any(view.group == group and view.state != "dead" for view in views):
-            raise DuralogError(
-                f"there is no group {group} in {place}: duralog group list {place} tells which there are"
-            )
+            raise no_such_group(group, place)
         for view in views:
             write_group(view, output)
         output.flush()
@@ -98,7 +103,9 @@ def describe(
 
 @group_app.command()
 def reset(
-    broker: BrokerAddress,
+    target: Target = None,
+    data: TargetData = None,
+    *,
     group: GroupName,
     topic: TopicName,
     partition: PartitionChoice = None,
@@ -110,70 +117,96 @@ def reset(
     time: Annotated[
         str | None, typer.Option("--time", metavar="TIME", help="To the first record since.", rich_help_panel=HOW)
     ] = None,
+    evict: Evict = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Let a group go on elsewhere.
 
-    Nobody may be in the group. Offsets stay within what the partitions hold.
+    Nobody may be in the group. Offsets stay within what the partitions hold. In a directory, no broker may be running.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
+    place = _changed_place(target, data, evicts=evict)
     if sum((earliest, latest, offset is not None, time is not None)) != 1:
         raise WrongUsage("give one of --earliest, --latest, --offset and --time")
-    address = checked_address(broker)
     timestamp_ms = parsed_time("--time", time)
-    with told_plainly():
-        from duralog.cli.groups_of_broker import BrokerGroups
-
+    with told_plainly(), _groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
         output = standard_output(as_json=as_json, quiet=quiet)
-        groups = BrokerGroups(address)
         targets = groups.targets(topic, partition, offset=offset, timestamp_ms=timestamp_ms, latest=latest)
-        (before,) = groups.views([group])
-        known = {(place.topic, place.partition): place.committed for place in before.offsets}
+        known = groups.committed(group)
         if not dry_run:
             groups.set_offsets(group, targets)
-        for place, to in sorted(targets.items()):
-            was = known.get(place)
+        for where, to in sorted(targets.items()):
+            was = known.get(where)
             if as_json:
-                names = {"kind": "reset", "group": group, "topic": place[0], "partition": place[1]}
+                names = {"kind": "reset", "group": group, "topic": where[0], "partition": where[1]}
                 output.object({**names, "from": was, "to": to, "dry_run": dry_run})
             else:
                 verb = "would go" if dry_run else "goes"
-                output.line(f"{place[0]}-{place[1]}: {verb} from {'nothing' if was is None else was} to {to}")
+                output.line(f"{where[0]}-{where[1]}: {verb} from {'nothing' if was is None else was} to {to}")
         output.flush()
 
 
 @group_app.command()
 def delete(
-    broker: BrokerAddress,
+    target: Target = None,
+    data: TargetData = None,
+    *,
     group: GroupName,
+    evict: Evict = False,
+    dry_run: DryRun = False,
     yes: Yes = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Forget a group with its offsets, for good.
 
-    Nobody may be in the group.
+    Nobody may be in the group. In a directory, no broker may be running.
 
     Exit code: 0 done, 1 it could not be done or was not wanted, 2 wrong usage, 130 interrupted.
     """
-    address = checked_address(broker)
-    if not yes and not sys.stdin.isatty():
+    place = _changed_place(target, data, evicts=evict)
+    if not yes and not dry_run and not sys.stdin.isatty():
         raise WrongUsage("nobody to ask: give --yes to delete the group")
-    with told_plainly():
-        from duralog.cli.groups_of_broker import BrokerGroups
+    with told_plainly(), _groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
+        from duralog.cli.failures import printable
+        from duralog.cli.tables import plural
 
-        if not yes and not typer.confirm(f"Delete group {group} with its offsets?", err=True):
-            raise typer.Exit(1)
-        BrokerGroups(address).delete(group)
+        count = groups.check(group)
+        what = f"group {printable(group)} with {plural(count, 'offset')}"
+        if not dry_run:
+            if not yes and not typer.confirm(f"Delete {what}?", err=True):
+                raise typer.Exit(1)
+            groups.delete(group)
         output = standard_output(as_json=as_json, quiet=quiet)
         if as_json:
-            output.object({"kind": "deleted", "group": group})
+            output.object({"kind": "deleted", "group": group, "offsets": count, "dry_run": dry_run})
         elif not quiet:
-            output.line(f"deleted group {group}")
+            output.line(f"{'would delete' if dry_run else 'deleted'} {what}")
         output.flush()
+
+
+def _changed_place(target: str | None, data: str | None, *, evicts: bool) -> str:
+    place = target_given(target, data)
+    if evicts and is_broker(place):
+        raise WrongUsage("--evict is for a directory: a broker knows who is there. Stop the consumers instead")
+    return place
+
+
+def _groups(
+    place: str, *, evicts: bool, read_only: bool, quiet: bool
+) -> AbstractContextManager[BrokerGroups | StoreGroups]:
+    if is_broker(place):
+        from duralog.cli.groups_of_broker import BrokerGroups
+
+        return nullcontext(BrokerGroups(place))
+    from duralog.cli.groups_of_store import stored_groups
+    from duralog.cli.logs import say_warnings
+
+    say_warnings(wanted=not quiet)
+    return stored_groups(place, evicts=evicts, read_only=read_only, quiet=quiet)
 
 
 def _views(target: str, group: str | None = None, *, is_shown: bool) -> list[GroupView]:

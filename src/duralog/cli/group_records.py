@@ -7,16 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from duralog.cli.group_views import GroupMember, GroupOffset, GroupView
 from duralog.format.internal_topics import CONSUMER_OFFSETS, describe_record
-from duralog.format.record import Record
 
 _OFFSET_TYPES = ("OffsetCommit", "LegacyOffsetCommit")
 
 EndOffset = Callable[[str, int], int | None]
 """Of a topic's partition; None if there is none any more."""
+
+
+class KeyAndValue(Protocol):
+    """A record, as far as it matters here."""
+
+    @property
+    def key(self) -> bytes | None: ...
+
+    @property
+    def value(self) -> bytes | None: ...
 
 
 @dataclass(slots=True)
@@ -37,7 +46,7 @@ class GroupRecords:
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
 
-    def take(self, record: Record) -> None:
+    def take(self, record: KeyAndValue) -> None:
         described = describe_record(CONSUMER_OFFSETS, record.key, record.value)
         assert described is not None
         key, value = described["key"], described["value"]

@@ -9,6 +9,7 @@ from typing import Any
 from duralog.cli.failures import printable
 from duralog.cli.output import Output
 from duralog.cli.tables import plural, write_table
+from duralog.errors import DuralogError
 
 _LIST_NAMES = ("group", "state", "kind", "members", "partitions", "lag")
 _OFFSET_NAMES = ("topic", "partition", "committed", "end_offset", "lag", "member", "metadata")
@@ -53,6 +54,10 @@ class GroupView:
     @property
     def lag(self) -> int:
         return sum(offset.lag or 0 for offset in self.offsets)
+
+
+def no_such_group(name: str, where: str) -> DuralogError:
+    return DuralogError(f"there is no group {name} in {where}: duralog group list {where} tells which there are")
 
 
 def write_groups(groups: Sequence[GroupView], output: Output) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from duralog.cli.group_views import GroupMember, GroupOffset, GroupView
+from duralog.cli.group_views import GroupMember, GroupOffset, GroupView, no_such_group
+from duralog.cli.tables import plural
 from duralog.cli.target import ANSWER_SECONDS, admin_client, client_settings, edge_offsets, kafka_client, told_by_broker
 from duralog.errors import DuralogError
 
@@ -36,6 +37,20 @@ class BrokerGroups:
             if asked := [self._client.TopicPartition(*place) for place in sorted(wanted) if place in places]:
                 ends = edge_offsets(self._admin, asked, latest=True)
         return [_view(name, groups[name], committed[name], ends) for name in names]
+
+    def committed(self, name: str) -> dict[Place, int]:
+        """What the group has committed."""
+        with told_by_broker(self._address):
+            return {place: found.offset for place, found in self._committed(name, self._places()).items()}
+
+    def check(self, name: str) -> int:
+        """How many offsets go with the group. Refused if it may not be deleted."""
+        (view,) = self.views([name])
+        if view.state == "dead":
+            raise no_such_group(name, self._address)
+        if view.members:
+            raise DuralogError(f"{self._address}: group {name} has {plural(len(view.members), 'member')}: stop them")
+        return sum(offset.committed is not None for offset in view.offsets)
 
     def _places(self) -> set[Place]:
         topics = self._admin.list_topics(timeout=ANSWER_SECONDS).topics

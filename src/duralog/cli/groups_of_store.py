@@ -1,18 +1,35 @@
-"""Consumer groups as a directory has them: read from `__consumer_offsets`, without a broker. Nothing is changed.
+"""Consumer groups as a directory has them, in `__consumer_offsets`, and what can be done to them without a broker.
 
-What only a running broker knows, whether a group's members are still there, is not told.
+Whether a group's members are still there, only a running broker knows: the log has those who were there when it was
+last written. What is changed is written as a broker would write it (`broker.groups.stored_group`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from uuid import UUID
+
+from duralog.broker.groups.group_loading import FoldedLog
+from duralog.broker.groups.group_log import LoggedMarker, LoggedRecord, read_log
+from duralog.broker.groups.stored_group import Place, StoredGroup
+from duralog.broker.internal_topics import internal_topic
+from duralog.cli.failures import printable
 from duralog.cli.group_records import GroupRecords
-from duralog.cli.group_views import GroupView
+from duralog.cli.group_views import GroupView, no_such_group
 from duralog.cli.opened_store import opened_store
+from duralog.cli.options import now_ms
 from duralog.cli.progress import Progress
-from duralog.errors import UnknownTopic
+from duralog.cli.tables import plural
+from duralog.cli.unknown_names import unknown_partition, unknown_topic
+from duralog.errors import DuralogError, UnknownTopic
 from duralog.format.internal_topics import CONSUMER_OFFSETS
-from duralog.storage.isolation import Isolation
+from duralog.format.java_hash import coordinator_partition
+from duralog.format.uuids import uuid_bytes
+from duralog.storage.partition_log import PartitionLog
 from duralog.storage.store import Store
+
+_MOST_NAMED = 3
 
 
 def groups_of_store(directory: str, *, is_shown: bool = False) -> list[GroupView]:
@@ -28,12 +45,19 @@ def _read(store: Store, *, is_shown: bool) -> GroupRecords:
     logs = [store.partition(CONSUMER_OFFSETS, number) for number in store.partitions(CONSUMER_OFFSETS)]
     total = sum(log.end_offset - log.start_offset for log in logs)
     with Progress(total, unit="record", wanted=is_shown) as progress:
+
+        def entries(log: PartitionLog) -> Iterator[LoggedRecord | LoggedMarker]:
+            for entry in read_log(log):
+                progress.advance(1)
+                yield entry
+
         for log in logs:
             progress.begin(f"{CONSUMER_OFFSETS}-{log.partition}")
-            # What a transaction committed counts when the transaction does.
-            for record in log.read(log.start_offset, isolation=Isolation.READ_COMMITTED):
+            # What a transaction committed counts when the transaction does; other commits do not wait for it.
+            folded = FoldedLog()
+            folded.add(entries(log))
+            for record in folded.last():
                 groups.take(record)
-                progress.advance(1)
     return groups
 
 
@@ -42,3 +66,93 @@ def _end_offset(store: Store, topic: str, partition: int) -> int | None:
         return store.partition(topic, partition).end_offset
     except UnknownTopic:
         return None
+
+
+@contextmanager
+def stored_groups(directory: str, *, evicts: bool, read_only: bool, quiet: bool) -> Iterator[StoreGroups]:
+    """The groups of a directory, to be changed. It is locked meanwhile, unless it is only looked at."""
+    with opened_store(directory, read_only=read_only, server_properties=None, quiet=quiet) as store:
+        yield StoreGroups(directory, store, evicts=evicts)
+
+
+class StoreGroups:
+    def __init__(self, directory: str, store: Store, *, evicts: bool) -> None:
+        self._directory = directory
+        self._store = store
+        self._evicts = evicts
+        self._found: dict[str, StoredGroup] = {}
+
+    def targets(
+        self, topic: str, partition: int | None, *, offset: int | None, timestamp_ms: int | None, latest: bool
+    ) -> dict[Place, int]:
+        """Where to set a group's offsets to, within what the partitions hold."""
+        if self._store.find_topic(topic) is None:
+            raise unknown_topic(self._directory, topic, self._store.topics())
+        numbers = self._store.partitions(topic)
+        if partition is not None and partition not in numbers:
+            raise unknown_partition(self._directory, topic, partition, numbers)
+        return {
+            (topic, number): self._target((topic, number), offset=offset, timestamp_ms=timestamp_ms, latest=latest)
+            for number in (numbers if partition is None else [partition])
+        }
+
+    def _target(self, place: Place, *, offset: int | None, timestamp_ms: int | None, latest: bool) -> int:
+        log = self._store.partition(*place)
+        if offset is not None:
+            return min(max(offset, log.start_offset), log.end_offset)
+        if timestamp_ms is not None:
+            found = log.offset_for_timestamp(timestamp_ms)
+            return log.end_offset if found is None else found.offset
+        return log.end_offset if latest else log.start_offset
+
+    def committed(self, name: str) -> dict[Place, int]:
+        """What the group has committed. Refused if the group may not be changed."""
+        stored = self._stored(name)
+        return {} if stored is None else stored.committed
+
+    def set_offsets(self, name: str, offsets: Mapping[Place, int]) -> None:
+        """A group that is not there is made, and so is the log of the groups, as a broker would."""
+        if CONSUMER_OFFSETS not in self._store.topics():
+            self._store.create_topic(CONSUMER_OFFSETS, *internal_topic(CONSUMER_OFFSETS, self._store.config))
+        stored = self._stored(name)
+        assert stored is not None
+        stored.set_offsets(offsets, {topic: self._topic_id(topic) for topic, _ in offsets})
+
+    def check(self, name: str) -> int:
+        """How many offsets go with the group. Refused if it may not be deleted."""
+        return len(self._existing(name).committed)
+
+    def delete(self, name: str) -> None:
+        self._existing(name).delete()
+
+    def _existing(self, name: str) -> StoredGroup:
+        stored = self._stored(name)
+        if stored is None or not stored.is_there:
+            raise no_such_group(name, self._directory)
+        return stored
+
+    def _stored(self, name: str) -> StoredGroup | None:
+        """None as long as there is no log of groups. Refused if it has members who are not to be put out."""
+        if CONSUMER_OFFSETS not in self._store.topics():
+            return None
+        stored = self._found.get(name)
+        if stored is None:
+            number = coordinator_partition(name, self._store.partition_count(CONSUMER_OFFSETS))
+            log = self._store.partition(CONSUMER_OFFSETS, number)
+            stored = self._found[name] = StoredGroup(name, log, now_ms)
+        if stored.members and not self._evicts:
+            raise DuralogError(_has_members(name, self._directory, stored.members))
+        return stored
+
+    def _topic_id(self, topic: str) -> UUID | None:
+        text = self._store.topic_id(topic)
+        return None if text is None else UUID(bytes=uuid_bytes(text))
+
+
+def _has_members(name: str, where: str, members: Sequence[str]) -> str:
+    some = ", ".join(printable(member) for member in members[:_MOST_NAMED])
+    more = ", ..." if len(members) > _MOST_NAMED else ""
+    return (
+        f"group {name} in {where} has {plural(len(members), 'member')} who did not leave ({some}{more}):"
+        " start the broker and stop the consumers, or give --evict, and consumers that come back join anew"
+    )

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from duralog.cli.addresses import is_broker as is_broker
-from duralog.cli.failures import WrongUsage, missing_extra
+from duralog.cli.failures import missing_extra
 from duralog.cli.options import WHERE, place_given
 from duralog.errors import DuralogError
 
@@ -36,7 +36,6 @@ TargetData = Annotated[
         rich_help_panel=WHERE,
     ),
 ]
-BrokerAddress = Annotated[str, typer.Argument(metavar="HOST:PORT", help="A running broker.", show_default=False)]
 
 ANSWER_SECONDS = 30.0
 _CONNECT_SECONDS = 1.0
@@ -47,12 +46,6 @@ _NOBODY = "no broker answers there: check the address, and whether it runs (dura
 def target_given(argument: str | None, data: str | None) -> str:
     """What the argument DIR|HOST:PORT or `--data` names."""
     return place_given(argument, data, "DIR or HOST:PORT")
-
-
-def checked_address(target: str) -> str:
-    if not is_broker(target):
-        raise WrongUsage(f"{target!r} is not the address of a broker: give HOST:PORT")
-    return target
 
 
 def kafka_client() -> ModuleType:

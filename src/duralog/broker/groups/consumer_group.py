@@ -23,7 +23,7 @@ from duralog.broker.error_codes import (
     UNSUPPORTED_VERSION,
 )
 from duralog.broker.groups.assignors import NO_PARTITIONS, Assignment
-from duralog.broker.groups.consumer_group_records import ResolvedRegex, group_tombstones
+from duralog.broker.groups.consumer_group_records import NO_TOPICS_HASH, ResolvedRegex, group_tombstones
 from duralog.broker.groups.consumer_member import ConsumerMember
 from duralog.broker.groups.group import Group, PartitionCheck
 from duralog.broker.groups.refusal import GroupRefusal
@@ -46,7 +46,7 @@ class ConsumerGroup(Group):
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
+        self.metadata_hash = NO_TOPICS_HASH
         self.target_epoch = FIRST_EPOCH
         self.target_made_at_ms = 0
         """0 if that is not known."""

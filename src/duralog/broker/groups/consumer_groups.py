@@ -27,12 +27,7 @@ from duralog.broker.groups.assignors import Assignment
 from duralog.broker.groups.classic_group import ClassicGroup
 from duralog.broker.groups.classic_records import group_record
 from duralog.broker.groups.consumer_group import ConsumerGroup, subscribed_names
-from duralog.broker.groups.consumer_group_records import (
-    current_assignment_record,
-    group_epoch_record,
-    member_tombstones,
-    regex_tombstone,
-)
+from duralog.broker.groups.consumer_group_records import current_assignment_record, departure_records
 from duralog.broker.groups.consumer_member import (
     JOINING_EPOCH,
     STATIC_LEAVING_EPOCH,
@@ -248,12 +243,9 @@ class ConsumerGroups:
         reason = "the last member of the newer protocol left"
         if may_downgrade(left, self._broker.config) and self.downgrade(group, left, group.targets, reason):
             return
-        records = [record for member in members for record in member_tombstones(group.group_id, member.member_id)]
-        unused = group.regexes - {member.topic_regex for member in left}
-        records += [regex_tombstone(group.group_id, regex) for regex in sorted(unused)]
         new_hash = self.metadata_hash(subscribed_names(left, group.resolved_regexes))
-        records.append(group_epoch_record(group.group_id, group.epoch + 1, new_hash))
-        self.coordinator.append(group.group_id, records)
+        gone_ids = [member.member_id for member in members]
+        self.coordinator.append(group.group_id, departure_records(group, gone_ids, left, new_hash))
 
     def downgrade(
         self,

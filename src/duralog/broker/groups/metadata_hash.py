@@ -13,6 +13,8 @@ from uuid import UUID
 
 import xxhash
 
+from duralog.broker.groups.consumer_group_records import NO_TOPICS_HASH
+
 _INT32 = struct.Struct("<i")
 _INT64 = struct.Struct("<q")
 _LAYOUT_VERSION = b"\0"
@@ -34,9 +36,9 @@ def topic_hash(topic_id: UUID, name: str, partitions: int, racks: Iterable[str] 
 
 
 def group_hash(topic_hashes: dict[str, int]) -> int:
-    """Of the topics by name; 0 for none."""
+    """Of the topics by name."""
     if not topic_hashes:
-        return 0
+        return NO_TOPICS_HASH
     in_order = sorted(topic_hashes.items(), key=lambda topic: topic[0].encode("utf-16-be"))
     return _signed(xxhash.xxh3_64_intdigest(b"".join(_INT64.pack(number) for _, number in in_order)))
 

@@ -1,0 +1,115 @@
+"""Changes to groups of a directory that no broker serves: the records that a broker would write, in its order.
+
+What is known is read from the partition of the group, to its end: with what transactions have committed, and what still
+waits for its transaction to end. A broker that is started on the directory afterwards, this one or Kafka, finds what it
+would have written itself.
+
+The log may have members that nobody has seen leave: consumers that were there when the broker stopped. One that comes
+back would go on where it is, and commit that over whatever was set meanwhile. So a group that has any is left alone,
+unless they are put out as well: then they are refused when they come back, join anew, and ask for the offsets.
+
+REQUIRES: nobody else writes to the log. What is appended at once is there as a whole or not at all after a crash. What
+a deletion does not get done, because the process is killed, it gets done when it is begun again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from uuid import UUID
+
+from duralog.broker.groups.classic_group import ClassicGroup
+from duralog.broker.groups.classic_records import group_record
+from duralog.broker.groups.consumer_group import ConsumerGroup
+from duralog.broker.groups.consumer_group_records import NO_TOPICS_HASH, departure_records
+from duralog.broker.groups.group import Group
+from duralog.broker.groups.group_loading import load_partition, take_in
+from duralog.broker.groups.known_groups import KnownGroups
+from duralog.broker.groups.offset_records import (
+    NO_LEADER_EPOCH,
+    CommittedOffset,
+    OffsetKey,
+    encode_offset_key,
+    encode_offset_value,
+)
+from duralog.broker.tombstone_batches import tombstone_batches
+from duralog.format.coordinator_records import CoordinatorRecord, encode_coordinator_record
+from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
+from duralog.format.record import Record
+from duralog.storage.partition_log import PartitionLog
+
+Place = tuple[str, int]
+"""A topic and a partition."""
+
+
+class StoredGroup:
+    """A group in its partition of `__consumer_offsets`."""
+
+    def __init__(self, group_id: str, log: PartitionLog, clock: Callable[[], int]) -> None:
+        self._group_id = group_id
+        self._log = log
+        self._clock = clock
+        self._known = KnownGroups(clock)
+        take_in(self._known, log.partition, load_partition(log))
+
+    @property
+    def _group(self) -> Group | None:
+        return self._known.by_id.get(self._group_id)
+
+    @property
+    def is_there(self) -> bool:
+        return self._group is not None
+
+    @property
+    def members(self) -> list[str]:
+        """The ids of those whom the log still has as members."""
+        group = self._group
+        return sorted(group.members) if isinstance(group, ClassicGroup | ConsumerGroup) else []
+
+    @property
+    def committed(self) -> dict[Place, int]:
+        of_group = self._known.offsets.of_group(self._group_id)
+        return {(topic, number): found.offset for topic, parts in of_group.items() for number, found in parts.items()}
+
+    def set_offsets(self, offsets: Mapping[Place, int], topic_ids: Mapping[str, UUID | None]) -> None:
+        """Commit offsets in the place of the group's members, who are put out, if there are any."""
+        now_ms = self._clock()
+        commits = [
+            (
+                encode_offset_key(OffsetKey(self._group_id, *place)),
+                encode_offset_value(CommittedOffset(offset, NO_LEADER_EPOCH, "", now_ms, None, topic_ids[place[0]])),
+            )
+            for place, offset in sorted(offsets.items())
+        ]
+        self._append([*_encoded(self._departure()), *commits])
+
+    def delete(self) -> int:
+        """Take back all offsets, also those that wait for their transactions, then the group. Returns how many."""
+        group = self._group
+        assert group is not None
+        keys = list(self._known.offsets.keys_of_group(self._group_id))
+        most = self._log.config.max_message_bytes
+        for some in tombstone_batches(keys, lambda key: len(key.group_id) + len(key.topic), most):
+            self._append([(encode_offset_key(key), None) for key in some])
+        self._append(_encoded(group.tombstones()))
+        return len(keys)
+
+    def _departure(self) -> list[CoordinatorRecord]:
+        """What is written when all members have gone; nothing if there are none."""
+        group, members = self._group, self.members
+        if not members:
+            return []
+        if isinstance(group, ConsumerGroup):
+            return departure_records(group, members, left=(), metadata_hash=NO_TOPICS_HASH)
+        assert isinstance(group, ClassicGroup)
+        for member_id in members:
+            group.remove(member_id)
+        group.begin_generation()
+        return [group_record(group)]
+
+    def _append(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+        now_ms = self._clock()
+        self._log.append([Record(key=key, value=value, timestamp_ms=now_ms) for key, value in records])
+
+
+def _encoded(records: Iterable[CoordinatorRecord]) -> list[tuple[bytes, bytes | None]]:
+    return [encode_coordinator_record(CONSUMER_OFFSETS_TYPES, record) for record in records]
