@@ -56,6 +56,7 @@ class _Refusal:
     path: str
     skipped: int
     times: int | None
+    refused: bool = False
 
 
 class CrashingFiles:
@@ -97,6 +98,11 @@ class CrashingFiles:
 
     def stop_refusing(self) -> None:
         self._refusals.clear()
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether any of what was to be refused came."""
+        return any(refusal.refused for refusal in self._refusals)
 
     def after_power_loss(self, seed: int) -> CrashingFiles:
         """One of the disks that may be found if power is lost now. This one is not touched."""
@@ -298,6 +304,7 @@ class CrashingFiles:
                 if refusal.skipped > 0:
                     refusal.skipped -= 1
                 elif refusal.times != 0:
+                    refusal.refused = True
                     if refusal.times is not None:
                         refusal.times -= 1
                     with refusals(operation, path):

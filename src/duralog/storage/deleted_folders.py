@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterable
 from functools import partial
 
+from duralog.errors import StorageError
 from duralog.format.filenames import FolderState, PartitionFolder
 from duralog.storage.background import Scheduler
 from duralog.storage.file_system import FileSystem
@@ -23,15 +24,22 @@ class DeletedFolders:
         self.delay_ms = delay_ms
 
     def delete(self, partitions: Iterable[TopicPartition]) -> None:
-        """Rename the folders of these partitions, for good, and remove them later."""
+        """Rename the folders of these partitions, for good, and remove them later. One that fails stops no other."""
         renamed: list[PartitionFolder] = []
+        failure: StorageError | None = None
         for partition in partitions:
             folder = PartitionFolder(*partition, FolderState.DELETED, uuid.uuid4().hex)
             if self._files.exists(self._directory.folder_of(partition)):
-                self._files.rename(self._directory.folder_of(partition), self._directory.path_of(folder.name))
-                renamed.append(folder)
-        self._files.sync_folder(self._directory.path)
+                try:
+                    self._files.rename(self._directory.folder_of(partition), self._directory.path_of(folder.name))
+                except StorageError as error:
+                    failure = failure or error
+                else:
+                    renamed.append(folder)
         self.remove_later(renamed)
+        self._files.sync_folder(self._directory.path)
+        if failure is not None:
+            raise failure
 
     def remove_later(self, folders: Iterable[PartitionFolder]) -> None:
         for folder in folders:

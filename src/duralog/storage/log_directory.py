@@ -171,6 +171,10 @@ class LogDirectory:
             self._checkpoints[name] = offsets
         return offsets
 
+    def last_checkpoint(self, name: str) -> Mapping[TopicPartition, int]:
+        """The offsets that one of the checkpoint files was last found with, or given. Nothing is read."""
+        return self._checkpoints.get(name, {})
+
     def write_checkpoint(self, name: str, collect: Callable[[], Mapping[TopicPartition, int]]) -> None:
         """Replace a checkpoint file, unless it says the same already. The later of two calls collects later."""
         with self._checkpoint_lock:

@@ -11,6 +11,7 @@ Folders and metadata may differ. What is done about it, for writing:
 |----------------------------------------|----------|-----------------------------------------------------------------|
 | the partition, on this node            | no       | the partition is made, as Kafka makes it                        |
 | the topic, but not this partition here | yes      | the partition is offline: Kafka would set the folder aside      |
+| that an older topic was deleted, its id the folder's | yes | the folder is deleted, and the partition made anew     |
 | that the topic was deleted             | yes      | the folder is deleted: a crash has interrupted that             |
 | nothing                                | yes      | the topic is adopted, unless another node leads the metadata    |
 | nothing, after a loss of records       | yes      | the partition is offline: retention must not go by defaults     |
@@ -38,7 +39,7 @@ from duralog.storage.file_system import FileSystem, Lock
 from duralog.storage.log_directory import DEFAULT_NODE_ID, LogDirectory, TopicPartition
 from duralog.storage.metadata_folder import MetadataFolder
 from duralog.storage.parallel import ByteCount, ShowProgress, for_each_partition
-from duralog.storage.partition_loading import PartitionLoader
+from duralog.storage.partition_loading import FolderOfAnotherTopic, PartitionLoader
 from duralog.storage.partition_log import PartitionLog
 from duralog.storage.topics import Holds, Placement, Topics, WritableLog
 
@@ -189,11 +190,17 @@ class Opening:
     def _load_all(self, opened: OpenedDirectory, show: ShowProgress | None) -> None:
         loader, topics = opened.loader, opened.topics
         present = set(self._directory.folders().live)
+        removed_ids = cache(opened.metadata.removed_topic_ids)
 
         def load(partition: TopicPartition, count: ByteCount) -> PartitionLog:
             topic = topics.get(partition.topic)
             if partition in present:
-                return loader.load(partition, topic, count.add)
+                try:
+                    return loader.load(partition, topic, count.add)
+                except FolderOfAnotherTopic as error:
+                    if error.topic_id not in removed_ids():
+                        raise
+                opened.deleted.delete([partition])
             return loader.create(partition, topic)
 
         wanted = [

@@ -29,6 +29,15 @@ from duralog.storage.topics import Topic
 _logger = logging.getLogger(__name__)
 
 
+class FolderOfAnotherTopic(StorageError):
+    """A folder says that it belongs to another topic than the one of its name."""
+
+    def __init__(self, message: str, topic_id: str) -> None:
+        super().__init__(message)
+        self.topic_id = topic_id
+        """The one that the folder tells."""
+
+
 class PartitionLoader:
     """Loads the partitions of one directory. Any thread may ask it, for different partitions."""
 
@@ -75,9 +84,10 @@ class PartitionLoader:
             if topic.topic_id is not None and not self._read_only:
                 self._files.replace(f"{folder}/{PARTITION_METADATA}", encode_partition_metadata(topic.topic_id))
         elif found_id != topic.topic_id:
-            raise StorageError(
+            raise FolderOfAnotherTopic(
                 f"{folder}: the folder belongs to another topic of this name: its id is {found_id},"
-                f" that of {topic.name} is {topic.topic_id}"
+                f" that of {topic.name} is {topic.topic_id}",
+                found_id,
             )
         leader_epoch = max(topic.leader_epoch(partition.partition), 0)
         return self._open(partition, topic.config, clean=self._clean, leader_epoch=leader_epoch, progress=progress)

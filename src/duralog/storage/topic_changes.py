@@ -7,7 +7,7 @@ from being done to folders is done at the next start (`duralog.storage.opening`)
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, TopicExists
@@ -83,9 +83,11 @@ class TopicChanges:
                     log.close()
                 except DuralogError as error:
                     _logger.warning("%s is deleted, though it could not be closed: %s", log.folder, error)
-            self._opened.deleted.delete(gone)
-            self._upkeep.forget(gone)
-            self._cleaner.forget(gone)
+            try:
+                self._opened.deleted.delete(gone)
+            finally:
+                self._upkeep.forget(gone)
+                self._cleaner.forget(gone)
 
     def alter_topic_config(self, topic: str, changes: Mapping[str, object]) -> TopicConfig:
         with self._logs.changing:
@@ -117,8 +119,10 @@ class TopicChanges:
         new = [partition for partition in named if partition not in known]
         if not new:
             return
-        # First: a log must not be there beside what the checkpoint says of another one of its name.
+        # First: a log must not be there beside what the checkpoints say of another one of its name, nor its folder.
         self._cleaner.forget(new)
+        self._upkeep.forget(new)
+        self._finish_deletions(new, topic)
         loader = self._opened.loader
         loader.make_folders(new)
         added: dict[TopicPartition, PartitionLog] = {}
@@ -138,6 +142,14 @@ class TopicChanges:
             for partition, log in added.items():
                 self._cleaner.watch(partition, log)
             self._logs.add(added)
+
+    def _finish_deletions(self, partitions: Iterable[TopicPartition], topic: Topic) -> None:
+        """The folders of a deleted topic of the name may be in their places, if the disk has refused to rename them."""
+        ids = {partition: self._opened.loader.topic_id(partition) for partition in partitions}
+        left = [partition for partition, topic_id in ids.items() if topic_id not in (None, topic.topic_id)]
+        if left:
+            removed_ids = self._opened.metadata.removed_topic_ids()
+            self._opened.deleted.delete(partition for partition in left if ids[partition] in removed_ids)
 
     def _update_logs(self, changed: Topic) -> list[TopicPartition]:
         """Let the logs of a topic go by its configs as they are now. Returns which they are."""

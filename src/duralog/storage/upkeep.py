@@ -22,6 +22,7 @@ Logs = Callable[[], Mapping[TopicPartition, PartitionLog]]
 """The logs that are open now."""
 
 _LONGEST_FLUSH_CHECK_MS = 1000
+_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 
 
 class Upkeep:
@@ -37,7 +38,7 @@ class Upkeep:
 
     def keep(self, offline: Iterable[TopicPartition]) -> None:
         """Leave in the checkpoints what they say of partitions that could not be loaded."""
-        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        for name in _CHECKPOINTS:
             offsets = self._directory.read_checkpoint(name)
             self._kept[name] = {partition: offsets[partition] for partition in offline if partition in offsets}
 
@@ -109,12 +110,16 @@ class Upkeep:
         self._write(HIGH_WATERMARK_CHECKPOINT, lambda log: log.high_watermark)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take deleted partitions out of the checkpoints, so that a new topic of the name does not inherit them."""
+        """Take partitions out of the checkpoints that are no more, so that new ones of their names inherit nothing.
+
+        REQUIRES: none of them is open.
+        """
         gone = {*partitions}
         for offsets in self._kept.values():
             for partition in gone.intersection(offsets):
                 del offsets[partition]
-        self.checkpoint()
+        if any(not gone.isdisjoint(self._directory.last_checkpoint(name)) for name in _CHECKPOINTS):
+            self.checkpoint()
 
     def _write(self, name: str, offset_of: Callable[[PartitionLog], int | None]) -> None:
         def collect() -> dict[TopicPartition, int]:
