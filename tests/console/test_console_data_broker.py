@@ -17,7 +17,8 @@ from duralog import Record
 from duralog.broker.broker import Broker
 from duralog.cli.target import admin_module
 from duralog.config import BrokerConfig
-from duralog.console.facts import RunState, SourceKind
+from duralog.console.facts.overview import SourceKind
+from duralog.console.facts.runs import RunState
 from duralog.console.source import NotFromHere, UnknownGroup
 from duralog.console.sources.broker_source import BrokerSource
 from duralog.console.sources.combined_source import CombinedSource
@@ -125,7 +126,7 @@ def test_what_only_files_tell_says_how_to_see_it(source: BrokerSource) -> None:
     assert not source.allows_changes
     for refused in (
         lambda: source.scan_segment("orders", 0, 0),
-        lambda: source.explanation("orders", 0),
+        lambda: source.rehearsal("orders", 0),
         lambda: source.rehearsal("orders", 0),
         lambda: source.compact("orders", 0),
         lambda: source.start_verify(),

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 import duralog
 from duralog.command_line import app
-from duralog.console.facts import RunState, SourceKind
+from duralog.console.facts.overview import SourceKind
+from duralog.console.facts.runs import RunState
 from duralog.console.reading import segment_scans
 from duralog.console.source import Busy, ChangesNotAllowed, UnknownGroup
 from duralog.console.sources.compaction_runs import DirectoryCompaction
@@ -50,7 +51,7 @@ def test_an_empty_directory(stores: Any, sources: Any) -> None:
     assert source.quarantine() == ()
     with pytest.raises(UnknownTopic, match="there is no topic orders"):
         source.topic("orders")
-    for read in (source.partition, source.records, source.explanation, source.compact):
+    for read in (source.partition, source.records, source.rehearsal, source.compact):
         with pytest.raises(UnknownTopic):
             read("orders", 0)
     with pytest.raises(UnknownGroup):
@@ -222,7 +223,7 @@ def test_the_explanation_is_that_of_the_command(stores: Any, sources: Any, monke
     monkeypatch.setattr("duralog.cli.compact.now_ms", lambda: NOW_MS)
     source = sources(stores["shop"])
     rehearsal = source.rehearsal("profiles", 0)
-    assert rehearsal.text == source.explanation("profiles", 0) == explained(stores["shop"], "profiles")
+    assert rehearsal.text == explained(stores["shop"], "profiles")
     assert "would go" in rehearsal.text
     assert rehearsal.would_run
     assert 0 < rehearsal.records_after < rehearsal.records_before
@@ -231,7 +232,7 @@ def test_the_explanation_is_that_of_the_command(stores: Any, sources: Any, monke
     assert facts.why_uncleanable == "the active segment starts at offset 90"
     assert facts.dirty_ratio == 1.0
     with pytest.raises(InvalidConfig, match=r"orders is not compacted, its cleanup.policy is delete"):
-        source.explanation("orders", 0)
+        source.rehearsal("orders", 0)
 
 
 def test_a_compaction_needs_to_be_allowed(stores: Any, sources: Any) -> None:
@@ -293,7 +294,7 @@ def test_a_lock_that_nobody_could_see_fails_the_run(
     """As in another container."""
     directory = stores.copied("shop", tmp_path / "data")
     source = sources(directory, allow_changes=True)
-    monkeypatch.setattr("duralog.console.sources.directory_source.lock_holder", lambda _: None)
+    monkeypatch.setattr("duralog.console.sources.directory_runs.lock_holder", lambda _: None)
     with duralog.open(directory, KEEP_EVERYTHING):
         run = source.compact("profiles", 0)
         run.wait()
@@ -350,6 +351,25 @@ def test_a_topic_that_vanishes_is_unknown(stores: Any, sources: Any, tmp_path: P
     source.step()
     with pytest.raises(UnknownTopic):
         source.topic("orders")
+
+
+def test_a_directory_that_vanishes_is_not_told_as_a_deleted_topic(stores: Any, sources: Any, tmp_path: Path) -> None:
+    directory = stores.copied("shop", tmp_path / "data")
+    source = sources(directory)
+    directory.rename(tmp_path / "elsewhere")
+    for is_seen in (False, True):
+        for read in (source.partition, source.records, source.rehearsal, source.compact):
+            with pytest.raises(StorageError, match="data is not there any more"):
+                read("profiles", 0)
+        with pytest.raises(StorageError, match="data is not there any more"):
+            source.find_key("profiles", 0, b"k")
+        if not is_seen:
+            source.step()
+    assert not source.overview().is_online
+    (tmp_path / "elsewhere").rename(directory)
+    source.step()
+    assert source.overview().is_online
+    assert source.records("profiles", 0).records
 
 
 def test_a_topic_that_was_made_again_is_another_one(sources: Any, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import duralog
-from duralog.console.facts import RunState
+from duralog.console.facts.runs import RunState
 from duralog.console.sources.directory_source import DirectorySource
 from duralog.errors import DuralogError, UnknownTopic
 from duralog.storage.store import Store

@@ -8,13 +8,15 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 from threading import Event
+from typing import Any
 
 import pytest
 
 import duralog
 from duralog.columnar.pieces import PIECE_BYTES
-from duralog.console.facts import SHOWN_BYTES, SHOWN_HEADERS, RecordKind, RecordPage, RunState
-from duralog.console.reading import batch_steps, record_pages
+from duralog.console.facts.records import SHOWN_BYTES, SHOWN_HEADERS, RecordKind, RecordPage
+from duralog.console.facts.runs import RunState
+from duralog.console.reading import batch_steps, key_search, record_pages
 from duralog.console.reading.key_search import DirectoryKeySearch
 from duralog.console.source import Busy
 from duralog.console.sources.directory_source import DirectorySource
@@ -22,6 +24,7 @@ from duralog.errors import UnknownTopic
 from duralog.format import record_batch
 from duralog.format.compression import Codec
 from duralog.storage.append_origin import AppendOrigin
+from duralog.storage.log_directory import TopicPartition
 from duralog.storage.partition_log import PartitionLog
 from tests.legacy_logs import LegacyWriter
 
@@ -385,22 +388,50 @@ def test_a_search_can_be_stopped_and_only_some_run_at_a_time(shown: Shown, monke
     may_go = Event()
     real = DirectoryKeySearch._look_into
 
-    def wait(search: DirectoryKeySearch, *arguments: object) -> None:
+    def wait(search: DirectoryKeySearch, *arguments: object) -> bool:
         may_go.wait()
-        real(search, *arguments)  # type: ignore[arg-type]
+        return real(search, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(DirectoryKeySearch, "_look_into", wait)
     first, second = (shown.source.find_key("t", 0, b"k1", limit=1_000) for _ in range(2))
     with pytest.raises(Busy):
         shown.source.find_key("t", 0, b"k1")
     first.stop()
+    third = shown.source.find_key("t", 0, b"k1", limit=1_000)
     second.stop()
+    third.stop()
     may_go.set()
-    for search in (first, second):
+    for search in (first, second, third):
         search.wait()
         assert search.progress().state is RunState.STOPPED
         assert search.progress().offset < 1_000
     assert found_by(shown, b"k1", limit=1_000)[1] is RunState.DONE
+
+
+def test_a_search_that_was_stopped_goes_on_where_it_has_not_looked(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it is stopped between the records of one step, after some of them were found."""
+    shown.log.append(records(50), codec="none")
+    shown.log.append(records(50, 50), codec="lz4")
+    searches: list[DirectoryKeySearch] = []
+    real = key_search.with_key
+
+    def stopped_meanwhile(*arguments: Any) -> Any:
+        searches[0].stop()
+        return real(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(key_search, "with_key", stopped_meanwhile)
+        search = DirectoryKeySearch(shown.source._logs, TopicPartition("t", 0), b"k3", from_offset=None, limit=100)
+        searches.append(search)
+        search.start()
+        search.wait()
+    assert search.progress().state is RunState.STOPPED
+    found = [record.offset for record in search.found()]
+    more, state, _ = found_by(shown, b"k3", from_offset=search.progress().offset)
+    assert state is RunState.DONE
+    assert found + more == list(range(3, 100, 5))
 
 
 def test_a_search_in_a_topic_that_vanishes_is_told(shown: Shown) -> None:

@@ -21,15 +21,8 @@ from duralog.console.drawing.partition_figures import (
     scan_figures,
     segment_figures,
 )
-from duralog.console.facts import (
-    CompactionResult,
-    CompactionView,
-    PartitionFacts,
-    Rehearsal,
-    RunState,
-    SegmentFacts,
-    SegmentScan,
-)
+from duralog.console.facts.partitions import PartitionFacts, SegmentFacts, SegmentScan
+from duralog.console.facts.runs import CompactionResult, CompactionView, Rehearsal, RunState
 
 
 def segment(base: int, end: int, size: int, *, is_active: bool = False) -> SegmentFacts:

@@ -17,7 +17,7 @@ from duralog.console.drawing.partition_axis import AxisKind, axis_for, round_ste
 from duralog.console.drawing.partition_blocks import THINNEST, Zone, blocks_of, zones_of
 from duralog.console.drawing.partition_figures import time_range
 from duralog.console.drawing.partition_picture import Picture, draw, marks_of
-from duralog.console.facts import PartitionFacts, SegmentFacts
+from duralog.console.facts.partitions import PartitionFacts, SegmentFacts
 
 WIDTHS = (280, 360, 960, 1280)
 NOW_MS = 1_700_000_000_000

@@ -32,7 +32,7 @@ from duralog.console.drawing.shown_bytes import (
     text_of,
     visible,
 )
-from duralog.console.facts import RecordKind, ShownRecord
+from duralog.console.facts.records import RecordKind, ShownRecord
 
 documents = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -18,7 +18,7 @@ import duralog
 from duralog.cli.compact_explain import explain_all
 from duralog.console.drawing.record_place import Place
 from duralog.console.source import Busy
-from duralog.console.sources import compaction_runs, directory_source
+from duralog.console.sources import compaction_runs, directory_runs
 from duralog.console.sources.directory_source import DirectorySource
 from duralog.console.sources.rates import History, SizeHistory
 from duralog.console.sources.without_files import WithoutFiles
@@ -56,13 +56,13 @@ def test_a_clock_that_is_set_back_makes_no_rate_negative(directory: Path) -> Non
 
 
 def test_only_so_many_logs_are_explained_at_a_time(source: DirectorySource, monkeypatch: pytest.MonkeyPatch) -> None:
-    most = directory_source._MOST_REHEARSALS
-    monkeypatch.setattr(directory_source, "_REHEARSAL_PATIENCE_SECONDS", 0.01)
+    most = directory_runs._MOST_REHEARSALS
+    monkeypatch.setattr(directory_runs, "_REHEARSAL_PATIENCE_SECONDS", 0.01)
     begun, go_on = threading.Semaphore(0), threading.Event()
 
     def held_up(*args: Any, **kwargs: Any) -> bool:
         begun.release()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         return explain_all(*args, **kwargs)
 
     monkeypatch.setattr(compaction_runs, "explain_all", held_up)
@@ -70,7 +70,7 @@ def test_only_so_many_logs_are_explained_at_a_time(source: DirectorySource, monk
     for reader in readers:
         reader.start()
     for _ in readers:
-        assert begun.acquire(timeout=30)
+        assert begun.acquire(timeout=60)
     with pytest.raises(Busy, match="try again"):
         source.rehearsal("profiles", 0)
     go_on.set()
@@ -88,6 +88,18 @@ def test_a_console_that_ends_does_not_wait_for_an_explanation(source: DirectoryS
         source.rehearsal("profiles", 0)
 
 
+def test_what_nobody_waits_for_is_not_read_to_its_end(source: DirectorySource) -> None:
+    with duralog.Store(source.path) as store:
+        store.partition("profiles", 0).roll()
+    source.step()
+    with pytest.raises(StorageError, match="nobody waits"):
+        source.rehearsal("profiles", 0, is_wanted=lambda: False)
+    with pytest.raises(StorageError, match="nobody waits"):
+        source.scan_segment("profiles", 0, 0, is_wanted=lambda: False)
+    assert source.known_scan("profiles", 0, 0) is None
+    assert source.scan_segment("profiles", 0, 0).records == 1
+
+
 def test_files_are_read_while_a_broker_does_not_answer(directory: Path) -> None:
     source = DirectorySource(str(directory), metrics="127.0.0.1:1")
     assert source._metrics is not None
@@ -95,16 +107,16 @@ def test_files_are_read_while_a_broker_does_not_answer(directory: Path) -> None:
 
     def silent() -> None:
         asked.set()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
 
     source._metrics.step = silent  # type: ignore[method-assign]
     looking = threading.Thread(target=source.step)
     looking.start()
-    assert asked.wait(30)
+    assert asked.wait(60)
     found: list[object] = []
     reading = threading.Thread(target=lambda: found.append(source.partition("profiles", 0)))
     reading.start()
-    reading.join(30)
+    reading.join(60)
     go_on.set()
     looking.join()
     reading.join()

@@ -70,7 +70,7 @@ MISSING = {
 
 
 def ask(
-    console: RunningConsole, path: str, *, method: str = "GET", body: bytes = b"", **headers: str
+    console: RunningConsole, path: str, *, method: str = "GET", body: str = "", **headers: str
 ) -> http.client.HTTPResponse:
     connection = http.client.HTTPConnection(urlsplit(console.address).netloc, timeout=60)
     try:
@@ -79,7 +79,7 @@ def ask(
             connection.putheader(name, value)
         if body:
             connection.putheader("Content-Length", str(len(body)))
-        connection.endheaders(body or None)
+        connection.endheaders(body.encode("latin-1") or None)
         response = connection.getresponse()
         response.read()
         return response
@@ -139,7 +139,7 @@ def test_what_no_page_says_is_not_listened_to(consoles: Consoles) -> None:
 
 @pytest.mark.parametrize("body", ["9", "42[", '2\x1e42["event"]', "\xff"])
 def test_what_no_page_says_is_refused_without_a_socket_too(consoles: Consoles, body: str) -> None:
-    assert ask(consoles("shop"), SOCKET, method="POST", body=body.encode("latin-1")).status == 400
+    assert ask(consoles("shop"), SOCKET, method="POST", body=body).status == 400
 
 
 def test_a_socket_for_a_page_that_nobody_has_is_refused(consoles: Consoles) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from urllib.parse import urlsplit
 
-from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page, Request, Response
+from playwright.sync_api import BrowserContext, ConsoleMessage, Dialog, Locator, Page, Request, Response
 
 SHOWN_MS = 60_000
 """How long a condition is waited for. Nothing is asserted about the time that it takes."""
@@ -36,7 +36,7 @@ class WatchedPage:
         self.page.on("websocket", lambda socket: self._asked(socket.url))
         self.page.on("requestfailed", self._failed)
         self.page.on("response", self._answered)
-        self.page.on("dialog", lambda dialog: (self.faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        self.page.on("dialog", self._asked_in_a_dialog)
 
     def open(self, path: str, *, status: int = 200) -> WatchedPage:
         """Go there, and wait until it is alive."""
@@ -77,6 +77,10 @@ class WatchedPage:
             return
         if parts.netloc != urlsplit(self.address).netloc:
             self.faults.append(f"asked another address: {url}")
+
+    def _asked_in_a_dialog(self, dialog: Dialog) -> None:
+        self.faults.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
     def _failed(self, request: Request) -> None:
         if not self.is_cut_off and request.failure != LEFT:

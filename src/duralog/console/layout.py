@@ -23,7 +23,7 @@ from nicegui.elements.mixins.text_element import TextElement
 
 from duralog.cli.failures import describe, printable
 from duralog.console.drawing.shown_bytes import visible
-from duralog.console.facts import Overview
+from duralog.console.facts.overview import Overview
 from duralog.console.source import Source, UnknownGroup
 from duralog.console.standing import standing_of
 from duralog.console.words import compaction_path, partition_path, records_path

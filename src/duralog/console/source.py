@@ -15,28 +15,23 @@ cannot be done now. A source without files raises `NotFromHere` for what only fi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
-from duralog.console.facts import (
-    CleanerFacts,
-    CompactionResult,
-    CompactionView,
-    GroupDetails,
-    Overview,
-    PartitionFacts,
-    PartitionRow,
-    QuarantineEntry,
-    RecordPage,
-    Rehearsal,
-    SearchProgress,
-    SegmentScan,
-    ShownRecord,
-    VerifyView,
-)
+from duralog.console.facts.health import CleanerFacts, QuarantineEntry
+from duralog.console.facts.overview import GroupDetails, Overview, PartitionRow
+from duralog.console.facts.partitions import PartitionFacts, SegmentScan
+from duralog.console.facts.records import RecordPage, SearchProgress, ShownRecord
+from duralog.console.facts.runs import CompactionResult, CompactionView, Rehearsal, VerifyView
 from duralog.errors import DuralogError
 
 DEFAULT_PAGE_RECORDS = 50
 MOST_PAGE_RECORDS = 1_000
+
+
+def always_wanted() -> bool:
+    """Of a reading that nobody can lose interest in."""
+    return True
 
 
 class NotFromHere(DuralogError):
@@ -111,8 +106,10 @@ class Source(Protocol):
     def partition(self, topic: str, partition: int) -> PartitionFacts:
         """Reads. A few milliseconds. A log that cannot be opened raises a `DuralogError` that says why."""
 
-    def scan_segment(self, topic: str, partition: int, base_offset: int) -> SegmentScan:
-        """Reads, up to the whole segment: maybe seconds. Kept as long as the file does not change."""
+    def scan_segment(
+        self, topic: str, partition: int, base_offset: int, *, is_wanted: Callable[[], bool] = always_wanted
+    ) -> SegmentScan:
+        """Reads, up to the whole segment: maybe seconds, as long as it is wanted. Kept until the file changes."""
 
     def known_scan(self, topic: str, partition: int, base_offset: int) -> SegmentScan | None:
         """Quick. What `scan_segment` has found before, if that still holds for the file."""
@@ -146,11 +143,8 @@ class Source(Protocol):
     ) -> KeySearch:
         """Quick. Starts to look for all records with just this key, oldest first. A bounded number run at a time."""
 
-    def explanation(self, topic: str, partition: int) -> str:
-        """Reads the whole log: maybe seconds. Exactly what `duralog compact --explain` prints, without colours."""
-
-    def rehearsal(self, topic: str, partition: int) -> Rehearsal:
-        """Reads the whole log: maybe seconds. That text, and its numbers. Raises `InvalidConfig` if not compacted."""
+    def rehearsal(self, topic: str, partition: int, *, is_wanted: Callable[[], bool] = always_wanted) -> Rehearsal:
+        """Reads the whole log: maybe seconds, as long as it is wanted. Raises `InvalidConfig` if not compacted."""
 
     def compaction_command(self, topic: str, partition: int) -> str:
         """Quick. The command line that does what `compact` does."""

@@ -6,7 +6,7 @@ import shlex
 from typing import NamedTuple
 
 from duralog.cli.options import now_ms
-from duralog.console.facts import Overview, SourceKind
+from duralog.console.facts.overview import Overview, SourceKind
 from duralog.console.words import age_text, counted
 
 _STALE_MS = 15_000

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from duralog.console.drawing.partition_blocks import Zone
 from duralog.console.drawing.partition_figures import Figure
-from duralog.console.facts import CompactionResult, CompactionView, PartitionFacts, Rehearsal, RunState
+from duralog.console.facts.partitions import PartitionFacts
+from duralog.console.facts.runs import CompactionResult, CompactionView, Rehearsal, RunState
 from duralog.console.words import bytes_text, counted, number_text, share_text
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from duralog.cli.tables import size_text
-from duralog.console.facts import PartitionFacts, SegmentFacts
+from duralog.console.facts.partitions import PartitionFacts, SegmentFacts
 from duralog.console.words import number_text
 
 _STEPS = (1, 2, 5)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from duralog.console.drawing.partition_axis import Axis, AxisKind
-from duralog.console.facts import PartitionFacts, SegmentFacts
+from duralog.console.facts.partitions import PartitionFacts, SegmentFacts
 
 THINNEST = 4.0
 """Points across, of a block that can be seen and pointed at."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from duralog.cli.times import duration_text
 from duralog.console.drawing.partition_blocks import Block
-from duralog.console.facts import PartitionFacts, SegmentFacts, SegmentScan
+from duralog.console.facts.partitions import PartitionFacts, SegmentFacts, SegmentScan
 from duralog.console.words import (
     UNKNOWN,
     age_text,

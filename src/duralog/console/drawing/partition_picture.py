@@ -20,7 +20,7 @@ from duralog.console.drawing.mark_labels import LANE_HEIGHT, Mark, Name, draw_ma
 from duralog.console.drawing.partition_axis import Axis, AxisKind, axis_for
 from duralog.console.drawing.partition_blocks import Block, Zone, blocks_of, zones_of
 from duralog.console.drawing.partition_figures import time_range
-from duralog.console.facts import PartitionFacts
+from duralog.console.facts.partitions import PartitionFacts
 from duralog.console.words import bytes_text, counted, number_text
 
 NARROWEST = 260

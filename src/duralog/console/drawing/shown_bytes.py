@@ -24,6 +24,7 @@ _HEX_BYTES = 8
 """On a line: it fits a phone."""
 _LONGEST_HEX_BYTES = 1 << 14
 _LINE_BREAKS = "\n\t"
+_CONTROLS = bytes(set(range(32)) - set(b"\n\r\t\x1b"))
 
 
 class Form(StrEnum):
@@ -91,9 +92,10 @@ def text_of(data: bytes, *, is_cut: bool = False) -> str | None:
         if not is_cut or error.start < len(data) - 3 or error.reason != "unexpected end of data":
             return None
         text = data[: error.start].decode()
-    # Text has no NUL, and few controls: what has more is a number, a packed structure or a cipher.
-    controls = sum(1 for char in text if char < " " and char not in "\n\r\t\x1b")
-    return None if "\0" in text or controls > len(text) * 0.1 else text
+    # Text has no NUL, and few controls: what has more is a number, a packed structure or a cipher. All controls are
+    # single bytes, and a byte below them is nothing else: counting bytes is a hundred times faster than characters.
+    controls = len(data) - len(data.translate(None, delete=_CONTROLS))
+    return None if b"\0" in data or controls > len(text) * 0.1 else text
 
 
 def visible(text: str, keep: str = "") -> str:

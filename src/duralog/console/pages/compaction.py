@@ -7,6 +7,8 @@ else has open, and a second click; otherwise the page shows the command to type.
 
 from __future__ import annotations
 
+from functools import partial
+
 from nicegui import background_tasks, run
 from nicegui.elements.mixins.text_element import TextElement
 
@@ -14,10 +16,12 @@ from duralog.cli.failures import describe, printable
 from duralog.console.charts import TimeChart
 from duralog.console.drawing.compaction_figures import BarPart, cleaner_figures, rehearsal_bars, zone_bar
 from duralog.console.drawing.partition_figures import headline
-from duralog.console.facts import PartitionFacts, Rehearsal
+from duralog.console.facts.partitions import PartitionFacts
+from duralog.console.facts.runs import Rehearsal
 from duralog.console.layout import Console, block, live, section, text
 from duralog.console.pages.compaction_run import CompactionRunPart
 from duralog.console.pages.figure_list import FigureList
+from duralog.console.pages.long_reading import read_long
 from duralog.console.pages.partition_frame import chosen_partition, partition_frame, show_when_read, soon
 from duralog.console.pages.whole_bar import draw_bar
 from duralog.console.words import bytes_text
@@ -101,8 +105,9 @@ class CompactionPage:
             background_tasks.create(self._explain(), name="explain a compaction", context=self._explained)
 
     async def _explain(self) -> None:
+        rehearse = partial(self._source.rehearsal, self._topic, self._partition)
         try:
-            rehearsal = await run.io_bound(self._source.rehearsal, self._topic, self._partition)
+            rehearsal = await read_long(self._explained, lambda is_wanted: rehearse(is_wanted=is_wanted))
             if rehearsal is not None and not self._explained.is_deleted:
                 self._show_rehearsal(rehearsal)
         except (DuralogError, OSError) as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from duralog.cli.group_views import GroupMember, GroupOffset
 from duralog.console.charts import TimeChart
 from duralog.console.data_table import Column, DataTable
-from duralog.console.facts import GroupDetails, Overview, SourceKind
+from duralog.console.facts.overview import GroupDetails, Overview, SourceKind
 from duralog.console.layout import Console, Tile, block, empty_state, heading, live, section, text
 from duralog.console.pages.overview import groups_table
 from duralog.console.standing import commands_place

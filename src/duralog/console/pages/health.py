@@ -11,7 +11,8 @@ from nicegui import run, ui
 from duralog.cli.failures import describe
 from duralog.cli.times import duration_text
 from duralog.console.data_table import Cell
-from duralog.console.facts import FindingFacts, Overview, RunState, VerifyView
+from duralog.console.facts.overview import Overview
+from duralog.console.facts.runs import FindingFacts, RunState, VerifyView
 from duralog.console.layout import (
     Console,
     OverviewNotes,

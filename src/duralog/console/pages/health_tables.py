@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from duralog.console.data_table import Cell, Column, DataTable
-from duralog.console.facts import CleanerRow, FindingFacts, QuarantineEntry
+from duralog.console.facts.health import CleanerRow, QuarantineEntry
+from duralog.console.facts.runs import FindingFacts
 from duralog.console.words import (
     UNKNOWN,
     age_text,

@@ -6,7 +6,7 @@ from nicegui.events import GenericEventArguments
 
 from duralog.console.charts import TimeChart, sparkline
 from duralog.console.data_table import Cell, Column, DataTable
-from duralog.console.facts import GroupFacts, Overview, SourceKind, TopicFacts
+from duralog.console.facts.overview import GroupFacts, Overview, SourceKind, TopicFacts
 from duralog.console.layout import (
     Console,
     OverviewNotes,

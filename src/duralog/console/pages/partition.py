@@ -15,7 +15,7 @@ from duralog.console.drawing.partition_blocks import Block, Zone
 from duralog.console.drawing.partition_figures import config_figures, headline, log_figures, offset_figures
 from duralog.console.drawing.partition_picture import ZONE_WORDS, Picture, draw
 from duralog.console.drawing.record_place import Place
-from duralog.console.facts import PartitionFacts
+from duralog.console.facts.partitions import PartitionFacts
 from duralog.console.layout import Console, block, live, note_list, section, text
 from duralog.console.pages.figure_list import FigureList
 from duralog.console.pages.partition_frame import chosen_partition, partition_frame, show_when_read, soon

@@ -9,7 +9,7 @@ from nicegui.element import Element
 from nicegui.events import GenericEventArguments
 
 from duralog.console.drawing.record_place import NotAPlace, Place, place_of
-from duralog.console.facts import RecordPage
+from duralog.console.facts.records import RecordPage
 from duralog.console.layout import block, text
 from duralog.console.words import number_text
 

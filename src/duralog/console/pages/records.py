@@ -18,7 +18,7 @@ from duralog.cli.options import now_ms
 from duralog.console.drawing.record_place import NotAPlace, Place, parse_when, place_of
 from duralog.console.drawing.record_rows import panel_of, row_of
 from duralog.console.drawing.shown_bytes import Form
-from duralog.console.facts import RecordPage, ShownRecord
+from duralog.console.facts.records import RecordPage, ShownRecord
 from duralog.console.layout import Console, block, live, text
 from duralog.console.pages.partition_frame import chosen_partition, partition_frame
 from duralog.console.pages.record_search import RecordSearch
@@ -59,6 +59,8 @@ class RecordBrowser:
         self._place = Place()
         self._page: RecordPage | None = None
         self._records: dict[int, ShownRecord] = {}
+        self._opened: ShownRecord | None = None
+        """The record in the panel. It need not be on the page: a link may name any."""
         self._forms: dict[str, Form] = {}
         self._turn = 0
         """Counts what was asked for: answers to earlier questions are dropped."""
@@ -235,6 +237,7 @@ class RecordBrowser:
         self._tell_where()
         record = None if offset is None else self._records.get(offset)
         if offset is None:
+            self._opened = None
             self._panel.show(None)
         elif record is None or (record.is_cut and record.size_bytes <= _WHOLE_AT_ONCE_BYTES):
             await self._read_whole(offset)
@@ -257,12 +260,11 @@ class RecordBrowser:
             self._say(f"There is no record at offset {number_text(offset)} any more.")
             self._panel.show(None)
             return
-        if offset in self._records:
-            self._records[offset] = record
         await self._show_panel(record)
 
     async def _show_panel(self, record: ShownRecord) -> None:
         # Laying out a large document takes a while: not on the loop that serves all pages.
+        self._opened = record
         panel = await run.io_bound(panel_of, self._topic, self._partition, record, self._forms)
         if panel is not None and record.offset == self._place.opened:
             self._panel.show(panel)
@@ -270,9 +272,8 @@ class RecordBrowser:
     async def _choose_form(self, part: str, form: str) -> None:
         if part in ("key", "value") and form in set(Form) and self._place.opened is not None:
             self._forms = {**self._forms, part: Form(form)}
-            record = self._records.get(self._place.opened)
-            if record is not None:
-                await self._show_panel(record)
+            if self._opened is not None and self._opened.offset == self._place.opened:
+                await self._show_panel(self._opened)
 
     def _say(self, sentence: str) -> None:
         self._problem.text = sentence

@@ -6,15 +6,18 @@ those in between are forgotten.
 
 from __future__ import annotations
 
-from nicegui import background_tasks, run
+from functools import partial
+
+from nicegui import background_tasks
 
 from duralog.cli.failures import describe, printable
 from duralog.console.drawing.partition_blocks import Block
 from duralog.console.drawing.partition_figures import group_figures, scan_figures, segment_figures
 from duralog.console.drawing.record_place import Place
-from duralog.console.facts import PartitionFacts, SegmentFacts, SegmentScan
+from duralog.console.facts.partitions import PartitionFacts, SegmentFacts, SegmentScan
 from duralog.console.layout import block, text
 from duralog.console.pages.figure_list import FigureList
+from duralog.console.pages.long_reading import read_long
 from duralog.console.source import Source
 from duralog.console.words import bytes_text, counted, number_text, records_path, share_text
 from duralog.errors import DuralogError
@@ -172,8 +175,9 @@ class SegmentDetails:
             self._is_reading = False
 
     async def _read_one(self, segment: SegmentFacts) -> None:
+        scan_segment = partial(self._source.scan_segment, self._topic, self._partition, segment.base_offset)
         try:
-            scan = await run.io_bound(self._source.scan_segment, self._topic, self._partition, segment.base_offset)
+            scan = await read_long(self._section, lambda is_wanted: scan_segment(is_wanted=is_wanted))
             state = ""
         except (DuralogError, OSError) as error:
             scan, state = None, printable(describe(error))

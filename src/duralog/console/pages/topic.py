@@ -12,7 +12,7 @@ from duralog.cli.failures import describe
 from duralog.config.topic import topic_definition
 from duralog.console.charts import BarChart
 from duralog.console.data_table import Cell, Column, DataTable
-from duralog.console.facts import PartitionRow, TopicFacts
+from duralog.console.facts.overview import PartitionRow, TopicFacts
 from duralog.console.layout import Console, Tile, block, command_line, heading, live, section, text
 from duralog.console.standing import commands_place
 from duralog.console.words import (

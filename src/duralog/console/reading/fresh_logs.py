@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
-from duralog.console.facts import OpenTransactionFacts
+from duralog.console.facts.partitions import OpenTransactionFacts
 from duralog.errors import CorruptRecord, Fault, StorageError, UnknownTopic
 from duralog.format.filenames import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from duralog.format.producer_snapshot import encode_producer_snapshot

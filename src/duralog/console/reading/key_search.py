@@ -1,16 +1,18 @@
 """Looking for all records of one key, from an offset on, in a thread that can be stopped at any time.
 
-Keys are compared by their bytes: first the lengths of all keys of a chunk at once, then the few that are as long.
+Keys are compared by their bytes, those of a chunk all at once: first their lengths, then byte by byte from the last one
+on, which is where the keys of a log differ, until few are left. No loop over records holds up the pages.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from duralog.columnar.pieces import PIECE_BYTES, Piece
-from duralog.console.facts import RunState
+from duralog.console.facts.runs import RunState
 from duralog.console.reading.batch_steps import steps_from
 from duralog.console.reading.fresh_logs import FreshLogs
 from duralog.console.reading.search_thread import SearchThread
@@ -20,6 +22,18 @@ from duralog.storage.log_directory import TopicPartition
 from duralog.storage.partition_log import PartitionLog
 
 _MOST_UNPACKED_BYTES = 128 << 20
+
+
+_Integers = np.ndarray[tuple[int], np.dtype[Any]]
+
+
+def with_key(data: _Integers, positions: _Integers, places: _Integers, key: bytes) -> _Integers:
+    """Of these places, those whose key is this one. REQUIRES: a key as long begins at the position of each place."""
+    for back in range(len(key) - 1, -1, -1):
+        if not len(places):
+            break
+        places = places[data[positions[places] + back] == key[back]]
+    return places
 
 
 class DirectoryKeySearch(SearchThread):
@@ -48,10 +62,13 @@ class DirectoryKeySearch(SearchThread):
             self._tell(offset=view.end_offset, share=1.0)
             return RunState.DONE
         for step in steps_from(view, start, first_bytes=PIECE_BYTES):
-            if self._is_stopping.is_set():
+            if self.is_stopping:
                 return RunState.STOPPED
-            for piece in step.pieces:
-                self._look_into(piece, log, start)
+            before = len(self._found)
+            if not all(self._look_into(piece, log, start) for piece in step.pieces):
+                # Who searches on from here finds what this step had.
+                del self._found[before:]
+                return RunState.STOPPED
             # Where the logs are asked a second time, after a segment has vanished, it goes on from here.
             self._from_offset = step.next_offset
             progress = self._progress
@@ -64,7 +81,8 @@ class DirectoryKeySearch(SearchThread):
         self._tell(offset=view.end_offset, share=1.0)
         return RunState.DONE
 
-    def _look_into(self, piece: Piece, log: PartitionLog, start: int) -> None:
+    def _look_into(self, piece: Piece, log: PartitionLog, start: int) -> bool:
+        """Returns whether it was not stopped in the middle."""
         batches = piece.batches
         is_data = (batches["magic"] < 2) | (batches["attributes"] & CONTROL_BIT == 0)
         rows_with_key: set[int] = set()
@@ -77,16 +95,18 @@ class DirectoryKeySearch(SearchThread):
             records += len(chunk)
             columns, data = chunk.columns, chunk.data
             is_candidate = (columns.key_length == len(self._key)) & (columns.offset >= start)
-            for place in np.flatnonzero(is_candidate).tolist():
-                if len(self._found) + len(offsets) > self._limit:
-                    break
-                at = int(columns.key_position[place])
-                if data[at : at + len(self._key)].tobytes() == self._key:
-                    rows_with_key.add(int(chunk.batch_row[place]))
-                    offsets.add(int(columns.offset[place]))
+            places = with_key(data, columns.key_position, np.flatnonzero(is_candidate), self._key)
+            for place in places[: self._limit + 1].tolist():
+                rows_with_key.add(int(chunk.batch_row[place]))
+                offsets.add(int(columns.offset[place]))
+            if len(self._found) + len(offsets) > self._limit:
+                break
+            if self.is_stopping:
+                return False
         self._tell(records_read=self._progress.records_read + records)
         if offsets:
             self._show(piece, log, sorted(rows_with_key), offsets)
+        return True
 
     def _show(self, piece: Piece, log: PartitionLog, rows: list[int], offsets: set[int]) -> None:
         """As they are shown on a page, with what became of their transactions."""

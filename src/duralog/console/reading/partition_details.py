@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from duralog.cli.failures import printable
-from duralog.console.facts import SegmentFacts
+from duralog.console.facts.partitions import SegmentFacts
 from duralog.console.reading.folder_watch import PartitionLook, SegmentLook
 from duralog.console.reading.segment_look import entries_in, tail_by_indexes, walk_tail
 from duralog.console.reading.segment_times import TimedSegment, timed_segments

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 
 from duralog.cli.failures import printable
-from duralog.console.facts import QuarantineEntry
+from duralog.console.facts.health import QuarantineEntry
 from duralog.console.reading.folder_watch import PartitionLook
 from duralog.errors import DuralogError
 from duralog.storage.background import wall_clock_ms

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from duralog.cli.failures import printable
 from duralog.cli.times import format_time
-from duralog.console.facts import RecordKind, RecordPage, ShownRecord
+from duralog.console.facts.records import RecordKind, RecordPage, ShownRecord
 from duralog.console.reading.batch_steps import Step, steps_before, steps_from
 from duralog.console.reading.fresh_logs import Stability
 from duralog.console.reading.shown_batches import Cut, shown_records

@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 
 from duralog.cli.failures import describe
-from duralog.console.facts import RunState, SearchProgress, ShownRecord
+from duralog.console.facts.records import SearchProgress, ShownRecord
+from duralog.console.facts.runs import RunState
 from duralog.errors import DuralogError
 
 MOST_FOUND = 1_000
@@ -21,7 +22,7 @@ class SearchThread(ABC):
         self._from_offset = from_offset
         self._limit = min(max(limit, 1), MOST_FOUND)
         self._found: list[ShownRecord] = []
-        self._is_stopping = threading.Event()
+        self._stopping = threading.Event()
         self._progress = SearchProgress(
             state=RunState.RUNNING,
             offset=from_offset or 0,
@@ -35,7 +36,7 @@ class SearchThread(ABC):
 
     @abstractmethod
     def _search(self) -> RunState:
-        """All of the work. `_is_stopping` asks it to end."""
+        """All of the work. `is_stopping` asks it to end."""
 
     def start(self) -> None:
         self._thread.start()
@@ -44,6 +45,10 @@ class SearchThread(ABC):
     def is_running(self) -> bool:
         return self._progress.state is RunState.RUNNING
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
     def progress(self) -> SearchProgress:
         return self._progress
 
@@ -51,7 +56,7 @@ class SearchThread(ABC):
         return tuple(self._found)
 
     def stop(self) -> None:
-        self._is_stopping.set()
+        self._stopping.set()
 
     def wait(self, seconds: float | None = None) -> None:
         self._thread.join(seconds)

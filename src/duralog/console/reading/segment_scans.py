@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,7 +17,8 @@ import numpy as np
 from duralog.cli.failures import describe, printable
 from duralog.columnar.measured_records import decode_measured
 from duralog.columnar.pieces import Piece, read_pieces
-from duralog.console.facts import SegmentScan
+from duralog.console.facts.partitions import SegmentScan
+from duralog.console.source import always_wanted
 from duralog.errors import CorruptRecord, StorageError, UnknownTopic
 from duralog.format.compression import Codec
 from duralog.format.layout import CODEC_MASK, CONTROL_BIT, TRANSACTIONAL_BIT
@@ -53,13 +55,13 @@ class SegmentScans:
             kept = self._kept.get(path)
         return kept[1] if kept is not None and kept[0] == version else None
 
-    def scan(self, path: str, base_offset: int) -> SegmentScan:
-        """Raises `UnknownTopic` if the segment is gone, `StorageError` if it cannot be read."""
+    def scan(self, path: str, base_offset: int, is_wanted: Callable[[], bool] = always_wanted) -> SegmentScan:
+        """Raises `UnknownTopic` if the segment is gone, `StorageError` if it cannot be read or nobody wants it."""
         with self._lock:
             alone = self._scanning.setdefault(path, threading.Lock())
         try:
             with alone:
-                return self.known(path) or self._scan(path, base_offset)
+                return self.known(path) or self._scan(path, base_offset, is_wanted)
         finally:
             with self._lock:
                 self._scanning.pop(path, None)
@@ -67,7 +69,7 @@ class SegmentScans:
     def stop(self) -> None:
         self._is_stopping.set()
 
-    def _scan(self, path: str, base_offset: int) -> SegmentScan:
+    def _scan(self, path: str, base_offset: int, is_wanted: Callable[[], bool]) -> SegmentScan:
         version = _version(path)
         tally = _Tally(base_offset)
         try:
@@ -75,6 +77,8 @@ class SegmentScans:
                 for piece in read_pieces(source):
                     if self._is_stopping.is_set():
                         raise StorageError(f"{printable(path)}: the console is closing")
+                    if not is_wanted():
+                        raise StorageError(f"{printable(path)}: nobody waits for it any more")
                     tally.add(piece)
         except FileNotFoundError:
             raise UnknownTopic(f"the segment at offset {base_offset} is gone: it was deleted or compacted") from None

@@ -14,13 +14,8 @@ import numpy as np
 
 from duralog.columnar.pieces import Piece
 from duralog.columnar.python_records import to_records
-from duralog.console.facts import (
-    SHOWN_BYTES,
-    SHOWN_HEADERS,
-    OpenTransactionFacts,
-    RecordKind,
-    ShownRecord,
-)
+from duralog.console.facts.partitions import OpenTransactionFacts
+from duralog.console.facts.records import SHOWN_BYTES, SHOWN_HEADERS, RecordKind, ShownRecord
 from duralog.errors import CorruptRecord
 from duralog.format.compression import Codec
 from duralog.format.layout import CODEC_MASK, CONTROL_BIT, NO_PRODUCER_ID, TRANSACTIONAL_BIT

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from duralog.cli.failures import printable
 from duralog.cli.target import client_settings, in_words, kafka_client, told_by_broker
 from duralog.cli.times import format_time
-from duralog.console.facts import RecordPage, ShownRecord
+from duralog.console.facts.records import RecordPage, ShownRecord
 from duralog.console.reading.shown_batches import Cut, shown_record
 from duralog.console.source import MOST_PAGE_RECORDS
 from duralog.errors import DuralogError, UnknownTopic

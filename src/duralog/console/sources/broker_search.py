@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from duralog.console.facts import RunState
+from duralog.console.facts.runs import RunState
 from duralog.console.reading.search_thread import SearchThread
 from duralog.console.sources.broker_records import BrokerRecords
 
@@ -41,7 +41,7 @@ class BrokerKeySearch(SearchThread):
                 self._found.append(shown())
             if records % _TOLD_AFTER == 0:
                 self._tell(offset + 1, end, records, size, (offset + 1 - begin) / span)
-            if self._is_stopping.is_set():
+            if self.is_stopping:
                 self._tell(offset + 1, end, records, size, (offset + 1 - begin) / span)
                 return RunState.STOPPED
         self._tell(max(end, begin), end, records, size, 1.0)

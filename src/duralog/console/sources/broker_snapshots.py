@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from duralog.cli.failures import printable
-from duralog.console.facts import Overview, PartitionRow, Sample, SourceKind, TopicFacts
+from duralog.console.facts.overview import Overview, PartitionRow, Sample, SourceKind, TopicFacts, nothing_yet
 from duralog.console.sources.broker_watch import BrokerLook, BrokerPartition, BrokerWatch, Place
 from duralog.console.sources.rates import NO_GROWTH, Growth, History, RecentRates, SizeHistory
 from duralog.errors import DuralogError
@@ -32,7 +32,9 @@ class BrokerSnapshots:
         self._history: History[Sample] = History()
         self._recent = RecentRates()
         self._sizes: dict[Place, SizeHistory] = {}
-        self.newest = BrokerSnapshot(overview=_nothing_yet(watch.address), look=BrokerLook(), rows={})
+        note = f"{printable(watch.address)} has not answered yet."
+        overview = nothing_yet(watch.address, SourceKind.BROKER, note, is_online=False)
+        self.newest = BrokerSnapshot(overview=overview, look=BrokerLook(), rows={})
 
     def step(self) -> None:
         before = self.newest
@@ -153,25 +155,4 @@ def _topic(name: str, rows: list[PartitionRow], look: BrokerLook) -> TopicFacts:
         records_in_per_second=sum(rates) if rates else None,
         latest_timestamp_ms=None,
         trouble=None if troubled is None else f"partition {troubled.partition}: {troubled.trouble}",
-    )
-
-
-def _nothing_yet(address: str) -> Overview:
-    return Overview(
-        taken_ms=0,
-        target=address,
-        kind=SourceKind.BROKER,
-        cluster_id=None,
-        node_id=None,
-        held_by=None,
-        topics=(),
-        groups=(),
-        partitions=0,
-        size_bytes=None,
-        records=None,
-        bytes_in_per_second=None,
-        records_in_per_second=None,
-        history=(),
-        notes=(f"{printable(address)} has not answered yet.",),
-        is_online=False,
     )

@@ -13,16 +13,11 @@ from dataclasses import replace
 from duralog.cli.failures import printable
 from duralog.cli.group_views import GroupView
 from duralog.cli.target import told_by_broker
-from duralog.console.facts import (
-    CleanerFacts,
-    GroupDetails,
-    Overview,
-    PartitionFacts,
-    PartitionRow,
-    RecordPage,
-    ShownRecord,
-)
-from duralog.console.source import DEFAULT_PAGE_RECORDS, Busy, UnknownGroup
+from duralog.console.facts.health import CleanerFacts
+from duralog.console.facts.overview import GroupDetails, Overview, PartitionRow
+from duralog.console.facts.partitions import PartitionFacts
+from duralog.console.facts.records import RecordPage, ShownRecord
+from duralog.console.source import DEFAULT_PAGE_RECORDS, UnknownGroup
 from duralog.console.sources.broker_records import BrokerRecords
 from duralog.console.sources.broker_search import BrokerKeySearch
 from duralog.console.sources.broker_snapshots import NO_SEGMENTS, BrokerSnapshots
@@ -30,11 +25,10 @@ from duralog.console.sources.broker_watch import BrokerGroupWatch, BrokerWatch
 from duralog.console.sources.group_tracking import LagHistories, group_facts
 from duralog.console.sources.metrics_reading import CleanerMetrics
 from duralog.console.sources.refreshing import Refresher
+from duralog.console.sources.searches import Searches
 from duralog.console.sources.without_files import WithoutFiles
 from duralog.errors import DuralogError, UnknownTopic
 from duralog.storage.background import Clock, wall_clock_ms
-
-_MOST_SEARCHES = 2
 
 
 class BrokerSource(WithoutFiles):
@@ -58,9 +52,7 @@ class BrokerSource(WithoutFiles):
         self._metrics = None if metrics is None else CleanerMetrics(metrics)
         self._clock = clock
         self._stepping = threading.Lock()
-        self._starting = threading.Lock()
-        self._searches: set[BrokerKeySearch] = set()
-        self._is_closed = False
+        self._searches: Searches[BrokerKeySearch] = Searches()
         self._overview = self._snapshots.newest.overview
         self._refresher = Refresher(self.step, refresh_seconds, at_once=True)
 
@@ -174,24 +166,12 @@ class BrokerSource(WithoutFiles):
         self, topic: str, partition: int, key: bytes, *, from_offset: int | None = None, limit: int = 100
     ) -> BrokerKeySearch:
         self._known(topic, partition)
-        with self._starting:
-            if self._is_closed:
-                raise DuralogError("the console is closing")
-            running = {search for search in self._searches if search.is_running}
-            if len(running) >= _MOST_SEARCHES:
-                raise Busy(f"{_MOST_SEARCHES} searches are running already: stop one of them first")
-            search = BrokerKeySearch(self._records, topic, partition, key, from_offset=from_offset, limit=limit)
-            self._searches = {*running, search}
-            search.start()
-        return search
+        return self._searches.start(
+            lambda: BrokerKeySearch(self._records, topic, partition, key, from_offset=from_offset, limit=limit)
+        )
 
     def close(self) -> None:
-        with self._starting:
-            self._is_closed = True
-        for search in self._searches:
-            search.stop()
-        for search in self._searches:
-            search.wait()
+        self._searches.close()
         self._refresher.stop()
         self._records.close()
 

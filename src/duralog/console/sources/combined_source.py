@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-from duralog.console.facts import GroupDetails, Overview, SourceKind
+from duralog.console.facts.overview import GroupDetails, Overview, SourceKind
 from duralog.console.source import UnknownGroup
 from duralog.console.sources.broker_watch import BrokerGroupWatch
 from duralog.console.sources.directory_source import DirectorySource

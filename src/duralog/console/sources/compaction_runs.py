@@ -20,7 +20,7 @@ from duralog.cli.failures import describe
 from duralog.cli.opened_store import opened_store, tasks_at_once
 from duralog.cli.output import Output
 from duralog.config import BrokerConfig, TopicConfig
-from duralog.console.facts import CompactionResult, CompactionView, Rehearsal, RunState
+from duralog.console.facts.runs import CompactionResult, CompactionView, Rehearsal, RunState
 from duralog.errors import DuralogError, InvalidConfig, StorageError
 from duralog.storage.background import Clock
 from duralog.storage.compaction_preview import Explanation
@@ -47,9 +47,9 @@ def check_compacted(topic: str, config: TopicConfig) -> None:
 
 
 def rehearse(
-    path: str, config: BrokerConfig, place: TopicPartition, clock: Clock, is_wanted: Callable[[], bool]
+    path: str, config: BrokerConfig, place: TopicPartition, clock: Clock, why_stop: Callable[[], str | None]
 ) -> Rehearsal:
-    """Reads the whole log, as long as it is wanted. Raises `InvalidConfig` for a topic that is not compacted."""
+    """Reads the whole log, until there is a reason to stop. Raises `InvalidConfig` if the topic is not compacted."""
     found: list[Explanation] = []
     text, output = _captured()
     with Store(path, config=config, read_only=True) as store:
@@ -60,7 +60,7 @@ def rehearse(
             store,
             [(place.topic, place.partition, topic_config)],
             output,
-            _Rehearsing(is_wanted),
+            _Rehearsing(why_stop),
             now_ms=clock(),
             memory_bytes=None,
             again=False,
@@ -204,14 +204,14 @@ class DirectoryCompaction:
 class _Rehearsing(ProgressLine):
     """Shows nothing, and ends a rehearsal that nobody waits for any more."""
 
-    def __init__(self, is_wanted: Callable[[], bool]) -> None:
+    def __init__(self, why_stop: Callable[[], str | None]) -> None:
         super().__init__(1, is_rehearsal=True, wanted=False)
-        self._is_wanted = is_wanted
+        self._why_stop = why_stop
 
     def show(self, _progress: CompactionProgress) -> None:
-        if not self._is_wanted():
+        if (why := self._why_stop()) is not None:
             # No `DuralogError`: those mean a log that has changed, which would be read once more.
-            raise InterruptedError("the console is closing")
+            raise InterruptedError(why)
 
 
 class _Shown(ProgressLine):

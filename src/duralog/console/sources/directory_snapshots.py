@@ -14,7 +14,8 @@ from duralog.cli.failures import describe, printable
 from duralog.cli.lock_holder import lock_holder
 from duralog.cli.times import in_words
 from duralog.config import BrokerConfig, TopicConfig
-from duralog.console.facts import CleanerFacts, CleanerRow, Overview, PartitionRow, Sample, SourceKind, TopicFacts
+from duralog.console.facts.health import CleanerFacts, CleanerRow
+from duralog.console.facts.overview import Overview, PartitionRow, Sample, SourceKind, TopicFacts, nothing_yet
 from duralog.console.reading.folder_watch import FolderWatch, PartitionLook
 from duralog.console.reading.segment_times import timed_segments
 from duralog.console.sources.rates import NO_GROWTH, Growth, History, RecentRates, SizeHistory, growth
@@ -92,7 +93,16 @@ class DirectorySnapshots:
         self._rows: dict[TopicPartition, _Row] = {}
         self._history: History[Sample] = History()
         self._recent = RecentRates()
-        self.newest = _nothing_yet(path)
+        self.newest = DirectorySnapshot(
+            overview=nothing_yet(
+                path, SourceKind.DIRECTORY, "The directory has not been looked at yet.", is_online=True
+            ),
+            rows={},
+            looks={},
+            starts={},
+            cleaned={},
+            cleaner=CleanerFacts(rows=(), partitions=0, due=0),
+        )
 
     def step(self) -> None:
         now_ms = self._clock()
@@ -293,32 +303,4 @@ def _cleaner_facts(rows: Mapping[TopicPartition, _Row]) -> CleanerFacts:
         ),
         partitions=len(dirty),
         due=sum(found.is_eligible for _, _, found in dirty),
-    )
-
-
-def _nothing_yet(path: str) -> DirectorySnapshot:
-    overview = Overview(
-        taken_ms=0,
-        target=path,
-        kind=SourceKind.DIRECTORY,
-        cluster_id=None,
-        node_id=None,
-        held_by=None,
-        topics=(),
-        groups=(),
-        partitions=0,
-        size_bytes=None,
-        records=None,
-        bytes_in_per_second=None,
-        records_in_per_second=None,
-        history=(),
-        notes=("The directory has not been looked at yet.",),
-    )
-    return DirectorySnapshot(
-        overview=overview,
-        rows={},
-        looks={},
-        starts={},
-        cleaned={},
-        cleaner=CleanerFacts(rows=(), partitions=0, due=0),
     )

@@ -6,7 +6,6 @@ is asked is read at that moment. Only a compaction changes something, and only i
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable
@@ -15,21 +14,13 @@ from typing import TypeVar
 
 from duralog.cli.failures import describe, printable
 from duralog.cli.group_views import GroupView
-from duralog.cli.lock_holder import lock_holder
 from duralog.cli.times import in_words
 from duralog.config import BrokerConfig
-from duralog.console.facts import (
-    CleanerFacts,
-    GroupDetails,
-    Overview,
-    PartitionFacts,
-    PartitionRow,
-    QuarantineEntry,
-    RecordPage,
-    Rehearsal,
-    SegmentScan,
-    ShownRecord,
-)
+from duralog.console.facts.health import CleanerFacts, QuarantineEntry
+from duralog.console.facts.overview import GroupDetails, Overview, PartitionRow
+from duralog.console.facts.partitions import PartitionFacts, SegmentScan
+from duralog.console.facts.records import RecordPage, ShownRecord
+from duralog.console.facts.runs import Rehearsal
 from duralog.console.reading.folder_watch import PartitionLook
 from duralog.console.reading.fresh_logs import FreshLogs
 from duralog.console.reading.key_search import DirectoryKeySearch
@@ -37,25 +28,20 @@ from duralog.console.reading.partition_details import segment_facts
 from duralog.console.reading.quarantine_list import quarantine_entries
 from duralog.console.reading.record_pages import PageReader
 from duralog.console.reading.segment_scans import SegmentScans
-from duralog.console.source import DEFAULT_PAGE_RECORDS, Busy, ChangesNotAllowed, UnknownGroup
-from duralog.console.sources.compaction_runs import DirectoryCompaction, check_compacted, compaction_command, rehearse
+from duralog.console.source import DEFAULT_PAGE_RECORDS, UnknownGroup, always_wanted
+from duralog.console.sources.compaction_runs import DirectoryCompaction, compaction_command
+from duralog.console.sources.directory_runs import DirectoryRuns
 from duralog.console.sources.directory_snapshots import DirectorySnapshot, DirectorySnapshots
 from duralog.console.sources.group_tracking import GroupTracking, LagHistories, group_facts
 from duralog.console.sources.metrics_reading import CleanerMetrics
 from duralog.console.sources.refreshing import Refresher
 from duralog.console.sources.verify_runs import DirectoryVerification
-from duralog.errors import DuralogError, StorageError, StoreLocked, UnknownTopic
-from duralog.format.filenames import LOCK, segment_stem
+from duralog.errors import DuralogError, StorageError, UnknownTopic
+from duralog.format.filenames import segment_stem
 from duralog.storage.background import Clock, wall_clock_ms
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.partition_log import PartitionLog
 
-_logger = logging.getLogger(__name__)
-
-_MOST_SEARCHES = 2
-_MOST_REHEARSALS = 3
-"""At a time: each takes one of the few workers that all pages share, and memory for the keys of its log."""
-_REHEARSAL_PATIENCE_SECONDS = 2.0
 _PAGE_ATTEMPTS = 3
 _Answer = TypeVar("_Answer")
 
@@ -86,13 +72,8 @@ class DirectorySource:
         self._groups: dict[str, GroupView] = {}
         self._metrics = None if metrics is None else CleanerMetrics(metrics)
         self._scans = SegmentScans()
-        self._rehearsals = threading.BoundedSemaphore(_MOST_REHEARSALS)
+        self._runs = DirectoryRuns(path, self._logs, clock, allow_changes=allow_changes)
         self._stepping = threading.Lock()
-        self._starting = threading.Lock()
-        self._searches: set[DirectoryKeySearch] = set()
-        self._compaction: DirectoryCompaction | None = None
-        self._verification: DirectoryVerification | None = None
-        self._is_closed = False
         self._refresher = Refresher(self.step, refresh_seconds)
         self._overview = self._snapshots.newest.overview
         self.step()
@@ -193,8 +174,10 @@ class DirectorySource:
             notes=() if dirty is None or dirty.correction is None else (in_words(dirty.correction),),
         )
 
-    def scan_segment(self, topic: str, partition: int, base_offset: int) -> SegmentScan:
-        return self._scans.scan(self._segment_path(topic, partition, base_offset), base_offset)
+    def scan_segment(
+        self, topic: str, partition: int, base_offset: int, *, is_wanted: Callable[[], bool] = always_wanted
+    ) -> SegmentScan:
+        return self._scans.scan(self._segment_path(topic, partition, base_offset), base_offset, is_wanted)
 
     def known_scan(self, topic: str, partition: int, base_offset: int) -> SegmentScan | None:
         return self._scans.known(self._segment_path(topic, partition, base_offset))
@@ -226,17 +209,9 @@ class DirectorySource:
     def tail(self, topic: str, partition: int, from_offset: int, limit: int = 200) -> RecordPage:
         return self._page(topic, partition, lambda reader: reader.tail(from_offset, limit))
 
-    def explanation(self, topic: str, partition: int) -> str:
-        return self.rehearsal(topic, partition).text
-
-    def rehearsal(self, topic: str, partition: int) -> Rehearsal:
-        config, place = self._snapshots.catalogue.given_config, TopicPartition(topic, partition)
-        if not self._rehearsals.acquire(timeout=_REHEARSAL_PATIENCE_SECONDS):
-            raise Busy(f"{_MOST_REHEARSALS} logs are being explained already: try again when one of them is done")
-        try:
-            return self._read(lambda: rehearse(self.path, config, place, self._clock, lambda: not self._is_closed))
-        finally:
-            self._rehearsals.release()
+    def rehearsal(self, topic: str, partition: int, *, is_wanted: Callable[[], bool] = always_wanted) -> Rehearsal:
+        config, place = self._snapshots.catalogue.given_config, self._known(topic, partition)
+        return self._read(lambda: self._runs.rehearse(place, config, is_wanted))
 
     def quarantine(self) -> tuple[QuarantineEntry, ...]:
         return self._read(lambda: quarantine_entries(self.path, self._snapshots.newest.looks.values()))
@@ -246,74 +221,42 @@ class DirectorySource:
     def find_key(
         self, topic: str, partition: int, key: bytes, *, from_offset: int | None = None, limit: int = 100
     ) -> DirectoryKeySearch:
-        place = self._known(topic, partition)
-        with self._starting:
-            self._check_open()
-            running = {search for search in self._searches if search.is_running}
-            if len(running) >= _MOST_SEARCHES:
-                raise Busy(f"{_MOST_SEARCHES} searches are running already: stop one of them first")
-            search = DirectoryKeySearch(self._logs, place, key, from_offset=from_offset, limit=limit)
-            self._searches = {*running, search}
-            search.start()
-        return search
+        return self._runs.find_key(self._known(topic, partition), key, from_offset=from_offset, limit=limit)
 
     def compaction_command(self, topic: str, partition: int) -> str:
         return compaction_command(self.path, TopicPartition(topic, partition))
 
     def why_no_compaction(self, topic: str, partition: int) -> str | None:
         try:
-            self._check_compaction(topic, partition)
+            self._runs.check_compaction(self._known(topic, partition), self._snapshots.catalogue.config(topic))
         except DuralogError as error:
             return str(error)
         return None
 
     def compact(self, topic: str, partition: int) -> DirectoryCompaction:
-        with self._starting:
-            self._check_open()
-            place = self._check_compaction(topic, partition)
-            self._compaction = DirectoryCompaction(self.path, place, self._clock)
-            self._compaction.start()
-            return self._compaction
+        return self._runs.compact(self._known(topic, partition), self._snapshots.catalogue.config(topic))
 
     def compaction(self) -> DirectoryCompaction | None:
-        return self._compaction
+        return self._runs.compaction
 
     def start_verify(self, topic: str | None = None, partition: int | None = None) -> DirectoryVerification:
-        with self._starting:
-            self._check_open()
-            if self._verification is not None and self._verification.is_running:
-                raise Busy("a check is running already: wait for it, or stop it first")
-            self._verification = DirectoryVerification(self.path, topic, partition, self._clock)
-            self._verification.start()
-            return self._verification
+        return self._runs.verify(topic, partition)
 
     def verification(self) -> DirectoryVerification | None:
-        return self._verification
+        return self._runs.verification
 
     def close(self) -> None:
-        with self._starting:
-            self._is_closed = True
         self._scans.stop()
-        for search in self._searches:
-            search.stop()
-        if self._verification is not None:
-            self._verification.stop()
-            self._verification.wait()
         self._refresher.stop()
-        for search in self._searches:
-            search.wait()
-        if self._compaction is not None:
-            if self._compaction.is_running:
-                _logger.info(
-                    "the compaction of %s is brought to its end before the console ends", self._compaction.place
-                )
-            self._compaction.wait()
+        self._runs.close()
 
     # What they share
 
     def _known(self, topic: str, partition: int) -> TopicPartition:
-        """By the newest look. Raises `UnknownTopic`."""
+        """By the newest look. Raises `UnknownTopic`, or `StorageError` where all of the directory has gone."""
         place = TopicPartition(topic, partition)
+        if not os.path.isdir(self.path):
+            raise StorageError(f"{printable(self.path)} is not there any more: it was moved, unmounted or deleted")
         if place not in self._snapshots.newest.looks:
             self.topic(topic)
             raise UnknownTopic(f"there is no partition {partition} of {printable(topic)} in this directory")
@@ -368,22 +311,6 @@ class DirectorySource:
         if all(segment.base_offset != base_offset for segment in look.segments):
             raise UnknownTopic(f"there is no segment at offset {base_offset} of {printable(str(look.place))}")
         return os.path.join(look.folder, f"{segment_stem(base_offset)}.log")
-
-    def _check_compaction(self, topic: str, partition: int) -> TopicPartition:
-        place = self._known(topic, partition)
-        check_compacted(printable(topic), self._snapshots.catalogue.config(topic))
-        if not self.allows_changes:
-            raise ChangesNotAllowed("this console only looks: start it with --allow-changes, or run the command")
-        if self._compaction is not None and self._compaction.is_running:
-            raise Busy(f"{self._compaction.place} is being compacted: one at a time")
-        holder = lock_holder(f"{self.path}/{LOCK}")
-        if holder is not None:
-            raise StoreLocked(f"{holder} has the directory open: its own cleaner compacts it, or stop it and try again")
-        return place
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise StorageError("the console is closing")
 
 
 def _ends(snapshot: DirectorySnapshot) -> Callable[[str, int], int | None]:

@@ -12,7 +12,7 @@ from duralog.cli.failures import printable
 from duralog.cli.group_records import EndOffset, GroupRecords
 from duralog.cli.group_views import GroupView
 from duralog.columnar.python_records import to_records
-from duralog.console.facts import GroupDetails, GroupFacts, LagSample
+from duralog.console.facts.overview import GroupDetails, GroupFacts, LagSample
 from duralog.console.reading.folder_watch import PartitionLook
 from duralog.console.reading.fresh_logs import FreshLogs
 from duralog.console.sources.rates import History

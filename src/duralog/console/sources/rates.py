@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from duralog.console.facts import RECENT_LOOKS, SizeSample, TopicFacts
+from duralog.console.facts.overview import RECENT_LOOKS, TopicFacts
+from duralog.console.facts.partitions import SizeSample
 from duralog.console.reading.folder_watch import PartitionLook
 
 MOST_SAMPLES = 600

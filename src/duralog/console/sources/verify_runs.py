@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from duralog.cli.failures import describe, printable
-from duralog.console.facts import FindingFacts, RunState, VerifyView
+from duralog.console.facts.runs import FindingFacts, RunState, VerifyView
 from duralog.errors import CorruptRecord, DuralogError
 from duralog.storage.background import Clock
 from duralog.storage.findings import Note

@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from typing import NoReturn
 
-from duralog.console.facts import QuarantineEntry, Rehearsal, SegmentScan
-from duralog.console.source import CompactionRun, NotFromHere, VerifyRun
+from duralog.console.facts.health import QuarantineEntry
+from duralog.console.facts.partitions import SegmentScan
+from duralog.console.facts.runs import Rehearsal
+from duralog.console.source import CompactionRun, NotFromHere, VerifyRun, always_wanted
 
 
 class WithoutFiles:
@@ -17,23 +20,22 @@ class WithoutFiles:
     has_files = False
     allows_changes = False
 
-    def scan_segment(self, topic: str, partition: int, base_offset: int) -> SegmentScan:
+    def scan_segment(
+        self, topic: str, partition: int, base_offset: int, *, is_wanted: Callable[[], bool] = always_wanted
+    ) -> SegmentScan:
         _not_from_here("segments")
 
     def known_scan(self, topic: str, partition: int, base_offset: int) -> SegmentScan | None:
         return None
 
-    def explanation(self, topic: str, partition: int) -> str:
-        _not_from_here("what a compaction would do")
-
-    def rehearsal(self, topic: str, partition: int) -> Rehearsal:
+    def rehearsal(self, topic: str, partition: int, *, is_wanted: Callable[[], bool] = always_wanted) -> Rehearsal:
         _not_from_here("what a compaction would do")
 
     def compaction_command(self, topic: str, partition: int) -> str:
         return f"duralog compact DIR --topic {shlex.quote(topic)} --partition {partition}"
 
     def why_no_compaction(self, topic: str, partition: int) -> str | None:
-        return "a broker compacts by itself: this console can only look at it"
+        return "A broker compacts by itself: this console can only look at it."
 
     def compact(self, topic: str, partition: int) -> CompactionRun:
         _not_from_here("compactions")

@@ -1,0 +1,93 @@
+"""Records as pages show them, each cut to a size that a browser takes, and how a search for them goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from duralog.console.facts.runs import RunState
+
+NO_TIMESTAMP_MS = -1
+"""A record's timestamp where its batch has none."""
+SHOWN_BYTES = 16 << 10
+"""So much of a key, a value and a header's value is in a page; `Source.record` gives more."""
+SHOWN_HEADERS = 100
+
+
+class RecordKind(StrEnum):
+    DATA = "data"
+    ABORTED = "aborted"
+    """Of a transaction that was aborted: a `read_committed` consumer never sees it."""
+    OPEN = "open"
+    """Of a transaction that is not decided yet."""
+    MARKER = "marker"
+    """Written by the log itself where a transaction ended; `marker` says how."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownRecord:
+    offset: int
+    timestamp_ms: int
+    """`NO_TIMESTAMP_MS` if it has none."""
+    timestamp_type: str
+    """`CreateTime`, `LogAppendTime` or `NoTimestampType`."""
+    key: bytes | None
+    """Cut to `SHOWN_BYTES`, as is the value: `key_bytes` and `value_bytes` tell their sizes."""
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    """The first ones, cut as well: `header_count` tells how many there are."""
+    key_bytes: int
+    value_bytes: int
+    header_count: int
+    size_bytes: int
+    """Of key, value and headers together."""
+    is_tombstone: bool
+    codec: str | None
+    """Of its batch; None through a broker."""
+    kind: RecordKind = RecordKind.DATA
+    marker: str | None = None
+    """`commit of producer 4, epoch 1`."""
+    producer_id: int | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether `Source.record` has more of it."""
+        is_short = len(self.key or b"") < self.key_bytes or len(self.value or b"") < self.value_bytes
+        is_short = is_short or len(self.headers) < self.header_count
+        return is_short or any(len(value or b"") == SHOWN_BYTES for _, value in self.headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordPage:
+    records: tuple[ShownRecord, ...]
+    """By offset, also on a page that was read backwards."""
+    first_offset: int
+    """The page answers for the offsets from here up to, not including, `next_offset`: gaps in it are real gaps."""
+    next_offset: int
+    """Ask for this offset to go on."""
+    previous_offset: int | None
+    """Ask for this one with `backwards` to go back; None at the start of the log."""
+    start_offset: int
+    """Of the log, as are the end and the last stable offset."""
+    end_offset: int
+    last_stable_offset: int | None
+    note: str | None = None
+    """Why the page is shorter, or starts elsewhere, than was asked for; damage that was met."""
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.next_offset >= self.end_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchProgress:
+    state: RunState
+    offset: int
+    """Up to here it has looked."""
+    end_offset: int
+    records_read: int
+    bytes_read: int
+    share: float
+    """0 to 1."""
+    found: int
+    error: str | None = None
