@@ -271,6 +271,10 @@ def test_a_slice_stays_readable_when_its_segment_is_deleted(tmp_path: Path) -> N
 # By time
 
 
+def with_epoch(found: TimestampedOffset | None) -> tuple[int, int, int] | None:
+    return None if found is None else (*found, found.leader_epoch)
+
+
 def test_the_first_record_at_or_after_a_time(tmp_path: Path) -> None:
     log = LogInFolder(tmp_path, index_interval_bytes=1).open()
     times = [10, 20, 20, 15, 40, 30, 50, 5, 60]
@@ -281,8 +285,8 @@ def test_the_first_record_at_or_after_a_time(tmp_path: Path) -> None:
     spread = [time + step for time in times for step in (0, 1)]
     for wanted in range(70):
         first = next((offset for offset, time in enumerate(spread) if time >= wanted), None)
-        expected = None if first is None else TimestampedOffset(first, spread[first], 0)
-        assert log.offset_for_timestamp(wanted) == expected, wanted
+        expected = None if first is None else (first, spread[first], 0)
+        assert with_epoch(log.offset_for_timestamp(wanted)) == expected, wanted
 
 
 def test_records_below_the_start_are_not_found(tmp_path: Path) -> None:
@@ -291,24 +295,24 @@ def test_records_below_the_start_are_not_found(tmp_path: Path) -> None:
     log.roll()
     log.append([Record(value=b"", timestamp_ms=time) for time in (60, 70)])
     log.delete_records(before_offset=2)
-    assert log.offset_for_timestamp(5) == TimestampedOffset(2, 20, 0)
-    assert log.offset_for_timestamp(40) == TimestampedOffset(4, 60, 0)
+    assert with_epoch(log.offset_for_timestamp(5)) == (2, 20, 0)
+    assert with_epoch(log.offset_for_timestamp(40)) == (4, 60, 0)
     assert log.offset_for_timestamp(80) is None
 
 
 def test_special_times(tmp_path: Path) -> None:
     folder = LogInFolder(tmp_path)
     log = folder.open()
-    assert log.offset_for_timestamp(EARLIEST) == TimestampedOffset(0, -1, -1)
-    assert log.offset_for_timestamp(LATEST) == TimestampedOffset(0, -1, -1)
+    assert with_epoch(log.offset_for_timestamp(EARLIEST)) == (0, -1, -1)
+    assert with_epoch(log.offset_for_timestamp(LATEST)) == (0, -1, -1)
     assert log.offset_for_timestamp(MAX_TIMESTAMP) is None
     log.append([Record(value=b"", timestamp_ms=time) for time in (10, 90, 20, 90)])
     log.roll()
     log.append([Record(value=b"", timestamp_ms=time) for time in (90, 70)])
     log.delete_records(before_offset=1)
-    assert log.offset_for_timestamp(EARLIEST) == TimestampedOffset(1, -1, 0)
-    assert log.offset_for_timestamp(LATEST) == TimestampedOffset(6, -1, 0)
-    assert log.offset_for_timestamp(MAX_TIMESTAMP) == TimestampedOffset(1, 90, 0)
+    assert with_epoch(log.offset_for_timestamp(EARLIEST)) == (1, -1, 0)
+    assert with_epoch(log.offset_for_timestamp(LATEST)) == (6, -1, 0)
+    assert with_epoch(log.offset_for_timestamp(MAX_TIMESTAMP)) == (1, 90, 0)
     with pytest.raises(ValueError, match="-4 is no timestamp"):
         log.offset_for_timestamp(-4)
 

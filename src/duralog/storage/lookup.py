@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -50,12 +50,20 @@ class FoundBatch(NamedTuple):
     last_offset: int
 
 
-class TimestampedOffset(NamedTuple):
-    """A record found by time."""
-
+class _OffsetAndTime(NamedTuple):
     offset: int
     timestamp_ms: int
-    leader_epoch: int = NO_LEADER_EPOCH
+
+
+class TimestampedOffset(_OffsetAndTime):
+    """A record found by time: its offset and its timestamp, and beside the two the epoch that it was written in."""
+
+    leader_epoch: int
+
+    def __new__(cls, offset: int, timestamp_ms: int, leader_epoch: int = NO_LEADER_EPOCH) -> Self:
+        found = super().__new__(cls, offset, timestamp_ms)
+        found.leader_epoch = leader_epoch
+        return found
 
 
 class Tail(NamedTuple):
