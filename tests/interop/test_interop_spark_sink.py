@@ -34,6 +34,7 @@ from tests.unit.staged_writes import WRITER, options_of, rows_of, stage
 pytestmark = pytest.mark.interop
 
 NOW_MS = int(time.time() * 1000)
+PATIENCE_SECONDS = 60
 OTHER = "e" * 32
 LOGS = [("wide", 0), ("wide", 1), ("wide", 2), ("compacted", 0), ("stamped", 0), ("restored", 0), ("restored", 1)]
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -123,8 +124,15 @@ class Held:
     server: KafkaServer
 
     def committed(self, topic: str, partition: int = 0) -> list[Json]:
-        """What readers get that ask for committed records only."""
-        records: list[Json] = self.server.consume(topic, partition, isolation="read_committed")["records"]
+        """What readers get that ask for committed records only, once no transaction is open.
+
+        Kafka answers that one has ended before it writes the markers.
+        """
+        until = time.monotonic() + PATIENCE_SECONDS
+        end = self.server.consume(topic, partition)["end"]
+        while (found := self.server.consume(topic, partition, isolation="read_committed"))["end"] < end:
+            assert time.monotonic() < until, f"a transaction is still open in {topic}-{partition}"
+        records: list[Json] = found["records"]
         return records
 
     def left(self) -> list[Path]:
@@ -247,7 +255,7 @@ def test_a_transaction_that_fails_shows_nothing(held: Held, monkeypatch: pytest.
         patched.setattr("duralog.spark.broker_sink._Memory.add_to", fail)
         with pytest.raises(StorageError, match=f"the broker at {held.server.bootstrap}"):
             send(tasks, options, writer=WRITER, transaction=named)
-    assert held.committed("broken") == []
+    assert held.server.consume("broken", 0, isolation="read_committed")["records"] == []
     assert send(tasks, options, writer=WRITER, transaction=named).records == 50
     assert len(held.committed("broken")) == 50
 
