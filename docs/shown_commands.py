@@ -132,7 +132,9 @@ class Session:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._ports = {port: str(_free_port()) for port in _PORTS}
+        self._reserved = [_reserved_port() for _ in _PORTS]
+        taken = (str(each.getsockname()[1]) for each in self._reserved)
+        self._ports = dict(zip(_PORTS, taken, strict=True))
         self._running: list[subprocess.Popen[bytes]] = []
         self._environment = {
             **os.environ,
@@ -213,16 +215,20 @@ class Session:
     def close(self) -> None:
         for process in self._running:
             self._end(process)
+        for each in self._reserved:
+            each.close()
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=_SECONDS)
 
 
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+def _reserved_port() -> socket.socket:
+    """On a port that nobody else is given while it is open. It does not listen: a server can, that reuses addresses."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    return reserved
 
 
 def run(page: str, folder: Path) -> list[Command]:
