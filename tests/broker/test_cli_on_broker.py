@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Uuid
 from typer.testing import CliRunner, Result
 
+import duralog
 from duralog.broker.broker import Broker
 from duralog.cli.consume_request import ConsumeRequest
 from duralog.cli.consumed_broker import from_broker
@@ -104,6 +105,39 @@ def test_many_lines(address: str) -> None:
     shown = run("consume", address, "-t", "many", "--values").stdout.splitlines()
     assert sorted(shown) == sorted(f"value-{number}" for number in range(5_000))
     assert len(run("consume", address, "-t", "many", "--values", "--limit", 7).stdout.splitlines()) == 7
+
+
+def test_what_comes_before_a_line_that_is_no_record_is_written(address: str) -> None:
+    run("topic", "create", address, "-t", "t")
+    lines = '{"value": "1"}\n{"value": "2"}\nno record\n'
+    refused = run("produce", address, "-t", "t", "--from-json", given=lines, code=1)
+    assert "line 3: not JSON" in refused.stderr
+    assert [each["value"] for each in objects("consume", address, "-t", "t")] == ["1", "2"]
+
+
+def test_a_record_as_large_as_the_topic_takes_it(address: str) -> None:
+    run("topic", "create", address, "-t", "t", "-c", "max.message.bytes=5000000")
+    large = "x" * 3_000_000
+    run("produce", address, "-t", "t", given=f"small\n{large}\n")
+    assert [len(each["value"]) for each in objects("consume", address, "-t", "t")] == [5, 3_000_000]
+    refused = run("produce", address, "-t", "t", given=f"small\n{2 * large}\n", code=1)
+    assert "Message size too large; 1 record written before" in refused.stderr
+
+
+def test_without_follow_what_comes_meanwhile_is_not_waited_for(broker: Broker, address: str) -> None:
+    run("topic", "create", address, "-t", "t", "--partitions", 2)
+    run("produce", address, "-t", "t", "-p", 0, given="1\n2\n")
+    request = ConsumeRequest(
+        topic="t", partition=None, offset=None, timestamp_ms=None, tail=None, group=None, committed=False, follow=False
+    )
+
+    def write_more(total: int) -> None:
+        assert total == 2
+        for number in range(2):
+            broker.store.partition("t", number).append([duralog.Record(value=b"late")] * 5)
+
+    found = from_broker(address, request, before_waiting=lambda: None, on_total=write_more)
+    assert [record.value for _, _, record in found] == [b"1", b"2"]
 
 
 def test_a_group_goes_on_where_it_stopped(address: str) -> None:

@@ -74,6 +74,8 @@ class _Reading:
         self._request = request
         self._left: set[int] = set()
         """Partitions whose end was not reached yet."""
+        self._ends: dict[int, int] = {}
+        """Up to where they are read, by partition; one that is not here, to its very end."""
         self._has_begun = False
 
     def assign(self, partitions: list[int]) -> int:
@@ -84,6 +86,8 @@ class _Reading:
         ]
         self._consumer.assign(places)
         self._left = set(partitions)
+        if not self._request.follow:
+            self._ends = {number: end for number, (_, end) in edges.items()}
         self._has_begun = True
         return sum(end - start for start, end in edges.values())
 
@@ -120,7 +124,9 @@ class _Reading:
             try:
                 for message in messages:
                     error = message.error()
-                    if error is None:
+                    if error is None and self._is_beyond(message):
+                        self._left.discard(message.partition())
+                    elif error is None:
                         shown[message.partition()] = message
                         yield message.topic(), message.partition(), _record(message)
                     elif error.code() == self._client.KafkaError._PARTITION_EOF:
@@ -135,6 +141,11 @@ class _Reading:
                         self._consumer.commit(message, asynchronous=False)
             if not messages:
                 before_waiting()
+
+    def _is_beyond(self, message: Any) -> bool:
+        """Whether it came after the command had begun: there may be no end of such, and it is not waited for."""
+        end = self._ends.get(message.partition())
+        return end is not None and message.offset() >= end
 
 
 def _record(message: Any) -> Record:

@@ -6,12 +6,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from duralog.cli.produced_store import Place
-from duralog.cli.record_input import Placed
+from duralog.cli.record_input import LARGEST_LINE_BYTES, Placed
+from duralog.cli.tables import plural
 from duralog.cli.target import admin_client, client_settings, in_words, kafka_client, told_by_broker
 from duralog.errors import DuralogError, UnknownTopic
 
 _DELIVERY_SECONDS = 120
 _LAST_PARTITION = 2**31 - 1
+_ROOM_BYTES = 1 << 20
+"""For keys, headers and frames."""
+_QUEUED_KILOBYTES = 2 * LARGEST_LINE_BYTES >> 10
 
 
 def to_broker(
@@ -31,37 +35,45 @@ def to_broker(
                     "compression.type": codec or "none",
                     "linger.ms": 5,
                     "delivery.timeout.ms": _DELIVERY_SECONDS * 1000,
+                    # How large a record may be is the broker's to say.
+                    "message.max.bytes": LARGEST_LINE_BYTES + _ROOM_BYTES,
+                    "queue.buffering.max.kbytes": _QUEUED_KILOBYTES,
                 },
             )
         )
-        for group in groups:
-            for named, record in group:
-                number = partition if partition is not None else named
-                if number is not None and number > _LAST_PARTITION:
-                    raise UnknownTopic(f"there is no partition {number} of {topic}")
-                options: dict[str, Any] = {} if number is None else {"partition": number}
-                if record.timestamp_ms >= 0:
-                    options["timestamp"] = record.timestamp_ms
-                while True:
-                    try:
-                        producer.produce(
-                            topic,
-                            record.value,
-                            record.key,
-                            headers=list(record.headers),
-                            on_delivery=delivery.told,
-                            **options,
-                        )
-                        break
-                    except BufferError:
-                        producer.poll(0.1)
-            producer.poll(0)
-            delivery.check(address)
+        try:
+            for group in groups:
+                for placed in group:
+                    _send(producer, topic, placed, partition, delivery)
+                producer.poll(0)
+                delivery.check(address)
+        except (DuralogError, client.KafkaException):
+            # What came before the record that cannot be sent is written all the same.
+            producer.flush(_DELIVERY_SECONDS)
+            raise
         left = producer.flush(_DELIVERY_SECONDS)
         delivery.check(address)
         if left:
-            raise DuralogError(f"{address}: {left:,} records were not acknowledged in {_DELIVERY_SECONDS} seconds")
+            raise DuralogError(f"{address}: {plural(left, 'record')} not acknowledged in {_DELIVERY_SECONDS} seconds")
     return delivery.written
+
+
+def _send(producer: Any, topic: str, placed: Placed, partition: int | None, delivery: _Delivery) -> None:
+    named, record = placed
+    number = partition if partition is not None else named
+    if number is not None and number > _LAST_PARTITION:
+        raise UnknownTopic(f"there is no partition {number} of {topic}")
+    options: dict[str, Any] = {} if number is None else {"partition": number}
+    if record.timestamp_ms >= 0:
+        options["timestamp"] = record.timestamp_ms
+    while True:
+        try:
+            producer.produce(
+                topic, record.value, record.key, headers=list(record.headers), on_delivery=delivery.told, **options
+            )
+            return
+        except BufferError:
+            producer.poll(0.1)
 
 
 class _Delivery:
@@ -78,4 +90,4 @@ class _Delivery:
     def check(self, address: str) -> None:
         if self._error is not None:
             done = sum(place.records for place in self.written.values())
-            raise DuralogError(f"{address}: {in_words(self._error)}; {done:,} records were written before")
+            raise DuralogError(f"{address}: {in_words(self._error)}; {plural(done, 'record')} written before")
