@@ -236,10 +236,13 @@ def test_assigned_partitions(spark: SparkSession, logs: str) -> None:
             {"subscribe": "orders", "startingOffsets": '{"orders":{"0":5000,"1":0}}'},
             "orders-0: offset 5000 was asked for, but the log goes from 0 to 1000",
         ),
-        ({"subscribe": "orders", "startingOffsets": '{"orders":{"0":5}}'}, "the start is not given for orders-1"),
+        (
+            {"subscribe": "orders", "startingOffsets": '{"orders":{"0":5}}'},
+            "option startingOffsets does not name orders-1: name every partition that is read; -2 stands for",
+        ),
         (
             {"subscribe": "orders", "endingOffsets": '{"orders":{"0":5,"1":5,"2":5}}'},
-            "there are ending offsets for orders-2, which is not read: orders-0, orders-1 are",
+            "option endingOffsets names orders-2, which is not read: orders-0, orders-1 are",
         ),
         ({"startingTimestamp": str(START_MS * 2)}, "no record has a timestamp of .* or later"),
         ({"subscribe": "orders", "startingOffsets": "latest"}, "startingOffsets is 'latest': give earliest"),
@@ -265,6 +268,9 @@ def test_a_directory_that_is_no_log(spark: SparkSession, tmp_path: Path) -> None
     (tmp_path / "readme").write_text("not a log")
     with pytest.raises(AnalysisException, match="there are no topics: no folder is named like a partition"):
         read(spark, str(tmp_path)).collect()
+    (tmp_path / "orders-0").mkdir()
+    with pytest.raises(duralog.DuralogError, match="TOPIC-NUMBER, but this one is: give the directory that it is in"):
+        explain(str(tmp_path / "orders-0"))
     with pytest.raises(AnalysisException, match=r"nowhere: .*No such file or directory"):
         read(spark, str(tmp_path / "nowhere")).collect()
     with pytest.raises(AnalysisException, match="there is no option path"):

@@ -90,6 +90,10 @@ def test_columns_that_cannot_be() -> None:
         schema_of(options(columns="offset,x"))
     with pytest.raises(InvalidOption, match="a schema without columns cannot be read"):
         Columns(StructType([]), options())
+    with pytest.raises(InvalidOption, match="the schema names a column twice: offset, Offset"):
+        Columns(StructType().add("offset", "long").add("Offset", "long"), options())
+    with pytest.raises(InvalidOption, match="option columns and the schema differ"):
+        Columns(StructType().add("offset", "long"), options(columns="key"))
 
 
 def test_an_error_of_ours_is_told_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,11 +47,14 @@ def test_everything() -> None:
 
 
 def test_the_level_of_a_codec_by_the_name_that_producers_know() -> None:
-    levels = {"kafka__compression__lz4__level": "9", "kafka__compression__zstd__level": "7"}
-    assert parse(codec="zstd", **levels).level == 7
-    assert parse(codec="zstd", level="3", **levels).level == 3
-    assert parse(codec="none", **levels).level is None
-    assert parse(**levels).level is None
+    def level(**given: str) -> int | None:
+        levels = {"kafka.compression.lz4.level": "9", "kafka.compression.zstd.level": "7"}
+        return WriteOptions.of({"path": "/logs", **levels, **given}, streaming=False).level
+
+    assert level(codec="zstd") == 7
+    assert level(codec="zstd", level="3") == 3
+    assert level(codec="none") is None
+    assert level() is None
 
 
 def test_a_client_knows_configs_that_kafkas_producer_does_not() -> None:

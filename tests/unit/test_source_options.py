@@ -155,7 +155,9 @@ def test_options_of_the_file_system() -> None:
         ({"mode": "DROPMALFORMED"}, "mode is 'DROPMALFORMED': give FAILFAST or PERMISSIVE"),
         ({"badRecordsPath": "x"}, "badRecordsPath is for mode PERMISSIVE"),
         ({"badRecordsPath": "nope://x", "mode": "PERMISSIVE"}, "option badRecordsPath: path: 'nope://x': no such file"),
-        ({"maxTriggerDelay": "10"}, "maxTriggerDelay is '10': give a time with its unit"),
+        ({"maxTriggerDelay": "ten"}, "maxTriggerDelay is 'ten': give a time with its unit"),
+        ({"maxSplitBytes": "0"}, "maxSplitBytes is '0': give a number of bytes, at least 1"),
+        ({"paths": '["/a", "/b"]'}, "one log directory is read at a time"),
         ({"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger is 10, more than"),
     ],
 )
@@ -194,7 +196,16 @@ def test_a_path_must_be_given() -> None:
 
 
 def test_times_with_units() -> None:
-    units = {"5ms": 5, "1500us": 1, "2s": 2_000, "3m": 180_000, "3min": 180_000, "1h": 3_600_000, "1d": 86_400_000}
+    units = {
+        "5ms": 5,
+        "5": 5,
+        "1500us": 1,
+        "2s": 2_000,
+        "3m": 180_000,
+        "3min": 180_000,
+        "1h": 3_600_000,
+        "1d": 86_400_000,
+    }
     assert {text: duration_ms("d", text) for text in units} == units
 
 

@@ -19,7 +19,7 @@ STORAGE_PREFIX = "fs."
 
 _INT64_MAX = 2**63 - 1
 _WHOLE_NUMBER = re.compile("0*([0-9]{1,19})")
-_DURATION = re.compile(r"([0-9]{1,18})\s*(us|ms|s|m|min|h|d)", re.IGNORECASE)
+_DURATION = re.compile(r"([0-9]{1,18})\s*(us|ms|s|m|min|h|d)?", re.IGNORECASE)
 _UNIT_US = {
     "us": 1,
     "ms": 1_000,
@@ -84,15 +84,15 @@ def size_bytes(name: str, text: str) -> int:
     try:
         return parse_bytes(text)
     except ValueError:
-        raise refused(name, text, "a number of bytes, or one with k, m, g or t, such as 128m") from None
+        raise refused(name, text, "a number of bytes, at least 1, or one with k, m, g or t, such as 128m") from None
 
 
 def duration_ms(name: str, text: str) -> int:
-    """A time as Spark writes it: `500ms`, `30s`, `15m`, `1h`."""
+    """A time as Spark writes it: `500ms`, `30s`, `15m`, `1h`; without a unit, milliseconds."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise refused(name, text, "a time with its unit (us, ms, s, m, min, h, d), such as 15m")
-    return int(match[1]) * _UNIT_US[match[2].lower()] // 1_000
+        raise refused(name, text, "a time with its unit (us, ms, s, m, min, h, d), such as 15m, or milliseconds")
+    return int(match[1]) * _UNIT_US[(match[2] or "ms").lower()] // 1_000
 
 
 def json_object(name: str, text: str, example: str) -> dict[str, Any]:

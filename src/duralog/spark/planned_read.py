@@ -6,10 +6,12 @@ The batch source and `duralog.spark.explain` go this way, so that what is explai
 from __future__ import annotations
 
 import logging
+import posixpath
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from duralog.errors import UnknownTopic
+from duralog.format.filenames import parse_partition_folder
 from duralog.spark.collector_pause import collector_paused
 from duralog.spark.locations import open_store
 from duralog.spark.offset_ranges import Bound, OffsetRange, Offsets, OnDataLoss, resolve, select_partitions
@@ -74,7 +76,11 @@ def chosen_partitions(store: Store, options: ReadOptions, *, may_be_gone: bool =
         return select_partitions(store, topics=[name for name in selection.topics if there is None or name in there])
     found = select_partitions(store, pattern=selection.pattern or ".*")
     if selection.pattern is None and not found and not may_be_gone:
-        raise UnknownTopic(f"{options.path}: there are no topics: no folder is named like a partition, TOPIC-NUMBER")
+        is_partition = parse_partition_folder(posixpath.basename(options.path.rstrip("/"))) is not None
+        hint = ", but this one is: give the directory that it is in" if is_partition else ""
+        raise UnknownTopic(
+            f"{options.path}: there are no topics: no folder is named like a partition, TOPIC-NUMBER{hint}"
+        )
     return found
 
 
@@ -85,19 +91,26 @@ def resolve_bounds(
     on_data_loss: OnDataLoss | None,
 ) -> dict[TopicPartition, OffsetRange]:
     """Where the options say that reading starts and ends, in offsets."""
-    for name, bound in (("starting", options.start), ("ending", options.end)):
-        _check_named(name, bound, partitions)
+    for bound in (options.start, options.end):
+        _check_named(bound, partitions, is_start=bound is options.start)
     return resolve(
         store, partitions, options.start, options.end, isolation=options.isolation, on_data_loss=on_data_loss
     )
 
 
-def _check_named(which: str, bound: Bound, partitions: list[TopicPartition]) -> None:
-    """As the connector: who gives offsets for single partitions gives them for those that are read, and no others."""
-    strange = sorted(set(bound.of) - set(partitions))
-    if strange:
-        what = "offsets" if isinstance(bound, Offsets) else "timestamps"
-        raise InvalidOption(f"there are {which} {what} for {strange[0]}, which is not read: {_listed(partitions)} are")
+def _check_named(bound: Bound, partitions: list[TopicPartition], *, is_start: bool) -> None:
+    """As the connector: who gives offsets for single partitions gives them for all that are read, and no others."""
+    if not bound.of:
+        return
+    option = f"{'starting' if is_start else 'ending'}Offsets{'' if isinstance(bound, Offsets) else 'ByTimestamp'}"
+    if strange := sorted(set(bound.of) - set(partitions)):
+        raise InvalidOption(f"option {option} names {strange[0]}, which is not read: {_listed(partitions)} are")
+    if missing := sorted(set(partitions) - set(bound.of)):
+        hint = "; -2 stands for the earliest offset" if is_start else "; -1 stands for the latest offset"
+        raise InvalidOption(
+            f"option {option} does not name {_listed(missing)}: name every partition that is read"
+            f"{hint if isinstance(bound, Offsets) else ''}"
+        )
 
 
 def _listed(partitions: list[TopicPartition], most: int = 10) -> str:

@@ -151,6 +151,8 @@ class _Given:
             for name in ENDS:
                 if name.lower() in self._values:
                     raise InvalidOption(f"option {name} is for batch reads: a streaming query has no end")
+        if "paths" in self._values:
+            raise InvalidOption("one log directory is read at a time: load each, and unite them with union")
         check_consumer_options(options)
         # A batch read takes all at once, so limits of a trigger do nothing there, as with the connector.
         known = (*BOTH, *(() if streaming else ENDS), *LIMITS, *WITHOUT_EFFECT)

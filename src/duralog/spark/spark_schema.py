@@ -81,6 +81,10 @@ class Columns:
         """As this module spells them."""
         if not self.names:
             raise InvalidOption("a schema without columns cannot be read: name one, such as offset")
+        if len(set(self.names)) != len(self.names):
+            raise InvalidOption(f"the schema names a column twice: {', '.join(schema.names)}")
+        if options.columns is not None and self.names != [_known(name, options) for name in options.columns]:
+            raise InvalidOption("option columns and the schema differ: give one of them")
         for name, field in zip(self.names, schema.fields, strict=True):
             # Only the kind of data is compared: Spark may have made a nested field nullable, or not.
             if field.dataType.simpleString() != _ALL[name].simpleString():
