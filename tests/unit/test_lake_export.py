@@ -358,6 +358,27 @@ def test_a_folder_with_files_of_somebody_else(job: Export, table_format: str) ->
     assert stranger.read_bytes() == b"x"
 
 
+@pytest.mark.parametrize("place", ["data", "data/lake", "data/events-0/lake", "link", "data/../data"])
+def test_a_target_within_the_log_directory(job: Export, place: str) -> None:
+    """Kafka would not start on it."""
+    (job.data.parent / "link").symlink_to(job.data)
+    before = sorted(job.data.rglob("*"))
+    job.target = job.data.parent / place
+    with pytest.raises(TableRefused, match=r"events: the table would lie in the log directory .*/data: give a target"):
+        job.run()
+    assert sorted(job.data.rglob("*")) == before
+
+
+def test_a_target_beside_the_log_directory(job: Export) -> None:
+    """A table has the name of its topic, which may be that of the directory."""
+    job.data = job.data.rename(job.data.parent / "events")
+    job.target = job.data.parent
+    with pytest.raises(TableRefused, match="the table would lie in the log directory"):
+        job.run()
+    job.target = job.data.parent / "events-lake"
+    assert job.run().records == 40
+
+
 def test_a_state_file_that_is_gone_does_not_cost_the_records(job: Export) -> None:
     job.run()
     (job.target / "events" / "_duralog_export.json").unlink()

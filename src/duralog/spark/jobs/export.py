@@ -33,9 +33,9 @@ from duralog.spark.lake.columns import DATE, by_day, table_schema, to_table_colu
 from duralog.spark.lake.log_ends import DETAIL, check_ends, remember_ends
 from duralog.spark.lake.parquet_files import EXTENSION, DataFile, ParquetFiles
 from duralog.spark.lake.table_state import StateRefused, TableFormat, TableState
-from duralog.spark.lake.tables import LakeTable, TableSpec, only_writer, open_table, split_options
+from duralog.spark.lake.tables import LakeTable, TableSpec, check_apart, only_writer, open_table, split_options
 from duralog.spark.lake.targets import PART_SUFFIX, Target
-from duralog.spark.locations import open_store
+from duralog.spark.locations import location_of, open_store
 from duralog.spark.planning import DataLoss, OffsetRange, Offsets, Plan, plan, resolve
 from duralog.spark.slice_reading import read_slices
 from duralog.spark.slices import Slice
@@ -201,6 +201,7 @@ def export(
                 partition_column=DATE,
                 catalog=catalog,
             )
+            check_apart(folder, location_of(store))
             stack.enter_context(only_writer(folder, _JOB))
             table = open_table(table_format, spec)
             nothing = TableState(

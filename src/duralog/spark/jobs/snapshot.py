@@ -38,9 +38,9 @@ from duralog.spark.lake.columns import table_schema
 from duralog.spark.lake.log_ends import DETAIL, check_ends, remember_ends
 from duralog.spark.lake.parquet_table import ParquetVersions
 from duralog.spark.lake.table_state import TableFormat, TableState
-from duralog.spark.lake.tables import LakeTable, TableSpec, now_ms, only_writer, open_table, split_options
+from duralog.spark.lake.tables import LakeTable, TableSpec, check_apart, now_ms, only_writer, open_table, split_options
 from duralog.spark.lake.targets import PART_SUFFIX, Target
-from duralog.spark.locations import open_store
+from duralog.spark.locations import location_of, open_store
 from duralog.spark.planning import OffsetRange, Offsets, Timestamps, plan, resolve
 from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.storage.isolation import Isolation
@@ -181,6 +181,7 @@ def snapshot(
                 catalog=catalog,
                 is_replaced=True,
             )
+            check_apart(folder, location_of(store))
             stack.enter_context(only_writer(folder, _JOB))
             runs.append(_prepare(store, open_table(request.format, spec), request, partitions))
         return _run(spark, runs, on_progress, began)

@@ -26,6 +26,7 @@ from duralog.spark.lake.columns import without
 from duralog.spark.lake.parquet_files import EXTENSION, DataFile
 from duralog.spark.lake.table_state import TableFormat, TableState, read_state, write_state
 from duralog.spark.lake.targets import Target
+from duralog.spark.locations import Location
 from duralog.storage.file_system import LocalFileSystem
 
 _CATALOG = "catalog."
@@ -33,6 +34,15 @@ _CATALOG = "catalog."
 
 class TableRefused(DuralogError):
     """The target is something else than the table that is to be written."""
+
+
+def check_apart(target: Target, directory: Location) -> None:
+    """Refuse a table within the log directory: Kafka does not start on one that has a folder it does not know."""
+    table, logs = (url if "://" in url else os.path.realpath(url) for url in (target.location, directory.url))
+    if f"{table.rstrip('/')}/".startswith(f"{logs.rstrip('/')}/"):
+        raise TableRefused(
+            f"{target.location}: the table would lie in the log directory {directory.url}: give a target outside of it"
+        )
 
 
 @contextmanager
