@@ -1072,7 +1072,7 @@ def test_a_compaction_is_logged_with_its_figures_and_what_should_be_changed(
         "orders-0: compacted up to offset 20, from 0 in 2 rounds; 20.0 MB read in 4.0 s (5.0 MB/s); 10.0 MB mapped in"
         " 1.0 s (10.0 MB/s, 25.0% of the time), the map 90.0% full; 20.0 MB rewritten in 3.0 s (6.7 MB/s, 75.0% of the"
         " time); before 20.0 MB and 10,000 records, after 5.0 MB and 1,000; 75.0% smaller, 90.0% fewer records; 7"
-        " records without a key are gone"
+        " records without a key went"
     )
     assert [record.levelname for record in warnings] == ["WARNING"] * 3
     assert [record.getMessage().removeprefix("orders-0: ") for record in warnings] == [

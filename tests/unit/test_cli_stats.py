@@ -14,6 +14,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from html.parser import HTMLParser
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -22,6 +23,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import duralog
+from duralog.cli.output import Output
+from duralog.cli.stats_view import write_stats
 from duralog.command_line import app
 from duralog.spark.jobs.stats import stats as stats_on_spark
 from duralog.spark.jobs.stats_here import stats_here
@@ -325,3 +328,17 @@ def test_what_may_not_be_read_is_told_and_the_rest_is_counted(data: Path, monkey
         [f"{data / 'plain-0'}: cannot list: Permission denied"],
     ]
     assert "plain-0: cannot list" in page.read_text()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_a_narrow_terminal_shows_sizes_rather_than_times_and_cuts_no_time(data: Path, width: int) -> None:
+    stream = BytesIO()
+    output = Output(stream, width=width)
+    write_stats(output, stats_here(data, largest=0), str(data))
+    output.flush()
+    text = stream.getvalue().decode()
+    (heading,) = (line for line in text.splitlines() if line.startswith("topic") and "keys" in line)
+    assert "on disk" in heading
+    assert "compaction saves" in heading
+    assert ("first" in heading) == (width == 200)
+    assert "…" not in text

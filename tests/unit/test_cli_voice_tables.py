@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from duralog import Record
 from duralog.cli.dump_batches import COLUMNS, LEAST
 from duralog.cli.output import Output
-from duralog.cli.tables import Table, fitting, header_line, row_line, write_fact, write_table
+from duralog.cli.tables import Table, fitting, header_line, plural, row_line, write_fact, write_table
 from duralog.cli.terminal import can_redraw, cells, shortened, shows_colours, width_of
 from duralog.storage.store import Store
 
@@ -241,3 +241,8 @@ def test_paths_stay_whole_in_a_pipe(directory: str, tmp_path: Path) -> None:
         os.execv(sys.executable, [sys.executable, "-m", "duralog", "topic", "list", directory])
     os.waitpid(pid, 0)
     assert "a-topic-with-a-name-that-is-much-too-long-for-a-narrow-terminal.v2" in target.read_text()
+
+
+def test_one_thing_and_several() -> None:
+    counted = [plural(1, "batch"), plural(2, "batch"), plural(1, "entry"), plural(0, "entry"), plural(1200, "key")]
+    assert counted == ["1 batch", "2 batches", "1 entry", "0 entries", "1,200 keys"]

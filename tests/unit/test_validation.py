@@ -272,7 +272,7 @@ def test_a_compacted_topic_needs_keys(codec: Codec) -> None:
     batch = record_batch.encode(keyless, codec=codec)
     appended(batch)
     for policy in ({"compact"}, {"compact", "delete"}):
-        with pytest.raises(InvalidRecord, match="2 of 6 records are refused: record 0: Compacted topic") as caught:
+        with pytest.raises(InvalidRecord, match="2 of 6 records refused: record 0: Compacted topic") as caught:
             appended(batch, cleanup_policy=frozenset(policy))
         assert [index for index, _ in caught.value.record_errors] == [0, 2]
         assert not isinstance(caught.value, InvalidTimestamp)

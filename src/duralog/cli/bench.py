@@ -13,6 +13,7 @@ import typer
 
 from duralog.cli.failures import WrongUsage, say, told_plainly
 from duralog.cli.options import HOW, AsJson, CodecChoice, NoProgress, Quiet, parsed, standard_output
+from duralog.cli.tables import plural
 from duralog.cli.target import Target, TargetData, is_broker, kafka_client, target_given
 from duralog.config.byte_sizes import parse_bytes
 
@@ -90,7 +91,8 @@ def bench(
             kafka_client()
         load, cores = os.getloadavg()[0], os.cpu_count() or 1
         if load > cores and not quiet:
-            say(f"others are at work here (a load of {load:.1f} on {cores} cores): figures are of what they leave")
+            busy = f"a load of {load:.1f} on {plural(cores, 'core')}"
+            say(f"others are at work here ({busy}): figures are of what they leave")
         if where is not None and on_broker:
             rows = _on_broker(where, record_bytes, chosen.name.lower(), seconds, records, acks or "all", is_shown)
             sentence = what_limits_broker(rows)

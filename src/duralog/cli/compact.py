@@ -195,7 +195,7 @@ def _compacted(
     elif not found:
         output.note(
             store.path,
-            f"none of its {len(chosen)} partitions is of a compacted topic; to treat a topic as one, give --topic and"
+            f"no partition of its {len(chosen)} is of a compacted topic; to treat a topic as one, give --topic and"
             " --config cleanup.policy=compact",
         )
     return found

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from duralog.cli.dump_request import DumpRequest
 from duralog.cli.failures import printable
 from duralog.cli.output import Output
-from duralog.cli.tables import Table
+from duralog.cli.tables import Table, plural
 from duralog.cli.times import format_time
 from duralog.columnar.pieces import Piece
 from duralog.format.compression import Codec
@@ -208,4 +208,4 @@ def log_heading(file: FoundFile, source: FileSource) -> str:
     else:
         what = "log" if file.offset is None else f"log, base offset {file.offset}"
     state = f" ({file.state.value.lstrip('.')})" if file.state.value else ""
-    return f"{printable(file.path)}: {what}{state}, {source.size:,} bytes"
+    return f"{printable(file.path)}: {what}{state}, {plural(source.size, 'byte')}"

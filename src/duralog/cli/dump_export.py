@@ -11,6 +11,7 @@ from duralog.cli.dump_request import DumpRequest
 from duralog.cli.failures import CannotWrite, describe, printable
 from duralog.cli.output import Output
 from duralog.cli.selection import Selection
+from duralog.cli.tables import plural
 from duralog.columnar.export import Export
 from duralog.columnar.pieces import DecodedRecords, Piece
 from duralog.format.layout import CONTROL_BIT
@@ -39,13 +40,17 @@ class ExportSink:
     ) -> None:
         self._export.__exit__(kind, error, trace)
         if error is None:
-            self._output.note(self._export.path, f"{self._export.rows:,} records written", records=self._export.rows)
+            self._output.note(
+                self._export.path, f"{plural(self._export.rows, 'record')} written", records=self._export.rows
+            )
 
     def begin(self, file: FoundFile, source: FileSource, report: Report) -> None:
         self._report = report
         self._topic = None if file.partition is None else file.partition.topic
         self._partition = None if file.partition is None else file.partition.partition
-        self._output.heading(f"{printable(file.path)}: to {printable(self._export.path)}, {source.size:,} bytes")
+        self._output.heading(
+            f"{printable(file.path)}: to {printable(self._export.path)}, {plural(source.size, 'byte')}"
+        )
 
     def show(self, piece: Piece, rows: NDArray[np.intp]) -> int:
         batches = piece.batches

@@ -14,7 +14,7 @@ from typing import Any
 from duralog.cli.dump_request import DumpRequest
 from duralog.cli.failures import printable
 from duralog.cli.output import Output
-from duralog.cli.tables import Columns
+from duralog.cli.tables import Columns, plural
 from duralog.cli.tables import Table as FittedTable
 from duralog.cli.times import format_time
 from duralog.errors import CorruptRecord
@@ -155,7 +155,7 @@ def dump_file(file: FoundFile, request: DumpRequest, output: Output) -> None:
     table = TABLES[file.content]
     with FileSource(file.path) as source:
         data = source.read_all(limit=LARGEST_SMALL_FILE_BYTES)
-    output.heading(f"{printable(file.path)}: {table.title}{_named_offset(file)}, {len(data):,} bytes")
+    output.heading(f"{printable(file.path)}: {table.title}{_named_offset(file)}, {plural(len(data), 'byte')}")
     lines = FittedTable(output, table.columns)
     lines.begin()
     quota = request.quota.anew()

@@ -64,9 +64,9 @@ class DumpRun:
         except OSError as error:
             self._fail(describe(error))
             return
-        refusals = [error for error in refusals if self._concerns_refused(error)]
-        for error in refusals:
-            self._fail(describe(error))
+        refusals = [refusal for refusal in refusals if self._concerns_refused(refusal)]
+        for refusal in refusals:
+            self._fail(describe(refusal))
         if not refusals and all(file.content is Content.OTHER for file in listed):
             self._fail(
                 f"{printable(path)}: no files of a log in here: give a partition folder such as orders-0, "

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from duralog.cli.dump_batches import CODEC_LABELS
 from duralog.cli.failures import printable
 from duralog.cli.output import Output
-from duralog.cli.tables import Table
+from duralog.cli.tables import Table, plural
 from duralog.cli.times import format_time
 from duralog.format.layout import (
     CODEC_MASK,
@@ -203,7 +203,7 @@ class Summary:
             lines.append(f"  offsets     {self.first_offset}{before} to {self.last_offset}")
         if self.first_timestamp is not None and self.last_timestamp is not None:
             lines.append(f"  timestamps  {format_time(self.first_timestamp)} to {format_time(self.last_timestamp)}")
-        lines.append(f"  bytes       {self.bytes:,} in {self.files:,} {'file' if self.files == 1 else 'files'}")
+        lines.append(f"  bytes       {self.bytes:,} in {plural(self.files, 'file')}")
         if self.codecs:
             lines.append("  codecs      " + ", ".join(f"{name} {times:,}" for name, times in self.codecs.most_common()))
         if set(self.magics) - {2}:
@@ -215,18 +215,18 @@ class Summary:
         if self.gaps:
             first = ", ".join(f"{missing} to {again - 1}" for missing, again in self.first_gaps)
             more = ", ..." if self.gaps > len(self.first_gaps) else ""
-            lines.append(f"  gaps        {self.gaps:,} with {self.missing_offsets:,} offsets: {first}{more}")
+            lines.append(f"  gaps        {self.gaps:,} with {plural(self.missing_offsets, 'offset')}: {first}{more}")
         if self.removed_offsets:
-            lines.append(f"  compacted   {self.removed_offsets:,} offsets inside batches have no record any more")
+            lines.append(f"  compacted   {plural(self.removed_offsets, 'offset')} inside batches without a record")
         if self.zero_bytes:
-            lines.append(f"  unused      {self.zero_bytes:,} zero bytes at the end, preallocated")
+            lines.append(f"  unused      {plural(self.zero_bytes, 'zero byte')} at the end, preallocated")
         lines.append(f"  corrupt     {self._corrupt()}")
         return lines
 
     def _records(self) -> str:
         if not self.wrappers:
             return f"{self.records:,}"
-        inside = f"those in {self.wrappers:,} compressed v0 or v1 messages, which only --records counts"
+        inside = f"those in {plural(self.wrappers, 'compressed v0 or v1 message')}, which only --records counts"
         return f"{self.records:,} and {inside}" if self.records else inside
 
     def _kinds(self) -> str:
@@ -241,7 +241,7 @@ class Summary:
     def _corrupt(self) -> str:
         if not self.findings:
             return "nothing"
-        findings = "1 finding" if self.findings == 1 else f"{self.findings:,} findings"
+        findings = plural(self.findings, "finding")
         bad = f" (batches with a wrong checksum: {self.bad_batches:,})" if self.bad_batches else ""
         return f"{findings}{bad}: see the lines that start with !"
 

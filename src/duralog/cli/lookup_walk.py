@@ -239,8 +239,8 @@ class LookupWalk:
         for segment in segments[first:last]:
             newest = segment.largest_timestamp_ms
             self._line(
-                f"{self._name(segment, FileKind.LOG)}  base offset {segment.base_offset}, {segment.size_bytes:,} bytes,"
-                f" newest record {format_time(newest)}",
+                f"{self._name(segment, FileKind.LOG)}  base offset {segment.base_offset},"
+                f" {plural(segment.size_bytes, 'byte')}, newest record {format_time(newest)}",
                 is_chosen=segment is chosen,
             )
         if last < len(segments):
@@ -289,7 +289,7 @@ class LookupWalk:
         return False
 
     def _index_title(self, segment: Segment, kind: FileKind, count: int) -> str:
-        return f"{self._name(segment, kind)}, {'1 entry' if count == 1 else f'{count:,} entries'};"
+        return f"{self._name(segment, kind)}, {plural(count, 'entry')};"
 
     def _name(self, segment: Segment, kind: FileKind) -> str:
         return printable(segment.path(kind).rpartition("/")[2])

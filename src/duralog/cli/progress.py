@@ -11,7 +11,7 @@ import time
 from collections import deque
 from types import TracebackType
 
-from duralog.cli.tables import size_text
+from duralog.cli.tables import plural, size_text
 from duralog.cli.terminal import can_redraw, cells, shortened, shows_colours, width_of
 
 _PATIENCE_SECONDS = 1.0
@@ -127,8 +127,12 @@ def figures_text(done: int, total: int | None, rate: float, *, seconds: float, u
         told = [size_text(done) if total is None else f"{size_text(done)} of {size_text(total)}"]
         told.append(f"{size_text(int(rate))}/s")
     else:
-        of = "" if total is None else f" of {total:,}"
-        told = [f"{done:,}{of}{f' {unit}s' if unit else ''}", f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s"]
+        most = done if total is None else total
+        counted = plural(most, unit) if unit else f"{most:,}"
+        told = [
+            counted if total is None else f"{done:,} of {counted}",
+            f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s",
+        ]
     if total is None:
         told.append(clock_text(seconds))
     elif rate > 0:

@@ -17,6 +17,7 @@ from duralog.cli.failures import missing_extra
 from duralog.cli.help_pages import CommandGroup
 from duralog.cli.options import WHICH, named_values
 from duralog.cli.progress import Progress
+from duralog.cli.tables import plural
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,6 +119,6 @@ class JobProgress:
             self.hide()
             self._bar = Progress(progress.weight, wanted=self._wanted, is_in_bytes=progress.is_in_bytes)
             self._phase, self._done = progress.name, 0
-        self._bar.begin(f"{progress.name}: {progress.tasks_done} of {progress.tasks} tasks")
+        self._bar.begin(f"{progress.name}: {progress.tasks_done} of {plural(progress.tasks, 'task')}")
         self._bar.advance(progress.weight_done - self._done)
         self._done = progress.weight_done

@@ -248,13 +248,13 @@ def compaction_section(topic: LogFigures, partitions: Sequence[LogFigures]) -> S
     stays = topic.records - would_go
     gone = max(0, offsets - topic.records - topic.control_batches)
     parts = [
-        Part(stays, AFTER, f"{stays:,} records would stay"),
-        Part(would_go, GONE, f"{would_go:,} records would go now"),
-        Part(gone, BEFORE, f"{gone:,} records have gone already: their offsets are empty"),
+        Part(stays, AFTER, f"{plural(stays, 'record')} would stay"),
+        Part(would_go, GONE, f"{plural(would_go, 'record')} would go now"),
+        Part(gone, BEFORE, f"{plural(gone, 'record')} gone already: empty offsets"),
     ]
     rows = [Lane("records", [part for part in parts if part.size], count_text(stays + would_go + gone))]
     text = (
-        f"Of {offsets:,} offsets, {topic.records:,} still hold a record: {gone:,} were taken away before."
+        f"Records at {topic.records:,} of {plural(offsets, 'offset')}: {gone:,} taken away before."
         if gone
         else "Nothing was taken away so far."
     )

@@ -73,7 +73,7 @@ def _tiles(report: StatsReport) -> list[Tile]:
     tiles = [
         Tile("Topics", f"{len(topics):,}", plural(len(report.partitions), "partition")),
         Tile("Records", f"{_sum(topics, 'records'):,}", f"{_sum(topics, 'tombstones'):,} of them tombstones"),
-        Tile("Keys", f"{_sum(topics, 'distinct_keys'):,}", f"{_sum(topics, 'duplicate_records'):,} records repeat one"),
+        Tile("Keys", f"{_sum(topics, 'distinct_keys'):,}", plural(_sum(topics, "duplicate_records"), "repeat")),
         Tile("On disk", size_text(disk_bytes), f"{size_text(unpacked_bytes)} unpacked"),
     ]
     savings = [topic.compaction for topic in topics if topic.compaction is not None]

@@ -10,6 +10,9 @@ from duralog.cli.tables import plural, size_text, write_table
 from duralog.cli.times import format_time
 from duralog.spark.jobs.stats_report import Figures, LogFigures, StatsReport, key_text
 
+_LEAST = ("no key", "unpacked", "contents", "first", "last", "tombstones", "duplicates", "ratio")
+"""What a narrow terminal can do without, the first one first."""
+
 
 def write_stats(output: Output, report: StatsReport, path: str) -> None:
     """The figures in tables, damage first."""
@@ -59,6 +62,8 @@ def _write_logs(output: Output, rows: Sequence[LogFigures]) -> None:
             for row in rows
         ],
         right=names[1:10],
+        cut=("topic",),
+        least=_LEAST,
     )
 
 
@@ -82,6 +87,8 @@ def _write_prefixes(output: Output, rows: Sequence[Figures]) -> None:
             for row in rows
         ],
         right=(names[1], *names[3:11]),
+        cut=("topic", "prefix"),
+        least=_LEAST,
     )
 
 
@@ -140,7 +147,7 @@ def _write_largest(output: Output, topics: Sequence[LogFigures]) -> None:
         for topic in topics
         for record in topic.largest_records
     ]
-    write_table(output, names, rows, right=names[1:4])
+    write_table(output, names, rows, right=names[1:4], cut=("topic", "key"))
 
 
 def _time(timestamp_ms: int | None) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from duralog.cli.terminal import cells, shortened
 from duralog.config.byte_sizes import size_text as size_text
+from duralog.config.plurals import plural as plural
 
 if TYPE_CHECKING:
     from duralog.cli.output import Output
@@ -150,9 +151,3 @@ def write_fact(output: Output, label: str, text: str) -> None:
         return
     for number, line in enumerate(textwrap.wrap(text, max(output.width - 14, 20), break_on_hyphens=False) or [""]):
         output.line(row_line(columns, ["" if number else label, line]))
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 segment`, `2 segments`, `3 batches`."""
-    ending = "" if count == 1 else "es" if noun.endswith("ch") else "s"
-    return f"{count:,} {noun}{ending}"

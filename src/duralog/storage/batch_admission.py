@@ -18,6 +18,7 @@ import numpy as np
 
 from duralog.columnar.refusals import record_fault, scan_fault
 from duralog.config import TopicConfig
+from duralog.config.plurals import plural
 from duralog.errors import CorruptRecord, DuralogError, Fault, InvalidRecord, InvalidTimestamp, RecordTooLarge
 from duralog.format import record_batch
 from duralog.format.checksum import crc32c
@@ -206,8 +207,8 @@ class Admission:
             )
         if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
             raise InvalidRecord(
-                f"the batch at {position}: {header.record_count} records and {header.last_offset_delta + 1} offsets,"
-                " where each record has one"
+                f"the batch at {position}: {plural(header.record_count, 'record')} and"
+                f" {plural(header.last_offset_delta + 1, 'offset')}, where each record has one"
             )
         if header.last_offset_delta > _INT64_MAX - self.next_offset:
             raise InvalidRecord(f"the batch at {position}: there are no offsets left after {self.next_offset - 1}")
@@ -285,7 +286,7 @@ class Admission:
         told = "; ".join(f"record {index}: {message}" for index, message in record_errors[:_TOLD_ERRORS])
         kind = InvalidTimestamp if any(kind is InvalidTimestamp for _, kind, _ in errors) else InvalidRecord
         raise kind(
-            f"the batch at {position}: {len(errors)} of {len(records)} records are refused: {told}",
+            f"the batch at {position}: {len(errors)} of {plural(len(records), 'record')} refused: {told}",
             record_errors=record_errors,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from duralog.config.plurals import plural
 from duralog.storage.compaction_report import CompactionReport
 
 _MB = 1 << 20
@@ -17,13 +18,13 @@ def summary(report: CompactionReport) -> str:
         f" {report.map_fill:.1%} full",
         f"{_size(report.bytes_before)} rewritten in"
         f" {_pace(report.bytes_before, report.rewrite_seconds, report.seconds)}",
-        f"before {_size(report.bytes_before)} and {report.records_before:,} records, after {_size(report.bytes_after)}"
-        f" and {report.records_after:,}",
+        f"before {_size(report.bytes_before)} and {plural(report.records_before, 'record')}, after"
+        f" {_size(report.bytes_after)} and {report.records_after:,}",
         f"{_less(report.bytes_before, report.bytes_after)} smaller,"
         f" {_less(report.records_before, report.records_after)} fewer records",
     ]
     if report.keyless_records:
-        lines.append(f"{report.keyless_records:,} records without a key are gone")
+        lines.append(f"{plural(report.keyless_records, 'record')} without a key went")
     return "; ".join(lines)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from duralog.config.plurals import plural
 from duralog.errors import CorruptRecord
 
 SHOWN_PER_FILE = 20
@@ -58,7 +59,7 @@ class FewPerFile:
     def left_out(self) -> list[Note]:
         """How many findings of which file were not passed on."""
         return [
-            Note(file, f"{count - self._shown:,} more findings are not shown", {})
+            Note(file, f"{plural(count - self._shown, 'more finding')} not shown", {})
             for file, count in self._counts.items()
             if count > self._shown
         ]

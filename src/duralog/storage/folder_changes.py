@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from duralog.config.plurals import plural
 from duralog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, SegmentFile, parse_segment_file
 from duralog.format.index_entries import used_bytes
 from duralog.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTION_INDEX_ENTRY
@@ -80,12 +81,12 @@ def _difference(file: SegmentFile | None, old: _File | None, new: _File | None) 
         return ("written", "was missing") if old is None else ("rewritten", "")
     if file.kind is FileKind.LOG:
         if old is None:
-            return "put in place", f"{new.size:,} bytes"
-        return ("cut" if new.size < old.size else "extended"), f"from {old.size:,} to {new.size:,} bytes"
+            return "put in place", plural(new.size, "byte")
+        return ("cut" if new.size < old.size else "extended"), f"from {old.size:,} to {plural(new.size, 'byte')}"
     verb = "built" if old is None else "rebuilt"
     layout = _LAYOUTS.get(file.kind)
     if layout is None:
         return verb, "the state of the producers"
     was = "" if old is None else f", {old.size // layout.size:,} before"
     count = new.size // layout.size
-    return verb, f"{count:,} {'entry' if count == 1 else 'entries'}{was}"
+    return verb, f"{plural(count, 'entry')}{was}"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from duralog.config.plurals import plural
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.index_entries import decode_offset_index, decode_time_index, used_bytes
 from duralog.format.layout import NO_TIMESTAMP, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, Layout
@@ -206,8 +207,7 @@ def _difference(found: bytes, rebuilt: bytes, dtype: np.dtype[Any]) -> str:
     common = {found[at : at + size] for at in range(0, len(found), size)}
     common &= {rebuilt[at : at + size] for at in range(0, len(rebuilt), size)}
     count = len(found) // size
-    entries = "1 entry" if count == 1 else f"{count:,} entries"
-    return f"has {entries}, the log gives {len(rebuilt) // size:,}, and {len(common):,} are the same"
+    return f"has {plural(count, 'entry')}, the log gives {len(rebuilt) // size:,}, the same in {len(common):,}"
 
 
 def _times(entries: int) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duralog.columnar.pieces import ByteSource, Piece
+from duralog.config.plurals import plural
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.layout import ENTRY_PREFIX
 from duralog.storage.findings import Report, TakeNote
@@ -115,7 +116,7 @@ def report_tail(
     if _is_zero(source, position):
         note(
             source.name,
-            f"the last {left:,} bytes, from position {position} on, are zeros: preallocated, not used yet",
+            f"zeros from position {position} to the end, {plural(left, 'byte')}: preallocated, not used yet",
             position=position,
             zero_bytes=left,
         )
@@ -124,7 +125,7 @@ def report_tail(
         report(piece.fault)
         note(
             source.name,
-            f"{left:,} bytes from position {position} on cannot be read",
+            f"{plural(left, 'byte')} from position {position} on cannot be read",
             position=position,
             unread_bytes=left,
         )
@@ -132,7 +133,7 @@ def report_tail(
     if is_growing(source.name, source.size):
         note(
             source.name,
-            f"the last {left:,} bytes, from position {position} on, belong to a batch that is being written",
+            f"a batch from position {position} on is being written, {plural(left, 'byte')} so far",
             position=position,
             unread_bytes=left,
         )

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from duralog.config.plurals import plural
 from duralog.errors import InvalidRecord, InvalidTopic, TopicExists
 from duralog.format.filenames import collision_key, topic_name_fault
 from duralog.format.internal_topics import COORDINATOR_TOPICS, PLACED_BY_COUNT
@@ -121,7 +122,7 @@ def add_partitions(
     topic = metadata.topic(name)
     present = len(topic.partitions)
     if partitions <= present:
-        raise InvalidTopic(f"{name} has {present} partitions; it can only get more, not {partitions}")
+        raise InvalidTopic(f"{name} has {plural(present, 'partition')}; it can only get more, not {partitions}")
     if name in COORDINATOR_TOPICS:
         raise InvalidTopic(f"{name} cannot get more partitions: {PLACED_BY_COUNT}")
     records = _partition_records(metadata, topic.topic_id, present, partitions, node_id, directory_id)

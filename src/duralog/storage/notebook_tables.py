@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from duralog.config.byte_sizes import size_text
+from duralog.config.plurals import plural
 from duralog.storage.html_tables import MOST_ROWS, captioned, table_html, time_shown
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def store_html(store: Store, logs: Mapping[str, Sequence[ReadableLog]]) -> str:
         policy = ",".join(store.topic_config(topic).cleanup_policy)
         rows.append([topic, f"{len(partitions):,}", policy, *figures])
     how = "read-only" if store.read_only else "open for writing"
-    topics = f"{len(rows):,} topic{'' if len(rows) == 1 else 's'}"
+    topics = plural(len(rows), "topic")
     offline = f", {len(store.offline):,} offline" if store.offline else ""
     return captioned(f"Store {store.path}", f"{topics}, {how}{offline}", names, rows, (*names[1:2], *names[3:6]))
 
@@ -68,7 +69,7 @@ def log_html(log: ReadableLog) -> str:
     return captioned(
         f"{log.topic}-{log.partition}",
         f"offsets {view.start_offset:,} to {view.end_offset:,}, {size_text(size_bytes)},"
-        f" {len(segments):,} segment{'' if len(segments) == 1 else 's'}",
+        f" {plural(len(segments), 'segment')}",
         names,
         rows,
         names[:3],
@@ -121,7 +122,7 @@ def retention_html(report: RetentionReport) -> str:
     ]
     rows += [[f"{topic}-{number}", "", "", "", "failed", why] for (topic, number), why in report.failures.items()]
     count = len(report.removals)
-    text = f"{count:,} segment{'' if count == 1 else 's'}, {size_text(report.size_bytes)}"
+    text = f"{plural(count, 'segment')}, {size_text(report.size_bytes)}"
     return captioned("Retention", text if rows else "nothing has expired", names, rows, names[1:4])
 
 
@@ -130,7 +131,7 @@ _CHECKED = ("partition", "segments", "batches", "records", "size", "first offset
 
 def partition_report_html(report: PartitionReport) -> str:
     findings = table_html(("finding",), [[str(error)] for error in report.errors[:MOST_ROWS]]) if report.errors else ""
-    verdict = "sound" if not report.error_count else _findings(report.error_count)
+    verdict = "sound" if not report.error_count else plural(report.error_count, "finding")
     return captioned(report.name, verdict, _CHECKED, [_checked(report)], _CHECKED[1:]) + findings
 
 
@@ -141,7 +142,7 @@ def verification_html(verification: Verification) -> str:
     if not reports:
         verdict = "not run yet"
     else:
-        verdict = f"{len(reports):,} partitions, {_findings(errors) if errors else 'no findings'}"
+        verdict = f"{plural(len(reports), 'partition')}, {plural(errors, 'finding') if errors else 'no findings'}"
     return captioned(
         f"Verification of {verification.path}",
         verdict,
@@ -163,7 +164,3 @@ def _checked(report: PartitionReport) -> list[str]:
         f"{report.end_offset:,}",
         f"{report.error_count:,}",
     ]
-
-
-def _findings(count: int) -> str:
-    return f"{count:,} finding{'' if count == 1 else 's'}"

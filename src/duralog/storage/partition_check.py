@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from duralog.config.plurals import plural
 from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import EpochStart
 from duralog.format.filenames import HALF_WRITTEN_SUFFIX, LEADER_EPOCH_CHECKPOINT, FileState, PartitionFolder
@@ -221,6 +222,6 @@ class PartitionCheck:
         for folder in folders:
             if os.path.basename(folder) == QUARANTINE_FOLDER:
                 entries = sum(file.name.endswith(".json") for file in self._source.look_into(folder)[0])
-                note(folder, f"{entries} ranges of bytes were taken out of the log; see duralog repair --restore")
+                note(folder, f"{plural(entries, 'range')} of bytes taken out of the log; see duralog repair --restore")
             else:
                 note(folder, "a folder that belongs to no log")

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from duralog.config import TopicConfig
+from duralog.config.plurals import plural
 from duralog.errors import CorruptRecord, DuralogError, StorageError
 from duralog.format.filenames import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -268,7 +269,7 @@ class PartitionRepairer:
                 yield Action(
                     "quarantined",
                     os.path.join(folder, entry.file),
-                    f"{entry.end - entry.start:,} bytes from position {entry.start} on: {entry.reason}",
+                    f"{plural(entry.end - entry.start, 'byte')} from position {entry.start} on: {entry.reason}",
                     entry.end - entry.start,
                 )
 
@@ -286,7 +287,7 @@ def _put_back(folder: str, restored: Sequence[Restored]) -> Iterator[Action]:
             yield Action(
                 "restored",
                 os.path.join(folder, entry.report.file),
-                f"{len(entry.restored_offsets):,} batches from quarantine, offsets {first} to {last}",
+                f"{plural(len(entry.restored_offsets), 'batch')} from quarantine, offsets {first} to {last}",
             )
 
 
