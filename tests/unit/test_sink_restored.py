@@ -91,6 +91,7 @@ BAD: dict[str, tuple[list[list[pa.RecordBatch]], str]] = {
     "not sorted over chunks": ([[rows([5]), rows([5])]], "row 1 of task 0, for t-0: expected more than 5, found 5"),
     "overlapping": ([[rows([1, 9])], [rows([5])]], "two tasks have offsets of t-0 that overlap, up to 9 and from 5 on"),
     "negative": ([[rows([-1])]], "column offset, row 0 of task 0, for t-0: expected 0 or more"),
+    "the last number of all": ([[rows([5, 2**63 - 1])]], "column offset, row 1 of task 0, for t-0: expected less than"),
     "no partition": ([[rows([1]).drop_columns(["partition"])]], "column partition is missing"),
     "no offset": ([[rows([1]).drop_columns(["offset"])]], "column offset is missing"),
     "null partition": (

@@ -34,6 +34,7 @@ from duralog.storage.record_append import batch_room, check_keys, check_sizes, c
 
 _BASE_OFFSET_BYTES = np.arange(BATCH_V2.at.base_offset, BATCH_V2.at.base_offset + 8)
 _LOG_APPEND_TIME = 1
+_INT64_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +214,11 @@ class RowEncoder:
         if first <= before:
             reason = f"expected more than {before}, found {first}: sort within partitions by topic, partition, offset"
             raise InvalidRecord(reason, record_errors=[(0, f"column {OFFSET}: {reason}")])
-        self._last_offsets[topic, partition] = int(columns.offset[-1])
+        last = int(columns.offset[-1])
+        if last == _INT64_MAX:
+            reason = f"expected less than {_INT64_MAX}, found {last}: there is no offset for a log to end at"
+            raise InvalidRecord(reason, record_errors=[(len(columns.offset) - 1, f"column {OFFSET}: {reason}")])
+        self._last_offsets[topic, partition] = last
 
 
 def _check_not_zero(times: NDArray[np.int64]) -> None:
