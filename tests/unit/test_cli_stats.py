@@ -339,6 +339,6 @@ def test_a_narrow_terminal_shows_sizes_rather_than_times_and_cuts_no_time(data: 
     text = stream.getvalue().decode()
     (heading,) = (line for line in text.splitlines() if line.startswith("topic") and "keys" in line)
     assert "on disk" in heading
-    assert "compaction saves" in heading
+    assert width < 80 or "compaction saves" in heading
     assert ("first" in heading) == (width == 200)
     assert "…" not in text
