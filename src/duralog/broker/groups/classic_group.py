@@ -1,12 +1,13 @@
-"""A classic group: its members, its generation and its state. How it moves from state to state is `classic_rebalance`.
+"""A classic group: its generation, its state and what may be done to it.
+
+Who is in it is `classic_membership`, and how it moves from state to state `classic_rebalance`.
 
     Empty -> PreparingRebalance -> CompletingRebalance -> Stable
                 ^  |                     |                 |
                 |  +-> Empty             |                 |
                 +------------------------+-----------------+
 
-What must always be true: all members have the group's protocol type and know a protocol in common; the leader is a
-member, and there is one exactly when there are members; `awaiting_joins` counts the members whose JoinGroup waits.
+What must always be true: all members have the group's protocol type and know a protocol in common.
 
 A group without a protocol type never had members: it only has offsets, committed by consumers that share out the
 partitions themselves.
@@ -16,29 +17,25 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from duralog.broker.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
-    FENCED_INSTANCE_ID,
     GROUP_ID_NOT_FOUND,
     ILLEGAL_GENERATION,
     NON_EMPTY_GROUP,
     REBALANCE_IN_PROGRESS,
     UNKNOWN_MEMBER_ID,
 )
-from duralog.broker.groups.classic_members import AnswerTo, ClassicMember, Protocols
+from duralog.broker.groups.classic_members import AnswerTo, ClassicMember
+from duralog.broker.groups.classic_membership import ClassicMembership
 from duralog.broker.groups.classic_records import group_tombstone
 from duralog.broker.groups.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from duralog.broker.groups.group import Group
-from duralog.broker.groups.protocol_votes import ProtocolCounts, elect
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.request import Fields
 from duralog.broker.timers import Timer
 from duralog.format.coordinator_records import CoordinatorRecord
-
-NO_MEMBER: Final = ""
-"""The member id of one that has none yet."""
 
 
 class ClassicState(enum.StrEnum):
@@ -51,7 +48,7 @@ class ClassicState(enum.StrEnum):
     DEAD = "Dead"
 
 
-class ClassicGroup(Group):
+class ClassicGroup(ClassicMembership, Group):
     kind: ClassVar[str] = "classic"
 
     def __init__(
@@ -66,7 +63,8 @@ class ClassicGroup(Group):
         leader_id: str | None = None,
         state_timestamp_ms: int | None = None,
     ) -> None:
-        super().__init__(group_id)
+        Group.__init__(self, group_id)
+        ClassicMembership.__init__(self, leader_id)
         self._clock = clock
         self._state = state
         self.previous_state = ClassicState.DEAD
@@ -75,22 +73,14 @@ class ClassicGroup(Group):
         self.generation = generation
         self._protocol_type = protocol_type
         self.protocol_name = protocol_name
-        self.leader_id = leader_id
-        self.members: dict[str, ClassicMember] = {}
-        self.static_members: dict[str, str] = {}
-        """Member ids by instance ids."""
-        self.pending_members: dict[str, Timer] = {}
-        """Ids that were given to clients that have not joined with them yet; the timers forget them."""
         self.pending_syncs: set[str] = set()
         """Members of this generation that have not sent their SyncGroup."""
-        self.awaiting_joins = 0
         self.has_new_member = False
         """Somebody came while the first rebalance was put off, which puts it off further."""
         self.subscribed: frozenset[str] | None = None
         """The topics that the members read; None if that cannot be told."""
         self.join_timer: Timer | None = None
         self.sync_timer: Timer | None = None
-        self._protocols = ProtocolCounts()
 
     # What it is
 
@@ -123,134 +113,25 @@ class ClassicGroup(Group):
         self._state = state
         self.state_timestamp_ms = self._clock()
 
-    @property
-    def rebalance_timeout_ms(self) -> int:
-        """As long as the most patient member gives the others to join again."""
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
-
     # Who is in it
 
     def supports(self, protocol_type: str, names: Collection[str]) -> bool:
         """Whether one who brings these protocols may join."""
         if self.is_empty:
             return bool(protocol_type) and bool(names)
-        return self._protocol_type == protocol_type and self._protocols.is_any_known_by(len(self.members), names)
+        return self._protocol_type == protocol_type and self.knows_any(names)
 
     def add(self, member: ClassicMember, protocol_type: str, answer: AnswerTo | None = None) -> None:
         """Take a member in. REQUIRES: `supports`; its instance id is new."""
         if not self.members:
             self._protocol_type = protocol_type
-        if member.instance_id is not None:
-            assert member.instance_id not in self.static_members
-            self.static_members[member.instance_id] = member.member_id
-        if self.leader_id is None:
-            self.leader_id = member.member_id
-        self.members[member.member_id] = member
-        self._protocols.add(member.protocol_names)
-        member.awaiting_join = answer
-        if answer is not None:
-            self.awaiting_joins += 1
-        self.forget_pending(member.member_id)
-
-    def add_pending(self, member_id: str, timer: Timer) -> None:
-        self.pending_members[member_id] = timer
-
-    def forget_pending(self, member_id: str) -> bool:
-        timer = self.pending_members.pop(member_id, None)
-        if timer is not None:
-            timer.cancel()
-        return timer is not None
+        self.admit(member, answer)
 
     def remove(self, member_id: str) -> None:
-        """Let a member go, or one who was to become one. Another leads if it led. Requests of it that wait are told."""
-        member = self.members.pop(member_id, None)
-        if member is not None:
-            member.cancel_timer()
-            self._protocols.remove(member.protocol_names)
-            self.answer_join(member, {"error_code": UNKNOWN_MEMBER_ID, "member_id": NO_MEMBER})
-            self.answer_sync(member, {"error_code": UNKNOWN_MEMBER_ID, "assignment": b""})
-            if member.instance_id is not None:
-                self.static_members.pop(member.instance_id, None)
-        if self.leader_id == member_id:
-            self.leader_id = next(iter(self.members), None)
-        self.forget_pending(member_id)
+        super().remove(member_id)
         self.pending_syncs.discard(member_id)
 
-    def replace_static(self, instance_id: str, new_member_id: str) -> ClassicMember:
-        """A static member is back and has got a new id. Whoever still uses the old one is fenced."""
-        old = self.members.pop(self.static_members[instance_id])
-        old.cancel_timer()
-        self.answer_join(old, {"error_code": FENCED_INSTANCE_ID, "member_id": old.member_id})
-        self.answer_sync(old, {"error_code": FENCED_INSTANCE_ID, "assignment": b""})
-        new = ClassicMember(
-            new_member_id,
-            instance_id=instance_id,
-            client_id=old.client_id,
-            client_host=old.client_host,
-            rebalance_timeout_ms=old.rebalance_timeout_ms,
-            session_timeout_ms=old.session_timeout_ms,
-            protocols=old.protocols,
-            assignment=old.assignment,
-        )
-        self.members[new_member_id] = new
-        self.static_members[instance_id] = new_member_id
-        if self.leader_id == old.member_id:
-            self.leader_id = new_member_id
-        return new
-
-    def update(
-        self,
-        member: ClassicMember,
-        protocols: Protocols,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        answer: AnswerTo | None,
-    ) -> None:
-        """A member has joined again, perhaps with something new. Without an `answer` it does not wait for one."""
-        self._protocols.remove(member.protocol_names)
-        member.protocols = protocols
-        self._protocols.add(member.protocol_names)
-        member.rebalance_timeout_ms = rebalance_timeout_ms
-        member.session_timeout_ms = session_timeout_ms
-        if member.awaiting_join is not None:
-            # It has sent the request again, on another connection: the first one must not wait for ever.
-            self.answer_join(member, {"error_code": REBALANCE_IN_PROGRESS, "member_id": member.member_id})
-        if answer is not None:
-            member.awaiting_join = answer
-            self.awaiting_joins += 1
-
-    def answer_join(self, member: ClassicMember, fields: Fields) -> None:
-        """Answer its JoinGroup if it waits."""
-        if member.awaiting_join is not None:
-            answer, member.awaiting_join = member.awaiting_join, None
-            self.awaiting_joins -= 1
-            answer(fields)
-
-    def answer_sync(self, member: ClassicMember, fields: Fields) -> bool:
-        """Answer its SyncGroup if it waits. Returns whether it did."""
-        if member.awaiting_sync is None:
-            return False
-        answer, member.awaiting_sync = member.awaiting_sync, None
-        answer(fields)
-        return True
-
-    @property
-    def has_everybody_joined(self) -> bool:
-        return len(self.members) == self.awaiting_joins and not self.pending_members
-
-    def elect_leader(self) -> bool:
-        """Let somebody lead who has joined. Returns whether there is one."""
-        if self.leader_id is None:
-            return False
-        if self.members[self.leader_id].is_awaiting_join:
-            return True
-        joined = next((member.member_id for member in self.members.values() if member.is_awaiting_join), None)
-        self.leader_id = joined or self.leader_id
-        return joined is not None
-
-    def choose_protocol(self) -> str:
-        candidates = self._protocols.known_by(len(self.members))
-        return elect((member.protocol_names for member in self.members.values()), candidates)
+    # Its generations
 
     def begin_generation(self) -> None:
         """With those who are members now: none, then the group is empty, or with a protocol that all know."""
@@ -287,19 +168,6 @@ class ClassicGroup(Group):
         ]
 
     # What may be done
-
-    def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """The member; refused if there is none of the id, or if another has taken over its instance id."""
-        if instance_id is not None:
-            current = self.static_members.get(instance_id)
-            if current is None:
-                raise GroupRefusal(UNKNOWN_MEMBER_ID)
-            if current != member_id:
-                raise GroupRefusal(FENCED_INSTANCE_ID)
-        member = self.members.get(member_id)
-        if member is None:
-            raise GroupRefusal(UNKNOWN_MEMBER_ID)
-        return member
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
@@ -346,16 +214,9 @@ class ClassicGroup(Group):
             return commit_timestamp_ms
         return None
 
-    def dismiss(self, error_code: int) -> None:
-        """Answer everybody who waits with an error."""
-        for member in self.members.values():
-            self.answer_join(member, {"error_code": error_code, "member_id": member.member_id})
-            self.answer_sync(member, {"error_code": error_code, "assignment": b""})
-
     def cancel_timers(self) -> None:
         self._state = ClassicState.DEAD
-        for timer in (self.join_timer, self.sync_timer, *self.pending_members.values()):
+        for timer in (self.join_timer, self.sync_timer):
             if timer is not None:
                 timer.cancel()
-        for member in self.members.values():
-            member.cancel_timer()
+        self.cancel_member_timers()

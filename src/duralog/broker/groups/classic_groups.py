@@ -23,8 +23,9 @@ from duralog.broker.error_codes import (
     UNKNOWN_MEMBER_ID,
     UNKNOWN_SERVER_ERROR,
 )
-from duralog.broker.groups.classic_group import NO_MEMBER, ClassicGroup, ClassicState
+from duralog.broker.groups.classic_group import ClassicGroup, ClassicState
 from duralog.broker.groups.classic_members import AnswerTo, ClassicMember, Protocols
+from duralog.broker.groups.classic_membership import NO_MEMBER
 from duralog.broker.groups.classic_rebalance import ClassicRebalance
 from duralog.broker.groups.classic_records import group_record, new_group_record
 from duralog.broker.groups.group import Group

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from duralog.broker.groups.classic_loading import check_members
+from duralog.broker.groups.classic_records import GROUP_METADATA
 from duralog.broker.groups.group_log import GroupLog, LoggedMarker, LoggedRecord, read_log
 from duralog.broker.groups.known_groups import KnownGroups
 from duralog.broker.groups.offset_records import (
@@ -170,7 +172,10 @@ def _group_of(decoded: Decoded) -> str | None:
 def _decode(record: LoggedRecord) -> Decoded | None:
     """None for an offset in a version of the future, which nobody here can use."""
     if record.key[:2] not in OFFSET_TYPES:
-        return decode_coordinator_record(CONSUMER_OFFSETS_TYPES, record.key, record.value)
+        decoded = decode_coordinator_record(CONSUMER_OFFSETS_TYPES, record.key, record.value)
+        if decoded.type_id == GROUP_METADATA and isinstance(decoded.value, Mapping):
+            check_members(decoded.value)
+        return decoded
     key = decode_offset_key(record.key)
     if record.value is None:
         return key, None

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duralog.broker.error_codes import INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT
-from duralog.broker.groups.classic_group import NO_MEMBER
 from duralog.broker.groups.classic_groups import JoinRequest
+from duralog.broker.groups.classic_membership import NO_MEMBER
 from duralog.broker.groups.consumer_group import ConsumerGroup
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.messages import optional
