@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import inspect
+import os
 import shlex
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -160,6 +165,62 @@ def test_a_search_ends_with_its_page(toolkit: Any) -> None:
     assert search.is_stopped
 
 
+class _Builders(dict[str, Any]):
+    """The functions that build pages, by their paths: what a console has in place of addresses here."""
+
+    def __init__(self, console: Any) -> None:
+        self.source = console.source
+        self.frame = console.frame
+
+    def page(self, path: str) -> Any:
+        return lambda build: self.setdefault(path, build)
+
+
+def test_a_page_that_is_closed_leaves_nothing(toolkit: Any, stores: Any) -> None:
+    """No task, no element, no thread and no open file, with a search and an explanation under way."""
+    from duralog.console.app import _PAGES
+    from duralog.console.layout import Console
+
+    source = DirectorySource(str(stores["shop"]))
+    builders = _Builders(Console(source))
+    for module in _PAGES:
+        module.register(builders)
+    given = {
+        "topic": "profiles",
+        "partition": "0",
+        "group": "billing",
+        "q": "",
+        "request": SimpleNamespace(query_params={"key": "customer-7"}),
+    }
+
+    async def open_and_close() -> None:
+        toolkit.core.loop = asyncio.get_running_loop()
+        files = len(os.listdir("/proc/self/fd"))
+        opened = []
+        for build in builders.values():
+            with toolkit.Client(toolkit.ui.page(""), request=None) as client:
+                built = build(**{name: given[name] for name in inspect.signature(build).parameters})
+                if inspect.isawaitable(built):
+                    await built
+            opened.append(client)
+        elements = [weakref.ref(element) for client in opened for element in client.elements.values()]
+        assert len(opened) == 8
+        assert len(elements) > 500
+        for client in opened:
+            client.delete()
+        del opened, client, built
+        deadline = time.monotonic() + 60
+        while len(asyncio.all_tasks()) > 1 or any(element() is not None for element in elements):
+            assert time.monotonic() < deadline, asyncio.all_tasks()
+            await asyncio.sleep(0.05)
+            gc.collect()
+        assert len(os.listdir("/proc/self/fd")) <= files
+
+    asyncio.run(open_and_close())
+    assert "duralog-console-search" not in {thread.name for thread in threading.enumerate()}
+    source.close()
+
+
 def test_pages_that_no_browser_opens_are_forgotten(toolkit: Any) -> None:
     from duralog.console import layout
 
@@ -182,7 +243,7 @@ def test_pages_that_no_browser_opens_are_forgotten(toolkit: Any) -> None:
 
 
 def test_a_week_of_looks_is_seen_as_a_week() -> None:
-    looks = 7 * 86_400 // 2
+    looks = 7 * 86_400 // 20
     history: History[int] = History()
     sizes = SizeHistory()
     for look in range(looks):

@@ -4,7 +4,7 @@
 |---|---|
 | `command`, `app`, `access`, `socket_messages` | the command, the server, who may speak to it, and what |
 | `pages` | one module a page, and its parts |
-| `layout`, `theme`, `data_table`, `charts`, `partition_elements`, `assets` | what pages are made of |
+| `layout`, `theme`, `data_table`, `columns`, `charts`, `partition_elements`, `assets` | what pages are made of |
 | `drawing` | facts in, pictures and texts out |
 | `facts`, `source` | what pages show, and the face of what tells it |
 | `sources` | a directory, a broker, or both behind that face |

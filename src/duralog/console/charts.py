@@ -22,7 +22,7 @@ _SIZE = """(value) => {
     const units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit = 0;
     while (Math.abs(value) >= 1024 && unit < 4) { value /= 1024; unit++; }
-    return `${+value.toPrecision(4)} ${units[unit]}`;
+    return `${+value.toFixed(Math.abs(value) < 10 ? 2 : 1)} ${units[unit]}`;
 }"""
 _NUMBER = """(value) => value === null || value === undefined ? "–" : Math.abs(value) >= 10000
     ? String(Math.round(value)).replace(/\\B(?=(\\d{3})+$)/g, "\\u202f") : String(+value.toPrecision(4))"""
@@ -126,7 +126,7 @@ def sparkline(values: Sequence[float | None]) -> str:
 def _options(label: str, shown: str) -> dict[str, Any]:
     return {
         "animation": False,
-        "grid": {"left": 10, "right": 24, "top": 14, "bottom": 6, "containLabel": True},
+        "grid": {"left": 10, "right": 30, "top": 14, "bottom": 6, "containLabel": True},
         "textStyle": {"fontFamily": "system-ui, sans-serif"},
         "tooltip": {"trigger": "axis", "confine": True, "className": "chart-tip", ":valueFormatter": shown},
         "xAxis": {

@@ -202,12 +202,10 @@ def text(tag: str, content: str, classes: str = "", *, marker: str | None = None
 
 
 def heading(title: str, about: str = "", *, marker: str = "title") -> TextElement:
-    """The heading of a page, and a line below it."""
+    """The heading of a page. Gives the line below it."""
     with block("div", "heading"):
-        element = text("h1", visible(title), marker=marker)
-        if about:
-            text("p", about, "about")
-    return element
+        text("h1", visible(title), marker=marker)
+        return text("p", about, "about")
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from duralog.cli.times import duration_text
+from duralog.console.drawing.config_rows import changed_configs
 from duralog.console.drawing.partition_blocks import Block
 from duralog.console.facts.partitions import PartitionFacts, SegmentFacts, SegmentScan
 from duralog.console.words import (
@@ -113,7 +114,11 @@ def time_range(facts: PartitionFacts) -> tuple[int, int] | None:
 
 
 def config_figures(facts: PartitionFacts) -> list[Figure]:
-    return [Figure(f"config-{name}", name, value) for name, value in sorted(facts.configs.items())]
+    """Those that are not Kafka's defaults."""
+    return [
+        Figure(f"config-{row.name}", row.name, row.value, row.in_words, row.about)
+        for row in changed_configs(facts.configs)
+    ]
 
 
 def segment_figures(segment: SegmentFacts) -> list[Figure]:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from duralog.cli.group_views import GroupMember, GroupOffset
 from duralog.console.charts import TimeChart
+from duralog.console.columns import number_column, partition_column
 from duralog.console.data_table import Column, DataTable
 from duralog.console.facts.overview import GroupDetails, Overview, SourceKind
 from duralog.console.layout import Console, Tile, block, empty_state, heading, live, section, text
 from duralog.console.pages.overview import groups_table
 from duralog.console.standing import commands_place
-from duralog.console.words import UNKNOWN, counted, number_text, partition_path
+from duralog.console.words import UNKNOWN, counted, number_text
 
 
 def register(console: Console) -> None:
@@ -115,15 +116,7 @@ class _GroupPage:
             "group-offsets",
             "Offsets",
             (
-                Column(
-                    name="topic",
-                    label="Partition",
-                    cell=lambda row: {
-                        "text": f"{row.offset.topic}-{row.offset.partition}",
-                        "href": partition_path(row.offset.topic, row.offset.partition),
-                    },
-                    sort=lambda row: (row.offset.topic, row.offset.partition),
-                ),
+                partition_column("topic", lambda row: (row.offset.topic, row.offset.partition)),
                 Column(
                     name="lag",
                     label="Lag",
@@ -134,20 +127,8 @@ class _GroupPage:
                     sort=lambda row: row.offset.lag,
                     numeric=True,
                 ),
-                Column(
-                    name="committed",
-                    label="Committed",
-                    cell=lambda row: number_text(row.offset.committed),
-                    sort=lambda row: row.offset.committed,
-                    numeric=True,
-                ),
-                Column(
-                    name="end",
-                    label="End",
-                    cell=lambda row: number_text(row.offset.end_offset),
-                    sort=lambda row: row.offset.end_offset,
-                    numeric=True,
-                ),
+                number_column("committed", "Committed", lambda row: row.offset.committed),
+                number_column("end", "End", lambda row: row.offset.end_offset),
                 Column(
                     name="member",
                     label="Member",

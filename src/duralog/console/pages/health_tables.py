@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from duralog.console.columns import age_column, number_column, partition_column
 from duralog.console.data_table import Cell, Column, DataTable
 from duralog.console.facts.health import CleanerRow, QuarantineEntry
 from duralog.console.facts.runs import FindingFacts
 from duralog.console.words import (
-    UNKNOWN,
-    age_text,
     bytes_text,
     compaction_path,
-    exact_time_text,
-    number_text,
-    partition_path,
     share_text,
 )
 
@@ -33,13 +29,7 @@ def findings_table(place_of: Callable[[FindingFacts], Cell]) -> DataTable[Findin
             Column(
                 name="where", label="File", cell=place_of, sort=lambda finding: (finding.file, finding.position or 0)
             ),
-            Column(
-                name="position",
-                label="Position",
-                cell=lambda finding: number_text(finding.position),
-                sort=lambda finding: finding.position,
-                numeric=True,
-            ),
+            number_column("position", "Position", lambda finding: finding.position),
             Column(name="text", label="What was found", cell=lambda finding: finding.text),
         ),
         key=lambda finding: f"{finding.file}:{finding.position}:{finding.text}",
@@ -58,15 +48,7 @@ def quarantine_table() -> DataTable[QuarantineEntry]:
         "quarantine",
         "Quarantine",
         (
-            Column(
-                name="where",
-                label="Partition",
-                cell=lambda entry: {
-                    "text": f"{entry.topic}-{entry.partition}",
-                    "href": partition_path(entry.topic, entry.partition),
-                },
-                sort=lambda entry: (entry.topic, entry.partition),
-            ),
+            partition_column("where", lambda entry: (entry.topic, entry.partition)),
             Column(
                 name="bytes",
                 label="Bytes",
@@ -77,13 +59,7 @@ def quarantine_table() -> DataTable[QuarantineEntry]:
                 sort=lambda entry: entry.end - entry.start,
                 numeric=True,
             ),
-            Column(
-                name="time",
-                label="When",
-                cell=lambda entry: {"text": age_text(entry.time_ms), "title": exact_time_text(entry.time_ms)},
-                sort=lambda entry: entry.time_ms,
-                numeric=True,
-            ),
+            age_column("time", "When", lambda entry: entry.time_ms),
             Column(name="reason", label="Why", cell=lambda entry: {"text": entry.reason, "sub": entry.path}),
         ),
         key=lambda entry: entry.path,
@@ -99,15 +75,7 @@ def cleaner_table() -> DataTable[CleanerRow]:
         "cleaner",
         "Compacted partitions",
         (
-            Column(
-                name="partition",
-                label="Partition",
-                cell=lambda row: {
-                    "text": f"{row.topic}-{row.partition}",
-                    "href": compaction_path(row.topic, row.partition),
-                },
-                sort=lambda row: (row.topic, row.partition),
-            ),
+            partition_column("partition", lambda row: (row.topic, row.partition), compaction_path),
             Column(
                 name="due",
                 label="Due",
@@ -132,12 +100,10 @@ def cleaner_table() -> DataTable[CleanerRow]:
                 sort=lambda row: row.cleanable_bytes,
                 numeric=True,
             ),
-            Column(
-                name="checkpoint",
-                label="Clean up to",
-                cell=lambda row: UNKNOWN if row.checkpoint is None else number_text(row.checkpoint),
-                sort=lambda row: row.checkpoint,
-                numeric=True,
+            number_column(
+                "checkpoint",
+                "Clean up to",
+                lambda row: row.checkpoint,
                 hint="The cleaner's checkpoint: an offset",
                 wide=True,
             ),

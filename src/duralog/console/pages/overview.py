@@ -5,6 +5,7 @@ from __future__ import annotations
 from nicegui.events import GenericEventArguments
 
 from duralog.console.charts import TimeChart, sparkline
+from duralog.console.columns import age_column, number_column
 from duralog.console.data_table import Cell, Column, DataTable
 from duralog.console.facts.overview import GroupFacts, Overview, SourceKind, TopicFacts
 from duralog.console.layout import (
@@ -21,11 +22,9 @@ from duralog.console.layout import (
 from duralog.console.standing import commands_place
 from duralog.console.words import (
     UNKNOWN,
-    age_text,
     byte_rate_text,
     bytes_text,
     counted,
-    exact_time_text,
     group_path,
     number_text,
     record_rate_text,
@@ -45,7 +44,7 @@ class _OverviewPage:
         self._source = console.source
         self._shown: Overview | None = None
         overview = self._source.overview()
-        heading("Overview", _about(overview))
+        self._about = heading("Overview", _about(overview))
         with block("dl", "tiles"):
             self._topics_tile = Tile("Topics", "total-topics", below="total-partitions")
             self._size_tile = Tile("Size", "total-size")
@@ -81,6 +80,7 @@ class _OverviewPage:
         if overview is self._shown:
             return
         self._shown = overview
+        self._about.text = _about(overview)
         internal = sum(topic.is_internal for topic in overview.topics)
         self._topics_tile.show(
             number_text(len(overview.topics) - internal),
@@ -120,14 +120,7 @@ def topics_table(query: str) -> DataTable[TopicFacts]:
         "Topics",
         (
             Column(name="name", label="Topic", cell=_topic_cell, sort=lambda topic: topic.name),
-            Column(
-                name="partitions",
-                label="Partitions",
-                cell=lambda topic: number_text(topic.partitions),
-                sort=lambda topic: topic.partitions,
-                numeric=True,
-                wide=True,
-            ),
+            number_column("partitions", "Partitions", lambda topic: topic.partitions, wide=True),
             Column(
                 name="size",
                 label="Size",
@@ -135,12 +128,10 @@ def topics_table(query: str) -> DataTable[TopicFacts]:
                 sort=lambda topic: topic.size_bytes,
                 numeric=True,
             ),
-            Column(
-                name="records",
-                label="Records",
-                cell=lambda topic: number_text(topic.records),
-                sort=lambda topic: topic.records,
-                numeric=True,
+            number_column(
+                "records",
+                "Records",
+                lambda topic: topic.records,
                 hint="End offsets less start offsets; a compacted log has fewer",
                 wide=True,
             ),
@@ -152,17 +143,7 @@ def topics_table(query: str) -> DataTable[TopicFacts]:
                 numeric=True,
             ),
             Column(name="policy", label="Policy", cell=lambda topic: topic.policy or UNKNOWN, wide=True),
-            Column(
-                name="newest",
-                label="Newest record",
-                cell=lambda topic: {
-                    "text": age_text(topic.latest_timestamp_ms),
-                    "title": exact_time_text(topic.latest_timestamp_ms),
-                },
-                sort=lambda topic: topic.latest_timestamp_ms,
-                numeric=True,
-                wide=True,
-            ),
+            age_column("newest", "Newest record", lambda topic: topic.latest_timestamp_ms, wide=True),
         ),
         key=lambda topic: topic.name,
         search=lambda topic: f"{topic.name} {topic.policy}",
@@ -202,14 +183,7 @@ def _group_columns() -> tuple[Column[GroupFacts], ...]:
             sort=lambda group: group.name,
         ),
         Column(name="state", label="State", cell=_state_cell, sort=lambda group: group.state),
-        Column(
-            name="lag",
-            label="Lag",
-            cell=lambda group: number_text(group.lag),
-            sort=lambda group: group.lag,
-            numeric=True,
-            hint="Records that it has not consumed yet",
-        ),
+        number_column("lag", "Lag", lambda group: group.lag, hint="Records that it has not consumed yet"),
         Column(
             name="members",
             label="Members",

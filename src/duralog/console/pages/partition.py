@@ -96,8 +96,9 @@ class PartitionPage:
                     note_list(sentences)
         self._tiles.show(log_figures(facts))
         self._offsets.show(offset_figures(facts))
-        self._configs.show(config_figures(facts))
-        self._no_configs.set_visibility(not facts.configs)
+        configs = config_figures(facts)
+        self._configs.show(configs)
+        self._no_configs.set_visibility(not configs)
         self._draw()
         looked_at = self._chosen if self._chosen is not None else self._hovered
         is_small = bool(facts.segments) and facts.segments[-1].size_bytes <= _READ_AT_ONCE_BYTES

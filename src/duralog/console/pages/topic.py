@@ -4,43 +4,28 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nicegui import run, ui
 
 from duralog.cli.failures import describe
-from duralog.config.topic import topic_definition
 from duralog.console.charts import BarChart
+from duralog.console.columns import age_column, number_column
 from duralog.console.data_table import Cell, Column, DataTable
+from duralog.console.drawing.config_rows import ConfigRow, changed_configs
 from duralog.console.facts.overview import PartitionRow, TopicFacts
 from duralog.console.layout import Console, Tile, block, command_line, heading, live, section, text
 from duralog.console.standing import commands_place
 from duralog.console.words import (
     UNKNOWN,
-    age_text,
     byte_rate_text,
     bytes_text,
     counted,
-    exact_time_text,
     number_text,
     partition_path,
     record_rate_text,
     share_text,
-    value_in_words,
 )
-from duralog.errors import DuralogError, InvalidConfig
-
-
-@dataclass(frozen=True, slots=True)
-class _ConfigRow:
-    name: str
-    value: str
-    default: str
-    about: str
-
-    @property
-    def is_changed(self) -> bool:
-        return self.value != self.default
+from duralog.errors import DuralogError
 
 
 def register(console: Console) -> None:
@@ -57,7 +42,7 @@ class _TopicPage:
         self._topic = topic
         self._shown: tuple[PartitionRow, ...] = ()
         self._largest = 1
-        heading(topic, self._about())
+        self._about = heading(topic, self._policy())
         with block("dl", "tiles"):
             self._partitions_tile = Tile("Partitions", "total-partitions")
             self._size_tile = Tile("Size", "total-size")
@@ -77,6 +62,7 @@ class _TopicPage:
 
     def refresh(self) -> None:
         facts = self._facts()
+        self._about.text = self._policy()
         if facts is not None:
             self._rate_tile.show(
                 record_rate_text(facts.records_in_per_second), byte_rate_text(facts.bytes_in_per_second)
@@ -101,7 +87,7 @@ class _TopicPage:
         self._sizes_part.set_visibility(len(sizes) > 1)
         self._sizes.show([str(row.partition) for row in rows], [row.size_bytes or 0 for row in rows])
 
-    def _about(self) -> str:
+    def _policy(self) -> str:
         facts = self._facts()
         if facts is None:
             return ""
@@ -121,7 +107,7 @@ class _TopicPage:
             return
         if facts is None:
             return  # The console is being stopped.
-        rows = [row for name, value in sorted(facts.configs.items()) if (row := _config_row(name, value)).is_changed]
+        rows = changed_configs(facts.configs)
         self._configs_note.text = (
             "Those in force that are not Kafka's defaults."
             if rows
@@ -154,30 +140,15 @@ class _TopicPage:
                     sort=lambda row: row.size_bytes,
                     numeric=True,
                 ),
-                Column(
-                    name="start",
-                    label="Start",
-                    cell=lambda row: number_text(row.start_offset),
-                    sort=lambda row: row.start_offset,
-                    numeric=True,
+                number_column(
+                    "start",
+                    "Start",
+                    lambda row: row.start_offset,
                     hint="Log start offset: the first that can be read",
-                ),
-                Column(
-                    name="end",
-                    label="End",
-                    cell=lambda row: number_text(row.end_offset),
-                    sort=lambda row: row.end_offset,
-                    numeric=True,
-                    hint="The offset that the next record gets",
-                ),
-                Column(
-                    name="segments",
-                    label="Segments",
-                    cell=lambda row: number_text(row.segments),
-                    sort=lambda row: row.segments,
-                    numeric=True,
                     wide=True,
                 ),
+                number_column("end", "End", lambda row: row.end_offset, hint="The offset that the next record gets"),
+                number_column("segments", "Segments", lambda row: row.segments, wide=True),
                 Column(
                     name="rate",
                     label="Records in",
@@ -194,17 +165,7 @@ class _TopicPage:
                     hint="Of a compacted log: the share of bytes that the cleaner has not compacted yet",
                     wide=True,
                 ),
-                Column(
-                    name="newest",
-                    label="Newest record",
-                    cell=lambda row: {
-                        "text": age_text(row.latest_timestamp_ms),
-                        "title": exact_time_text(row.latest_timestamp_ms),
-                    },
-                    sort=lambda row: row.latest_timestamp_ms,
-                    numeric=True,
-                    wide=True,
-                ),
+                age_column("newest", "Newest record", lambda row: row.latest_timestamp_ms, wide=True),
             ),
             key=lambda row: str(row.partition),
             search=lambda row: f"{row.partition} {row.trouble or ''}",
@@ -217,7 +178,7 @@ class _TopicPage:
         return {"text": bytes_text(row.size_bytes), "bar": (row.size_bytes or 0) / self._largest}
 
 
-def _configs_table() -> DataTable[_ConfigRow]:
+def _configs_table() -> DataTable[ConfigRow]:
     return DataTable(
         "topic-configs",
         "Configs",
@@ -232,7 +193,7 @@ def _configs_table() -> DataTable[_ConfigRow]:
             Column(
                 name="value",
                 label="Value",
-                cell=lambda row: {"text": row.value, "sub": value_in_words(row.name, row.value)},
+                cell=lambda row: {"text": row.value, "sub": row.in_words},
                 mono=True,
             ),
             Column(
@@ -245,15 +206,6 @@ def _configs_table() -> DataTable[_ConfigRow]:
         key=lambda row: row.name,
         sort="name",
     )
-
-
-def _config_row(name: str, value: str) -> _ConfigRow:
-    try:
-        definition = topic_definition(name)
-    except InvalidConfig:
-        return _ConfigRow(name, value, UNKNOWN, "")
-    default = UNKNOWN if definition.default is None else definition.text(definition.default)
-    return _ConfigRow(name, value, default or "(empty)", definition.doc)
 
 
 def _partition_cell(row: PartitionRow) -> Cell:
