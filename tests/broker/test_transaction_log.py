@@ -16,6 +16,7 @@ from duralog.broker.transactions.decisions import Decision, Producer
 from duralog.broker.transactions.state import Transaction
 from duralog.broker.transactions.transaction_log import decode, encode
 from duralog.errors import CorruptRecord
+from duralog.format.java_hash import coordinator_partition
 from duralog.format.record import Record
 from duralog.format.transaction_records import TransactionStatus
 from tests.broker.desk_broker import DeskBroker
@@ -172,4 +173,29 @@ def test_a_repeated_end_is_known_after_a_restart(tmp_path: Path) -> None:
     answer = again.ask(26, 5, **fields, committed=True)
     assert (answer.error_code, answer.producer_epoch) == (NONE, 1)
     assert again.ask(26, 5, **fields, committed=False).error_code == INVALID_TXN_STATE
+    again.close()
+
+
+def test_a_state_in_a_partition_of_other_ids_is_not_the_last_one(tmp_path: Path) -> None:
+    """As Kafka leaves it when its topic gets more partitions. Only what has not ended and is all there is counts."""
+    moved, still_open, at_rest = "moved-0", "moved-3", "moved-6"
+    broker = DeskBroker(tmp_path)
+    broker.make_topics(orders=1)
+    producer_id = broker.ask(22, 5, transactional_id=moved, transaction_timeout_ms=1_000).producer_id
+    assert broker.transactions.check_produce(moved, producer_id, 0, [("orders", 0)], 12) == {}
+    ongoing = broker.transactions.states[moved]
+    fields = {"transactional_id": moved, "producer_id": producer_id, "producer_epoch": 0}
+    assert broker.ask(26, 5, **fields, committed=True).error_code == NONE
+    ended = broker.transactions.states[moved]
+    assert {coordinator_partition(name, 3) for name in (moved, still_open, at_rest)} == {0}
+    for number in (1, 2):
+        strays = {moved: ongoing, still_open: ongoing, at_rest: ended}
+        records = [encode(name, state, 2) for name, state in strays.items()]
+        broker.partitions.append_records(TRANSACTION_STATE, number, records)
+    broker.close()
+    again = DeskBroker(tmp_path)
+    assert {name: state.status for name, state in again.transactions.states.items()} == {
+        moved: TransactionStatus.COMPLETE_COMMIT,
+        still_open: TransactionStatus.ONGOING,
+    }
     again.close()

@@ -74,7 +74,7 @@ class TransactionCoordinator:
         self._timeouts = Timeouts(broker, self)
 
     def load(self) -> None:
-        for transactional_id, transaction in self.log.load():
+        for transactional_id, transaction in self.log.load().items():
             self._put(transactional_id, transaction)
             if transaction.is_prepared:
                 self._markers.end(transactional_id, transaction, is_recovered=True)

@@ -10,7 +10,7 @@ over what may still be repaired.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from duralog.broker.error_codes import (
@@ -24,7 +24,7 @@ from duralog.broker.error_codes import (
     code_of,
 )
 from duralog.broker.internal_topics import TRANSACTION_STATE
-from duralog.broker.transactions.state import NO_TIME, Transaction
+from duralog.broker.transactions.state import AT_REST, NO_TIME, Transaction
 from duralog.errors import CorruptRecord, DuralogError
 from duralog.format.coordinator_records import CoordinatorRecord, decode_coordinator_record, encode_coordinator_record
 from duralog.format.java_hash import coordinator_partition
@@ -97,17 +97,29 @@ class TransactionLog:
             return _COORDINATOR_CODES.get(code_of(error), code_of(error))
         return NONE
 
-    def load(self) -> Iterator[tuple[str, Transaction]]:
-        """The last state of each id."""
+    def load(self) -> dict[str, Transaction]:
+        """The last state of each id.
+
+        An id's records are in the partition that the id and their number say. If Kafka's tools gave the topic more of
+        them, what another one has from before is not the last state. It counts only while it is all that is known, and
+        the transaction has not ended: nobody else would end it, and readers would wait for ever.
+        """
         topic = self._broker.topics.by_name(TRANSACTION_STATE)
-        for number in () if topic is None else topic.partitions:
+        numbers = () if topic is None else topic.partitions
+        states: dict[str, Transaction] = {}
+        strays: dict[str, Transaction] = {}
+        for number in numbers:
             try:
                 loaded = self._load_partition(number)
             except DuralogError as error:
                 self._broker.log.error("%s-%d cannot be read: %s", TRANSACTION_STATE, number, error)
                 self.unreadable.add(number)
                 continue
-            yield from loaded
+            for transactional_id, transaction in loaded:
+                is_own = coordinator_partition(transactional_id, len(numbers)) == number
+                (states if is_own else strays)[transactional_id] = transaction
+        unended = {name: stray for name, stray in strays.items() if stray.status not in AT_REST}
+        return unended | states
 
     def _load_partition(self, number: int) -> list[tuple[str, Transaction]]:
         partition = self._broker.partitions.get(TRANSACTION_STATE, number)
