@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import socket
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +24,6 @@ _FIRST_SNAPSHOT = f"__cluster_metadata-0/{MetadataSnapshotFile(0, 0).name}"
 QUICK_TO_START = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xmx512m")
 AS_KAFKA_STARTS = ("java", "-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 """The first is for tests. The second has the memory and the collector of Kafka's own start script, for benchmarks."""
-_START_SECONDS = 60
 _LOADED_AGAIN = "because the partition is not online or is no longer the leader"
 
 
@@ -132,14 +130,14 @@ class KafkaServer(ServerProcess):
 
     def _wait_until_it_listens(self) -> None:
         """So that clients need not try in vain, and a broker that gave up is told of at once."""
-        deadline = time.monotonic() + _START_SECONDS
-        while self.is_running and time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(self.address) == 0:
-                    return
-            time.sleep(0.05)
-        ended = "does not listen" if self.is_running else f"ended with code {self.process.returncode}"
-        raise KafkaRefusedError(f"Kafka {ended}:\n{self.end_of_log}")
+        try:
+            self.wait_for(self._listens, every_seconds=0.05)
+        except RuntimeError as error:
+            raise KafkaRefusedError(str(error)) from None
+
+    def _listens(self) -> bool | None:
+        with socket.socket() as probe:
+            return True if probe.connect_ex(self.address) == 0 else None
 
 
 def format_directory(kafka: KafkaProcess, directory: Path, *, node_id: int = 1) -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
 from bench.data import FOLDER
 from bench.workers.broker_wire import Connection
@@ -24,11 +21,10 @@ from oracle.kafka_server import (
     server_settings,
     write_properties,
 )
+from oracle.server_process import ServerProcess
 
 DURALOG, KAFKA = "duralog", "kafka"
-_START_SECONDS = 60.0
-_STOP_SECONDS = 60.0
-_TICKS = os.sysconf("SC_CLK_TCK")
+_ASKED_EVERY_SECONDS = 0.005
 _QUIET = """status = error
 appender.console.type = Console
 appender.console.name = stdout
@@ -37,60 +33,34 @@ rootLogger.appenderRef.stdout.ref = stdout
 """
 
 
-class BrokerUnderTest:
+class BrokerUnderTest(ServerProcess):
     """A running broker. The end of the block stops it, and its directory stays."""
 
     def __init__(self, name: str, folder: Path) -> None:
         """`folder` is the bench's own: the directory is `store` in it, made at the first start."""
+        super().__init__(name)
         self.name = name
-        self._folder = folder
-        self._directory = folder / "store"
+        self._directory = folder.absolute() / "store"
         if not self._directory.exists() and name == KAFKA:
             shutil.copytree(_formatted(), self._directory)
         (port,) = free_ports(1)
         self.address = ("127.0.0.1", port)
         self.bootstrap = f"127.0.0.1:{port}"
         command = self._duralog() if name == DURALOG else self._kafka()
-        self._log = folder / "server.log"
-        with self._log.open("ab") as log:
-            start = time.perf_counter()
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder)
-        self._wait_for_an_answer(start)
+        start = time.perf_counter()
+        self.start(command)
+        self.wait_for(self._has_answered, every_seconds=_ASKED_EVERY_SECONDS)
         self.seconds_to_first_answer = time.perf_counter() - start
-
-    def __enter__(self) -> BrokerUnderTest:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGKILL if error is not None else signal.SIGTERM)
-            self._process.wait(_STOP_SECONDS)
 
     def connect(self) -> Connection:
         return Connection(self.address)
-
-    @property
-    def cpu_seconds(self) -> float:
-        """User and system time of all its threads so far."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
-
-    @property
-    def memory_bytes(self) -> int:
-        """What it has in memory now."""
-        for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-        raise RuntimeError("the broker has ended")
 
     def _duralog(self) -> Sequence[str]:
         where = ["--data", str(self._directory), "--listen", self.bootstrap]
         return [sys.executable, "-m", "duralog", "serve", *where, "--override", "group.initial.rebalance.delay.ms=0"]
 
     def _kafka(self) -> Sequence[str]:
-        properties, logging = self._folder / "server.properties", self._folder / "log4j2.properties"
+        properties, logging = self.folder / "server.properties", self.folder / "log4j2.properties"
         (controller_port,) = free_ports(1)
         settings = server_settings(self._directory, node_id_of(self._directory), self.address[1], controller_port)
         write_properties(properties, settings)
@@ -98,19 +68,13 @@ class BrokerUnderTest:
         options = ["-cp", class_path(), f"-Dlog4j2.configurationFile={logging}"]
         return [*AS_KAFKA_STARTS, *options, "kafka.Kafka", str(properties)]
 
-    def _wait_for_an_answer(self, start: float) -> None:
-        while time.perf_counter() - start < _START_SECONDS:
-            if self._process.poll() is not None:
-                break
-            try:
-                with self.connect() as connection:
-                    connection.api_versions()
-                    return
-            except OSError:
-                time.sleep(0.005)
-        self._process.kill()
-        self._process.wait()
-        raise RuntimeError(f"the broker does not answer: {self._log.read_text(errors='replace')[-300:]}")
+    def _has_answered(self) -> bool | None:
+        try:
+            with self.connect() as connection:
+                connection.api_versions()
+        except OSError:
+            return None
+        return True
 
 
 def _formatted() -> Path:

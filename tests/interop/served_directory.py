@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from oracle.server_process import ServerProcess
-
-_START_SECONDS = 60
 
 
 class ServedDirectory(ServerProcess):
@@ -23,18 +20,9 @@ class ServedDirectory(ServerProcess):
         for name, value in (configs or {}).items():
             command += ["--override", f"{name}={value}"]
         self.start(command)
-        self.bootstrap = self._wait_until_ready(ready)
+        self.bootstrap = self.wait_for(lambda: (ready.read_text().strip() or None) if ready.exists() else None)
         host, _, listening = self.bootstrap.rpartition(":")
         self.address = host, int(listening)
-
-    def _wait_until_ready(self, ready: Path) -> str:
-        deadline = time.monotonic() + _START_SECONDS
-        while self.is_running and time.monotonic() < deadline:
-            if ready.exists() and (text := ready.read_text().strip()):
-                return text
-            time.sleep(0.02)
-        self.kill()
-        raise AssertionError(f"duralog serve did not start:\n{self.log}")
 
     @property
     def errors(self) -> list[str]:
@@ -48,5 +36,4 @@ class ServedDirectory(ServerProcess):
         """As an operator ends it, so that the directory is left clean."""
         if self.is_running:
             super().stop()
-            code = self.process.returncode
-            assert code == 0, f"exit code {code}:\n{self.end_of_log}"
+            self.check_ended_well()
