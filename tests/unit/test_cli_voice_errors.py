@@ -218,3 +218,16 @@ def test_what_the_system_refuses(number: int, advice: str) -> None:
     said = describe(OSError(number, os.strerror(number), "/data/\x1borders-0"))
     assert said.startswith("/data/\\x1borders-0: ")
     assert advice in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["compact", "retain", "repair", "repair --restore", "topic delete --yes -t x", "topic alter -t x", "produce -t x"],
+)
+def test_a_directory_that_is_none_of_a_log_does_not_become_one(tmp_path: Path, command: str) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    options = ["-c", "retention.ms=1"] if "alter" in command else ["--value", "v"] if "produce" in command else []
+    result = CliRunner().invoke(app, [*command.split(), str(tmp_path), *options])
+    assert result.exit_code == 1
+    assert f"{tmp_path}: no files of a log in here" in result.stderr
+    assert os.listdir(tmp_path) == ["notes.txt"]

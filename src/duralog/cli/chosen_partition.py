@@ -19,6 +19,8 @@ def choose_partition(path: str, topic: str | None, partition: int | None) -> Par
     store = Store(directory, read_only=True)
     topics = store.topics()
     if topic is None:
+        if not topics:
+            raise UnknownTopic(f"{path}: there is no topic in it: give a log directory, or a partition's folder")
         if len(topics) != 1:
             listed = ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "")
             raise UnknownTopic(

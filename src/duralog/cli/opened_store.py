@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from duralog.cli.addresses import check_directory
+from duralog.cli.addresses import check_directory, check_log_directory
 from duralog.cli.failures import say
 from duralog.cli.lock_holder import lock_holder
 from duralog.cli.progress import Progress
@@ -39,6 +39,8 @@ def opened_store(
         raise DuralogError(f"{path}: this is one partition: give the log directory that it is in, and --topic")
     if not create:
         check_directory(path)
+        if not read_only:
+            check_log_directory(path)
     config = broker_config(server_properties)
     if read_only:
         yield Store(path, config=config, read_only=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
+from duralog.cli.addresses import check_log_directory
 from duralog.cli.failures import FAILURE, printable, told_plainly
 from duralog.cli.options import (
     HOW,
@@ -70,6 +71,7 @@ def repair(
         from duralog.storage.repair import Repair
 
         path, chosen = directory_of(given)
+        check_log_directory(path)
         if chosen is not None:
             topic, partition = chosen.topic, chosen.partition
         output = standard_output(as_json=as_json, quiet=quiet)

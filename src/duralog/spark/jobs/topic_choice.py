@@ -17,7 +17,10 @@ def partitions_by_topic(
     """The partitions of these topics, or of all but Kafka's internal ones; with a number, only those that have it."""
     found = select_partitions(store, pattern=".*") if topics is None else select_partitions(store, topics=topics)
     if not found:
-        raise DuralogError(f"{store.path}: there is no topic in it")
+        raise DuralogError(
+            f"{store.path}: there is no topic in it, or only Kafka's own, which must be named: give a log directory,"
+            " what Kafka calls log.dirs"
+        )
     if number is not None:
         found = [partition for partition in found if partition.partition == number]
         if not found:
