@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -27,6 +26,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import duralog
 from oracle.kafka_jars import KafkaMissingError, class_path
+from oracle.kafka_server import reserved_ports
 
 KILLS = int(os.environ.get("DURALOG_KILLS", "4"))
 PARTITIONS = 2
@@ -57,9 +57,9 @@ class Served:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        # Nobody else gets the port while no broker has it.
+        (self._reserved,) = reserved_ports(1)
+        self.address = f"127.0.0.1:{self._reserved.getsockname()[1]}"
         self._process = self._start()
 
     def _start(self) -> subprocess.Popen[str]:
@@ -87,6 +87,7 @@ class Served:
         if self._process.poll() is None:
             self._process.kill()
             self._reap()
+        self._reserved.close()
 
     def _reap(self) -> int:
         code = self._process.wait(WAIT_SECONDS)
@@ -284,7 +285,7 @@ def test_every_record_comes_out_once_of_kafkas_own_copier(served: Served) -> Non
     count = fill(served.address)
     killer = Killer(served, seed=8)
     for partition in range(PARTITIONS):
-        for _ in range(KILLS + 1):
+        for _ in range(2 * KILLS + 2):
             if run_copier(served, partition, killer):
                 break
         else:

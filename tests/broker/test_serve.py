@@ -19,6 +19,7 @@ import duralog
 from duralog.broker.ephemeral_folder import PREFIX
 from duralog.cli.ready_file import ready_file
 from duralog.command_line import app
+from oracle.kafka_server import reserved_ports
 from tests.broker.raw_client import RawClient
 
 METADATA, CREATE_TOPICS = 3, 19
@@ -192,9 +193,8 @@ class TestBeginningAndEnd:
 @pytest.mark.usefixtures("logging_as_before")
 class TestConfig:
     def test_a_server_properties_of_kafka(self, serve: Serve, tmp_path: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        (reserved,) = reserved_ports(1)
+        port = reserved.getsockname()[1]
         properties = tmp_path / "server.properties"
         properties.write_text(
             "process.roles=broker,controller\n"
@@ -211,6 +211,7 @@ class TestConfig:
         )
         process = serve("--config", str(properties), "--override", "broker.rack=here")
         assert process.port() == port
+        reserved.close()
         with RawClient("127.0.0.1", port) as client:
             answer = client.ask(METADATA, 9, {"topics": []})
             assert [(each.node_id, each.host, each.port, each.rack) for each in answer.brokers] == [
