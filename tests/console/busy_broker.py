@@ -8,6 +8,7 @@ from types import TracebackType
 
 import confluent_kafka
 
+from oracle.kafka_server import reserved_ports
 from tests.interop.served_directory import ServedDirectory
 
 TOPIC = "clicks"
@@ -31,7 +32,9 @@ class BusyBroker:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._serving = ServedDirectory(directory, configs=_CONFIGS)
+        # Nobody else gets the port while no broker has it.
+        (self._reserved,) = reserved_ports(1)
+        self.start()
         self.address = self._serving.bootstrap
         self._leave = threading.Event()
         self._delivered = 0
@@ -54,6 +57,7 @@ class BusyBroker:
         self._leave.set()
         self._writer.join(_WAIT_SECONDS)
         self._serving.__exit__(kind, error, traceback)
+        self._reserved.close()
 
     @property
     def delivered(self) -> int:
@@ -76,8 +80,8 @@ class BusyBroker:
         self._serving.__exit__(None, None, None)
 
     def start(self) -> None:
-        """Again, on the same directory and port."""
-        self._serving = ServedDirectory(self.directory, configs=_CONFIGS, port=int(self.address.rpartition(":")[2]))
+        """Always on the same directory and port."""
+        self._serving = ServedDirectory(self.directory, configs=_CONFIGS, port=self._reserved.getsockname()[1])
 
     def _write(self) -> None:
         number = 0

@@ -277,7 +277,7 @@ def test_both_have_groups_from_the_broker_and_files_from_the_directory(broker: T
         assert source.has_files
         with pytest.raises(UnknownGroup):
             source.group("nobody")
-        source._broker.note = "it is away."
+        source._broker.trouble = "it is away"
         assert source.group("billing").facts.state is None
     finally:
         source.close()

@@ -85,7 +85,8 @@ def panel_of(topic: str, partition: int, record: ShownRecord, forms: dict[str, F
 
 
 def _part(name: str, title: str, data: bytes | None, size_bytes: int, form: Form | None) -> dict[str, Any]:
-    what = shown(data, form)
+    first = shown(data)
+    what = first if form is None or form is first.form else shown(data, form)
     has_more = data is not None and len(data) < size_bytes
     note = ""
     if what.is_cut and not has_more:
@@ -95,7 +96,7 @@ def _part(name: str, title: str, data: bytes | None, size_bytes: int, form: Form
         "title": title,
         "about": _about(what, data, size_bytes, name),
         "form": str(what.form),
-        "forms": [str(one) for one in forms_of(data)],
+        "forms": [str(one) for one in forms_of(first.form)],
         "tokens": [[str(kind), text] for kind, text in merged(what.tokens)],
         "copy": copied(data),
         "more": f"Show all {bytes_text(size_bytes)}" if has_more else "",

@@ -76,12 +76,11 @@ def shown(data: bytes | None, form: Form | None = None) -> Shown:
     return _bounded(Form.JSON, tokens)
 
 
-def forms_of(data: bytes | None) -> tuple[Form, ...]:
-    """What the bytes can be looked at as, the most telling first."""
-    if not data:
-        return ()
-    first = shown(data).form
-    return {Form.JSON: (Form.JSON, Form.TEXT, Form.HEX), Form.TEXT: (Form.TEXT, Form.HEX)}.get(first, (Form.HEX,))
+def forms_of(first: Form) -> tuple[Form, ...]:
+    """What bytes can be looked at as, the most telling first, which `shown` takes by itself."""
+    return {Form.JSON: (Form.JSON, Form.TEXT, Form.HEX), Form.TEXT: (Form.TEXT, Form.HEX), Form.HEX: (Form.HEX,)}.get(
+        first, ()
+    )
 
 
 def text_of(data: bytes, *, is_cut: bool = False) -> str | None:

@@ -72,8 +72,8 @@ class BrokerSource(WithoutFiles):
             if self._metrics is not None:
                 self._metrics.step()
             notes = [*overview.notes, None if self._metrics is None else self._metrics.note]
-            if overview.is_online:
-                notes.append(self._group_watch.note)
+            if overview.is_online and self._group_watch.trouble is not None:
+                notes.append(f"The groups are as they were last seen: {self._group_watch.trouble}")
             self._overview = replace(
                 overview,
                 groups=tuple(map(group_facts, self._groups.values())),

@@ -199,7 +199,8 @@ class BrokerGroupWatch:
         self._groups: BrokerGroups | None = None
         self._looks = 0
         self.views: tuple[GroupView, ...] = ()
-        self.note: str | None = f"{address} has not been asked for its groups yet."
+        self.trouble: str | None = f"{address} has not been asked yet"
+        """Why they are not known, or not as they are now; None if they are."""
 
     def forget_connection(self) -> None:
         """The broker is away. A connection from before would be waited for, long after another one was answered."""
@@ -208,15 +209,15 @@ class BrokerGroupWatch:
     def step(self) -> bool:
         """Returns whether it was asked, and did answer."""
         self._looks += 1
-        if self.note is None and self._looks % _GROUP_LOOKS == 0:
+        if self.trouble is None and self._looks % _GROUP_LOOKS == 0:
             return False
         try:
             with told_by_broker(self._address):
                 if self._groups is None:
                     self._groups = BrokerGroups(self._address)
-                self.views, self.note = tuple(self._groups.views()), None
+                self.views, self.trouble = tuple(self._groups.views()), None
                 return True
         except DuralogError as error:
             self._groups = None
-            self.note = f"The groups are as they were last seen: {error}"
+            self.trouble = str(error)
             return False

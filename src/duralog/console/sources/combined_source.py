@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+from duralog.cli.failures import printable
 from duralog.console.facts.overview import GroupDetails, Overview, SourceKind
 from duralog.console.source import UnknownGroup
 from duralog.console.sources.broker_watch import BrokerGroupWatch
@@ -47,19 +48,19 @@ class CombinedSource(DirectorySource):
                 self._broker_lags.add(of_directory.taken_ms, list(self._broker.views))
             target = f"{self._address}, {self.path}"
             seen = replace(of_directory, kind=SourceKind.BOTH, target=target)
-            if self._broker.note is None:
+            if self._broker.trouble is None:
                 self._both = replace(seen, groups=tuple(map(group_facts, self._broker.views)))
             else:
-                note = f"Groups are told as the directory has them: {self._broker.note}"
+                note = f"Groups are told as the directory has them: {self._broker.trouble}"
                 self._both = replace(seen, notes=(*seen.notes, note))
 
     def overview(self) -> Overview:
         return self._both
 
     def group(self, name: str) -> GroupDetails:
-        if self._broker.note is not None:
+        if self._broker.trouble is not None:
             return super().group(name)
         for view in self._broker.views:
             if view.group == name:
                 return self._broker_lags.details(view)
-        raise UnknownGroup(f"there is no group {name} at {self._address}")
+        raise UnknownGroup(f"there is no group {printable(name)} at {self._address}")
