@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -18,12 +20,13 @@ import pytest
 from duralog.broker import connection, messages
 from duralog.broker.broker import Broker
 from duralog.broker.event_loop import READABLE
+from duralog.broker.listening import Address, Listener, Listening
 from duralog.broker.messages import InvalidMessage
 from duralog.broker.request import CLOSE, NO_ANSWER, Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
 from tests.broker.raw_client import RawClient, request_frame
 
 Connect = Callable[[], RawClient]
-API_VERSIONS, METADATA, HEARTBEAT, LIST_GROUPS = 18, 3, 12, 16
+API_VERSIONS, METADATA, HEARTBEAT, LIST_GROUPS, FIND_COORDINATOR, DESCRIBE_CLUSTER = 18, 3, 12, 16, 10, 60
 SECONDS = 60.0
 
 
@@ -343,7 +346,10 @@ class TestHostileBytes:
 
 
 class TestMisuse:
-    def test_lines_do_not_grow_with_clients(self, connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
+    def test_lines_do_not_grow_with_clients(
+        self, connect: Connect, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("duralog.broker.log_lines._INTERVAL_MS", math.inf)
         for _ in range(30):
             client = connect()
             client.send_bytes(struct.pack(">i", -1))
@@ -492,6 +498,43 @@ class TestMisuse:
         client.send_bytes(heartbeat("silent") * 500)
         client.close()
         eventually(lambda: len(behaviour.seen) == 500)
+
+
+class TestListeners:
+    def test_each_client_is_told_the_address_of_the_listener_that_it_came_by(self) -> None:
+        inside, outside = Address("127.0.0.1", 0), Address("::1", 0)
+        listening = Listening(
+            (Listener("INSIDE", inside, Address("broker", 29092)), Listener("OUTSIDE", outside, outside))
+        )
+        with Broker(None, listening=listening) as broker:
+            broker.start()
+            told = []
+            for address in broker.addresses.values():
+                with RawClient(address.host, address.port) as client:
+                    (node,) = client.ask(METADATA, 9, {"topics": []}).brokers
+                    (described,) = client.ask(DESCRIBE_CLUSTER, 0).brokers
+                    assert (described.host, described.port) == (node.host, node.port)
+                    client.send(FIND_COORDINATOR, 4, {"coordinator_keys": ["group"]})
+                    (coordinator,) = client.receive(FIND_COORDINATOR, 4).coordinators
+                    assert (coordinator.host, coordinator.port) == (node.host, node.port)
+                    told.append((node.host, node.port))
+            assert told == [("broker", 29092), ("::1", broker.addresses["OUTSIDE"].port)]
+            assert broker.node.host == "broker"
+
+    def test_another_process_that_listens_first(self) -> None:
+        """Two may be bound to one address as long as none listens there."""
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind(("127.0.0.1", 0))
+            port = other.getsockname()[1]
+
+            class Late(Broker):
+                def _serve_metrics(self, opened: ExitStack) -> None:
+                    super()._serve_metrics(opened)
+                    other.listen()
+
+            with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1 port {port}"):
+                Late(None, port=port).open()
 
 
 class TestStopping:

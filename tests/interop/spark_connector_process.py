@@ -49,7 +49,7 @@ def stream(spark: SparkSession, bootstrap: str, directory: str, checkpoint: str)
     for _ in range(2):
         sink = copied.writeStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
         sink = sink.option("topic", "connector-stream").option("checkpointLocation", checkpoint)
-        sink.trigger(availableNow=True).start().awaitTermination(WAIT_SECONDS)
+        assert sink.trigger(availableNow=True).start().awaitTermination(5 * WAIT_SECONDS)
     found = by_connector(spark, bootstrap, "connector-stream").selectExpr("CAST(value AS STRING)")
     return {"streamed": sorted(row.value for row in found.collect()) == sorted(f"VALUE {n}" for n in range(ROWS))}
 

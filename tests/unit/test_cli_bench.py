@@ -189,10 +189,11 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, number: int) -> None:
 
 
 def test_an_error_leaves_nothing(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(ZeroDivisionError), scratch_folder(str(tmp_path), 0) as folder:
         assert Path(folder, "file").write_text("x") / 0
     assert not names(tmp_path)
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_signals_while_the_folder_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

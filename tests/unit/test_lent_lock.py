@@ -35,7 +35,7 @@ from duralog.storage.lent_lock import LentLock
 from duralog.storage.local_files import LocalLock
 lent = LentLock(LocalLock(sys.argv[1]), sys.argv[2], 1)
 print("lent", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 LOCKER = """
 import sys
