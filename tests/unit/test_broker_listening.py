@@ -100,8 +100,26 @@ class TestListeners:
         ],
     )
     def test_served(self, configs: dict[str, str], bound: str, advertised: str) -> None:
+        (listener,) = Listening.of(BrokerConfig.of(configs)).listeners
+        assert (str(listener.bound), str(listener.advertised)) == (bound, advertised)
+
+    def test_several_for_clients_in_different_networks(self) -> None:
+        configs = {
+            "listeners": "PLAINTEXT://broker:29092,CONTROLLER://broker:29093,PLAINTEXT_HOST://0.0.0.0:9092,OTHER://:1",
+            "advertised.listeners": "PLAINTEXT_HOST://localhost:9092,PLAINTEXT://broker:29092",
+            "listener.security.protocol.map": (
+                "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT, PLAINTEXT_HOST:PLAINTEXT,other:plaintext"
+            ),
+            "controller.listener.names": "CONTROLLER",
+        }
         listening = Listening.of(BrokerConfig.of(configs))
-        assert (str(listening.bound), str(listening.advertised)) == (bound, advertised)
+        assert [(each.name, str(each.bound), str(each.advertised)) for each in listening.listeners] == [
+            ("PLAINTEXT", "broker:29092", "broker:29092"),
+            ("PLAINTEXT_HOST", "0.0.0.0:9092", "localhost:9092"),
+            ("OTHER", ":1", f"{socket.gethostname()}:1"),
+        ]
+        with pytest.raises(InvalidConfig, match="not enough for 3 listeners"):
+            listening.told_as(Address("elsewhere", 1))
 
     @pytest.mark.parametrize(
         ("configs", "reason"),
@@ -109,10 +127,18 @@ class TestListeners:
             ({"listeners": "SSL://:1"}, "SSL wants SSL; only PLAINTEXT is supported"),
             ({"listeners": "SASL_PLAINTEXT://:1"}, "wants SASL_PLAINTEXT"),
             ({"listeners": "MINE://:1"}, "does not say what MINE is"),
-            ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "one listener for clients is supported, not 2"),
+            ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "PLAINTEXT is there twice"),
+            (
+                {
+                    "listeners": "PLAINTEXT://a:1,OTHER://b:1",
+                    "listener.security.protocol.map": "OTHER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                },
+                "a port of its own",
+            ),
+            ({"listener.security.protocol.map": "PLAINTEXT"}, "'PLAINTEXT' is not of the form NAME:PROTOCOL"),
             ({"listeners": "PLAINTEXT://host"}, "not of the form NAME://HOST:PORT"),
             ({"listeners": "PLAINTEXT://host:99999"}, "not of the form NAME://HOST:PORT"),
-            ({"listeners": "CONTROLLER://:1", "controller.listener.names": "CONTROLLER"}, "not 0"),
+            ({"listeners": "CONTROLLER://:1", "controller.listener.names": "CONTROLLER"}, "none for clients"),
             ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "means every address"),
             (
                 {

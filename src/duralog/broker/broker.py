@@ -18,7 +18,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from duralog.broker.handlers import load_apis
 from duralog.broker.limits import Limits
 from duralog.broker.listening import DEFAULT_HOST, Address, Listening, bind
 from duralog.broker.log_lines import LogLines, error_text, one_line
+from duralog.broker.node import Node
 from duralog.broker.partitions import Partitions
 from duralog.broker.producer_ids import ProducerIds
 from duralog.broker.request import CLOSE, Api, Later
@@ -52,17 +53,6 @@ _logger = logging.getLogger("duralog.broker")
 
 _LONGEST_GOODBYE_MS = 10_000
 _GOODBYE_CHECK_MS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """Who this broker is to clients."""
-
-    node_id: int
-    host: str
-    port: int
-    cluster_id: str
-    rack: str | None
 
 
 class Broker:
@@ -101,30 +91,37 @@ class Broker:
     def open(self) -> Broker:
         """Open the store, load what the coordinators know, and listen. What fails leaves nothing open."""
         with ExitStack() as opened:
-            listener = opened.enter_context(bind(self._listening.bound))
+            listeners = [opened.enter_context(bind(listener.bound)) for listener in self._listening.listeners]
             data_dir = self._data_dir or opened.enter_context(ephemeral_folder())
             self.store = Store(data_dir, config=self._given_config, clock=self.clock)
             opened.callback(self._close_store)
             self._is_open = True
-            self._make_parts(listener.getsockname()[1], opened)
+            self._make_parts([listener.getsockname()[1] for listener in listeners], opened)
             self.groups.load()
             self.transactions.load()
             self._serve_metrics(opened)
-            self.server.listen(listener)
+            for listener, node in zip(listeners, self._nodes, strict=True):
+                self.server.listen(listener, node)
             self._workers.submit(warm_up, self._after_warm_up)
             self._opened = opened.pop_all()
         return self
 
-    def _make_parts(self, port: int, opened: ExitStack) -> None:
-        advertised = self._listening.advertised
-        self.address = Address(self._listening.bound.host or DEFAULT_HOST, port)
-        self.node = Node(
+    def _make_parts(self, ports: list[int], opened: ExitStack) -> None:
+        node = Node(
             node_id=DEFAULT_NODE_ID if self.store.node_id is None else self.store.node_id,
-            host=advertised.host,
-            port=advertised.port or port,
+            host="",
+            port=0,
             cluster_id=self.store.cluster_id or "",
             rack=self.config.broker_rack,
         )
+        self.addresses: dict[str, Address] = {}
+        self._nodes: list[Node] = []
+        for listener, port in zip(self._listening.listeners, ports, strict=True):
+            self.addresses[listener.name] = Address(listener.bound.host or DEFAULT_HOST, port)
+            advertised = listener.advertised
+            self._nodes.append(replace(node, host=advertised.host, port=advertised.port or port))
+        self.node = self._nodes[0]
+        self.address = next(iter(self.addresses.values()))
         self.loop = EventLoop(self.log, self._timer_clock)
         opened.callback(self.loop.close)
         self.timers = self.loop.timers

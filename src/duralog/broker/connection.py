@@ -35,6 +35,7 @@ from duralog.broker.request import FileSlice, Later, Silence
 from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
+    from duralog.broker.node import Node
     from duralog.broker.server import Server
 
 _SENT_AT_ONCE_BYTES = 64 << 10
@@ -61,14 +62,16 @@ class Connection:
         "has_ended",
         "is_closed",
         "last_active_ms",
+        "node",
         "number",
         "waits_for_room",
         "waits_for_turn",
     )
 
-    def __init__(self, server: Server, connected: socket.socket, client_host: str, number: int) -> None:
+    def __init__(self, server: Server, connected: socket.socket, client_host: str, number: int, node: Node) -> None:
         self.client_host = client_host
         self.number = number
+        self.node = node
         self.has_ended = False
         """It sends no more. It may still wait for an answer, or be gone: that shows when it is sent something."""
         self.is_closed = False

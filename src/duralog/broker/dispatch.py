@@ -26,6 +26,7 @@ from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
+    from duralog.broker.node import Node
 
 API_VERSIONS = 18
 Parts = list[bytes | FileSlice]
@@ -39,6 +40,7 @@ class Peer(Protocol):
 
     client_host: str
     number: int
+    node: Node
 
     def deliver(self, parts: Parts | Silence) -> None:
         """Send an answer that has come later."""
@@ -84,6 +86,7 @@ class Dispatcher:
             body,
             peer.client_host,
             peer.number,
+            peer.node,
         )
         exchange = _Exchange(self, route, request, peer, started, len(frame))
         if route.is_refused:

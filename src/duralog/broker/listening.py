@@ -1,7 +1,8 @@
-"""Which address the broker listens on, and which one it tells clients: from Kafka's configs or the command line.
+"""Which addresses the broker listens on, and which one it tells clients: from Kafka's configs or the command line.
 
-One listener without encryption is served. Kafka's own example has a second one for its controllers, which this broker
-has none of: the listeners that `controller.listener.names` names are left out.
+Several listeners may be served, as where clients in containers and clients outside of them need different addresses:
+each client is told the address that belongs to the one it came by. None has encryption. Kafka's own example has another
+one for its controllers, which this broker has none of: those that `controller.listener.names` names are left out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from duralog.errors import InvalidConfig
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
+PLAINTEXT = "PLAINTEXT"
 _ANYWHERE = ("", "0.0.0.0", "::")
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 """What a system without IPv6 says to it."""
@@ -34,32 +36,51 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
-    """Where to listen, and what clients are told. An advertised port of 0 stands for the one that is bound."""
+class Listener:
+    """Where to listen, and what clients that come there are told. A port of 0 stands for the one that is bound."""
 
+    name: str
     bound: Address
     advertised: Address
 
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """All listeners. The first one is this broker's address where one has to do."""
+
+    listeners: tuple[Listener, ...]
+
     @classmethod
     def at(cls, bound: Address, advertised: Address | None = None) -> Listening:
-        return cls(bound, advertised or Address(_reachable(bound.host), bound.port))
+        return cls((Listener(PLAINTEXT, bound, advertised or _reachable(bound)),))
 
     def told_as(self, advertised: Address | None) -> Listening:
         """The same with another address for clients, if one is given."""
-        return self if advertised is None else Listening(self.bound, advertised)
+        if advertised is None:
+            return self
+        if len(self.listeners) > 1:
+            raise InvalidConfig(
+                f"one address for clients is not enough for {len(self.listeners)} listeners: set advertised.listeners"
+            )
+        return Listening.at(self.listeners[0].bound, advertised)
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Listening:
         """By `listeners` and `advertised.listeners`."""
-        name, bound = _the_one(config, "listeners", config.listeners)
-        if config.advertised_listeners is None:
-            return cls.at(bound)
-        advertised_name, advertised = _the_one(config, "advertised.listeners", config.advertised_listeners)
-        if advertised_name != name:
-            raise InvalidConfig(f"advertised.listeners: {advertised_name} is not among the listeners")
-        if advertised.host in _ANYWHERE:
+        bound = _for_clients(config, "listeners", config.listeners)
+        advertised = _for_clients(config, "advertised.listeners", config.advertised_listeners or ())
+        if not bound:
+            raise InvalidConfig("listeners: there is none for clients, only those of controllers")
+        ports = [address.port for address in bound.values() if address.port]
+        if len(set(ports)) < len(ports):
+            raise InvalidConfig("listeners: each must have a port of its own")
+        if strange := advertised.keys() - bound.keys():
+            raise InvalidConfig(f"advertised.listeners: {min(strange)} is not among the listeners")
+        if any(address.host in _ANYWHERE for address in advertised.values()):
             raise InvalidConfig("advertised.listeners: clients can not connect to an address that means every address")
-        return cls(bound, advertised)
+        return cls(
+            tuple(Listener(name, where, advertised.get(name) or _reachable(where)) for name, where in bound.items())
+        )
 
 
 def parse_address(text: str) -> Address:
@@ -98,13 +119,14 @@ def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     return listener
 
 
-def _reachable(host: str) -> str:
-    return socket.gethostname() if host in _ANYWHERE else host
+def _reachable(bound: Address) -> Address:
+    return Address(socket.gethostname(), bound.port) if bound.host in _ANYWHERE else bound
 
 
-def _the_one(config: BrokerConfig, config_name: str, listeners: tuple[str, ...]) -> tuple[str, Address]:
+def _for_clients(config: BrokerConfig, config_name: str, listeners: tuple[str, ...]) -> dict[str, Address]:
+    """By their names, in order, without those of controllers."""
     protocols = dict(_protocol(part) for part in config.listener_security_protocol_map.split(",") if part.strip())
-    found: list[tuple[str, Address]] = []
+    found: dict[str, Address] = {}
     for listener in listeners:
         match = _LISTENER.fullmatch(listener)
         if match is None or not 0 <= int(match[3]) <= 65535:
@@ -115,14 +137,19 @@ def _the_one(config: BrokerConfig, config_name: str, listeners: tuple[str, ...])
         protocol = protocols.get(name)
         if protocol is None:
             raise InvalidConfig(f"{config_name}: listener.security.protocol.map does not say what {name} is")
-        if protocol != "PLAINTEXT":
-            raise InvalidConfig(f"{config_name}: {name} wants {protocol}; only PLAINTEXT is supported")
-        found.append((name, Address(match[2].strip("[]"), int(match[3]))))
-    if len(found) != 1:
-        raise InvalidConfig(f"{config_name}: one listener for clients is supported, not {len(found)}")
-    return found[0]
+        if protocol != PLAINTEXT:
+            raise InvalidConfig(
+                f"{config_name}: {name} wants {protocol}; only {PLAINTEXT} is supported: leave it out, or say where to"
+                " listen with --listen"
+            )
+        if name in found:
+            raise InvalidConfig(f"{config_name}: {name} is there twice, each must have a name of its own")
+        found[name] = Address(match[2].strip("[]"), int(match[3]))
+    return found
 
 
 def _protocol(part: str) -> tuple[str, str]:
-    name, _, protocol = part.partition(":")
+    name, separator, protocol = part.partition(":")
+    if not separator:
+        raise InvalidConfig(f"listener.security.protocol.map: {part.strip()!r} is not of the form NAME:PROTOCOL")
     return name.strip().upper(), protocol.strip().upper()

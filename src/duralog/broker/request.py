@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
+    from duralog.broker.node import Node
 
 Fields = Mapping[str, Any]
 """An answer by kio's field names. What the version does not have is dropped; what is missing takes its default."""
@@ -38,6 +39,8 @@ class Request:
     """The whole body. It is only valid until the handler returns: the receive buffer is used again."""
     client_host: str = "127.0.0.1"
     connection_id: int = 0
+    node: Node | None = None
+    """This broker by the address of the listener that the client came by; None stands for that of the first."""
 
 
 class HasDescriptor(Protocol):

@@ -1,4 +1,4 @@
-"""The listening socket and all connections: who comes in, who is idle, who must wait.
+"""The listening sockets and all connections: who comes in, who is idle, who must wait.
 
 A client above a limit is closed at once with one log line; nobody else notices. When too many requests are being worked
 on beside the loop, no further request is begun until there is room: clients wait in their sockets, not in memory.
@@ -10,6 +10,7 @@ import errno
 import resource
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from duralog.broker.connection import Connection
@@ -20,6 +21,7 @@ from duralog.broker.limits import Limits
 from duralog.broker.log_lines import LogLines
 
 if TYPE_CHECKING:
+    from duralog.broker.node import Node
     from duralog.config import BrokerConfig
 
 _ACCEPTED_PER_TURN = 64
@@ -57,7 +59,7 @@ class Server:
         self._connections: dict[int, Connection] = {}
         self._last_number = 0
         self._waiting_for_room: dict[int, Connection] = {}
-        self._listener: socket.socket | None = None
+        self._listeners: list[socket.socket] = []
         self._is_stopping = False
 
     @property
@@ -70,20 +72,24 @@ class Server:
 
     # Who comes in
 
-    def listen(self, listener: socket.socket) -> None:
-        """Begin to accept. REQUIRES: the socket is bound."""
+    def listen(self, listener: socket.socket, node: Node) -> None:
+        """Begin to accept clients, to whom this broker is that node. REQUIRES: the socket is bound."""
         listener.setblocking(False)
-        listener.listen(self._config().socket_listen_backlog_size)
-        self._listener = listener
-        self.loop.watch(listener.fileno(), READABLE, self._accept)
-        if self.limits.idle_ms >= 0:
+        try:
+            listener.listen(self._config().socket_listen_backlog_size)
+        except OSError as error:
+            # Another process was quicker: two may be bound to one address, but not listen there.
+            host, port = listener.getsockname()[:2]
+            raise OSError(error.errno, f"cannot listen on {host} port {port}: {error.strerror}") from error
+        if not self._listeners and self.limits.idle_ms >= 0:
             self._check_idle()
+        self._listeners.append(listener)
+        self.loop.watch(listener.fileno(), READABLE, partial(self._accept, listener, node))
 
-    def _accept(self, _: int) -> None:
-        assert self._listener is not None
+    def _accept(self, listener: socket.socket, node: Node, _: int) -> None:
         for _turn in range(_ACCEPTED_PER_TURN):
             try:
-                connected, address = self._listener.accept()
+                connected, address = listener.accept()
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -91,16 +97,16 @@ class Server:
                     raise
                 # Those who wait stay in the kernel's queue; without a pause the loop would do nothing but fail here.
                 self._log_lines.warn("accept", f"no new connections for now: {error.strerror}")
-                self.loop.change(self._listener.fileno(), 0)
-                self.loop.timers.after(_PAUSE_MS, self._accept_again)
+                self.loop.change(listener.fileno(), 0)
+                self.loop.timers.after(_PAUSE_MS, partial(self._accept_again, listener))
                 return
-            self._admit(connected, str(address[0]).removeprefix(_IPV4_IN_IPV6))
+            self._admit(connected, str(address[0]).removeprefix(_IPV4_IN_IPV6), node)
 
-    def _accept_again(self) -> None:
-        if self._listener is not None and not self._is_stopping:
-            self.loop.change(self._listener.fileno(), READABLE)
+    def _accept_again(self, listener: socket.socket) -> None:
+        if listener in self._listeners:
+            self.loop.change(listener.fileno(), READABLE)
 
-    def _admit(self, connected: socket.socket, host: str) -> None:
+    def _admit(self, connected: socket.socket, host: str, node: Node) -> None:
         config = self._config()
         self.limits.follow(config)
         refusal = self.limits.refusal(host)
@@ -121,7 +127,7 @@ class Server:
                 connected.setsockopt(socket.SOL_SOCKET, option, size)
         self._last_number += 1
         self.limits.add(host)
-        self._connections[self._last_number] = Connection(self, connected, host, self._last_number)
+        self._connections[self._last_number] = Connection(self, connected, host, self._last_number, node)
 
     # Who must wait
 
@@ -175,9 +181,9 @@ class Server:
     def stop_accepting(self) -> None:
         """No new connection and no new request. What is under way goes on."""
         self._is_stopping = True
-        if self._listener is not None:
-            self.loop.forget(self._listener)
-            self._listener = None
+        for listener in self._listeners:
+            self.loop.forget(listener)
+        self._listeners = []
 
     @property
     def is_quiet(self) -> bool:

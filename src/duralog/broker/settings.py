@@ -39,7 +39,10 @@ def read_settings(properties: bytes, overrides: Mapping[str, str]) -> BrokerConf
             raise InvalidConfig(f"{name} is not supported: {reason}")
     config = BrokerConfig.from_properties(properties, overrides)
     if config.log_dirs is not None and len(config.log_dirs) > 1:
-        raise InvalidConfig(f"log.dirs: {', '.join(config.log_dirs)} are several directories; one is supported")
+        raise InvalidConfig(
+            f"log.dirs: {', '.join(config.log_dirs)} are several directories; one is supported: say which with"
+            " --override log.dirs=DIR"
+        )
     only_kafkas = {name for name in given if name not in BROKER_CONFIGS and is_known_to_kafka(name)}
     without_effect = sorted({*only_kafkas, *config.ignored} - _EXPECTED - _REFUSED.keys())
     if without_effect:

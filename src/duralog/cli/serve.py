@@ -245,10 +245,11 @@ class _StopSignals:
 def _told_ready(broker: Broker, path: str | None) -> Iterator[None]:
     from duralog.broker.service_manager import READY, STOPPING, notify
 
-    with nullcontext() if path is None else ready_file(path, f"{broker.address}\n"):
+    addresses = ",".join(str(address) for address in broker.addresses.values())
+    with nullcontext() if path is None else ready_file(path, f"{addresses}\n"):
         try:
             notify(READY)
-            typer.echo(f"duralog is ready on {broker.address}")
+            typer.echo(f"duralog is ready on {addresses}")
             sys.stdout.flush()
             yield
         finally:

@@ -23,7 +23,7 @@ def handle(broker: Broker, request: Request) -> Answer:
         return refuse(request, codes.MISMATCHED_ENDPOINT_TYPE, reason)
     if endpoint_type != _BROKERS:
         return refuse(request, codes.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}")
-    node = broker.node
+    node = request.node or broker.node
     wants_operations = request.message.include_cluster_authorized_operations
     return {
         "error_code": codes.NONE,

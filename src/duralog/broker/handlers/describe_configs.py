@@ -78,9 +78,8 @@ def _entries(broker: Broker, resource: Any) -> Iterable[Entry] | Fault:
     if resource.resource_type == BROKER:
         if name == "":
             return all_brokers_entries(broker.store)
-        return _other_node(broker, name, "or empty string, but") or broker_entries(
-            broker.store, f"PLAINTEXT://{broker.address.host}:{broker.address.port}"
-        )
+        listeners = ",".join(f"{listener}://{address}" for listener, address in broker.addresses.items())
+        return _other_node(broker, name, "or empty string, but") or broker_entries(broker.store, listeners)
     if resource.resource_type == LOGGER:
         if name == "":
             return Fault(codes.INVALID_REQUEST, "Broker id must not be empty")

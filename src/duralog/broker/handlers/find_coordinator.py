@@ -57,7 +57,7 @@ def handle(broker: Broker, request: Request) -> Answer:
 
 
 def _fields(broker: Broker, request: Request, error_code: int) -> Fields:
-    node = broker.node
+    node = request.node or broker.node
     place: Fields = {"node_id": _NO_NODE, "host": "", "port": -1}
     if error_code == NONE:
         place = {"node_id": node.node_id, "host": node.host, "port": node.port}

@@ -43,7 +43,7 @@ def handle(broker: Broker, request: Request) -> Answer:
             return refuse(request, codes.UNKNOWN_SERVER_ERROR, None)
         else:
             topics = _by_name(broker, request, operations)
-    node = broker.node
+    node = request.node or broker.node
     cluster = ALL_CLUSTER_OPERATIONS if _wants(request, "include_cluster_authorized_operations") else NOT_ASKED
     return {
         "brokers": [{"node_id": node.node_id, "host": node.host, "port": node.port, "rack": node.rack}],
