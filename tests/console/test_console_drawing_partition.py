@@ -158,6 +158,15 @@ def test_an_empty_log_is_one_block_over_all_the_room() -> None:
     assert "no records" in (parsed(picture).get("aria-label") or "")
 
 
+@pytest.mark.parametrize("kind", AxisKind)
+def test_a_log_with_bytes_and_no_batch_is_drawn(kind: AxisKind) -> None:
+    """Its first batch is damaged: nobody knows of an offset."""
+    picture = draw(partition([segment(7, 7, 500, is_active=True)]), kind, 960)
+    (block,) = picture.blocks
+    assert (block.left, block.right) == (0, picture.axis.width)
+    parsed(picture)
+
+
 def test_without_files_there_is_a_bar_of_offsets() -> None:
     known = partition(in_a_row((100, 10)))
     facts = PartitionFacts(

@@ -72,8 +72,11 @@ class Axis:
 
 
 def axis_for(facts: PartitionFacts, kind: AxisKind, width: float) -> Axis:
-    if kind is AxisKind.BYTES and facts.size_bytes and any(segment.size_bytes for segment in facts.segments):
-        return _bytes_axis(facts.segments, width)
+    if kind is AxisKind.BYTES and facts.segments:
+        axis = _bytes_axis(facts.segments, width)
+        # Without a byte, or without an offset that a byte belongs to, there is nothing to lay out.
+        if axis.total > 0:
+            return axis
     known = [facts.start_offset, facts.end_offset, *(segment.base_offset for segment in facts.segments[:1])]
     low, high = min(known), max(known)
     return Axis(AxisKind.OFFSETS, (low, max(high, low + 1)), (low, max(high, low + 1)), width)
