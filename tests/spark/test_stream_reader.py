@@ -331,6 +331,21 @@ def test_a_log_that_ends_before_the_query_stood(store: Store) -> None:
     assert rows(patient, start, end) == []
 
 
+def test_a_topic_that_is_made_anew_while_the_query_runs(store: Store) -> None:
+    """By its offsets it could be the one before, grown on."""
+    fill(store, "a", 0, 3)
+    query, patient = reader(store), reader(store, failOnDataLoss="false")
+    start = {"a": {"0": 3, "1": 0}}
+    for of in (query, patient):
+        assert of.latestOffset(start, ALL) == start
+    store.delete_topic("a")
+    store.create_topic("a", partitions=2)
+    fill(store, "a", 0, 5)
+    with pytest.raises(OffsetOutOfRange, match="the topic a was deleted and made anew since the query read it"):
+        query.latestOffset(start, ALL)
+    assert [patient.latestOffset(start, ALL) for _ in range(2)] == [{"a": {"0": 5, "1": 0}}] * 2
+
+
 def test_a_new_partition_that_has_lost_its_beginning(store: Store) -> None:
     fill(store, "a", 0, 5)
     first = lose_the_beginning(store)

@@ -10,7 +10,7 @@ What must always be true:
 - Each look opens the directory anew, since a read-only store shows what was there when it was opened.
 
 Records that went by retention before they were read, a partition that is gone, a log that ends before the place where
-the query stood: all that is data loss. With `failOnDataLoss` (the default) it is an error; without, it is logged and
+the query stood, a topic that was made anew while the query ran: all that is data loss. With `failOnDataLoss` (the default) it is an error; without, it is logged and
 the query goes on with what is there.
 """
 
@@ -66,6 +66,8 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Positions | None = None
         """For `Trigger.AvailableNow`: where everything ended when the query began."""
         self._seen: Positions | None = None
+        self._topic_ids: dict[str, str] = {}
+        """Of the topics that this query has seen. Its checkpoint knows them by name alone, as the connector's does."""
         self._last_trigger: float | None = None
         self._next_look = float("-inf")
 
@@ -101,6 +103,7 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if self._target is not None:
                     ends = _not_behind(self._target, begin, ends)
                 self._check_loss(begin, ends)
+                self._check_topics(store, begin)
                 begin = self._begins(store, begin, ends)
                 if not isinstance(limit, ReadAllAvailable):
                     ends = self._limited(store, begin, ends)
@@ -189,6 +192,14 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._tell_loss(f"{partition} is gone; the query stood at offset {offset}")
             elif ends[partition] < offset:
                 self._tell_loss(f"{partition} ends at offset {ends[partition]}, but the query stood at {offset}")
+
+    def _check_topics(self, store: Store, start: Mapping[TopicPartition, int]) -> None:
+        """A topic that was deleted and made anew has other records at the offsets where the query stood."""
+        for topic in {partition.topic for partition in start}.intersection(store.topics()):
+            topic_id = store.topic_id(topic)
+            if topic_id is not None and self._topic_ids.setdefault(topic, topic_id) != topic_id:
+                self._topic_ids[topic] = topic_id
+                self._tell_loss(f"the topic {topic} was deleted and made anew since the query read it")
 
     def _tell_loss(self, what: str) -> None:
         if self._options.fail_on_data_loss:
