@@ -10,8 +10,8 @@ What must always be true:
 - Each look opens the directory anew, since a read-only store shows what was there when it was opened.
 
 Records that went by retention before they were read, a partition that is gone, a log that ends before the place where
-the query stood, a topic that was made anew while the query ran: all that is data loss. With `failOnDataLoss` (the default) it is an error; without, it is logged and
-the query goes on with what is there.
+the query stood, a topic that was made anew while the query ran: all that is data loss. With `failOnDataLoss` (the
+default) it is an error; without, it is logged and the query goes on with what is there.
 """
 
 from __future__ import annotations
