@@ -17,6 +17,7 @@ from duralog.cli.consumed_broker import from_broker
 from duralog.cli.topics_of_broker import id_text
 from duralog.command_line import app
 from duralog.format.uuids import uuid_text
+from tests.broker.admin_desk import damage
 
 
 @pytest.fixture
@@ -71,6 +72,23 @@ def test_the_life_of_a_topic(address: str) -> None:
     assert "cleanup.policy" in run("topic", "alter", address, "-t", "orders", "-c", "cleanup.policy=x", code=1).stderr
     run("topic", "delete", address, "-t", "orders", "--yes")
     assert "there is no topic orders" in run("topic", "describe", address, "-t", "orders", code=1).stderr
+
+
+def test_a_partition_that_cannot_be_used(broker: Broker, address: str) -> None:
+    for topic in ("t", "fine"):
+        run("topic", "create", address, "-t", topic, "--partitions", 2)
+        run("produce", address, "-t", topic, "-p", 0, "-v", "v")
+    damage(broker, "t", 1)
+    listed = run("topic", "list", address, "--json", code=1)
+    assert [json.loads(line)["offsets"] for line in listed.stdout.splitlines()] == [1, 1]
+    assert listed.stderr.startswith("duralog: error: t-1: it has no leader")
+    described = run("topic", "describe", address, "-t", "t", code=1)
+    assert [line.split()[:4] for line in described.stdout.splitlines()[2:4]] == [
+        ["0", "0", "1", "1"],
+        ["1", "-", "-", "-"],
+    ]
+    assert "t-1 has no leader" in run("consume", address, "-t", "t", code=1).stderr
+    assert [each["value"] for each in objects("consume", address, "-t", "t", "-p", 0)] == ["v"]
 
 
 def test_records_there_and_back(address: str) -> None:

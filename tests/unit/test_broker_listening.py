@@ -174,7 +174,12 @@ class TestSettings:
             read_settings(properties, {})
 
     def test_values_that_ask_for_nothing_are_not(self, caplog: pytest.LogCaptureFixture) -> None:
-        lines = (b"remote.log.storage.system.enable=false", b"queued.max.request.bytes=-1", b"authorizer.class.name=")
+        lines = (
+            b"remote.log.storage.system.enable=false",
+            b"queued.max.request.bytes=-1",
+            b"authorizer.class.name=",
+            b"max.connection.creation.rate=2147483647",
+        )
         read_settings(b"\n".join(lines), {})
         assert not caplog.records
 

@@ -64,7 +64,14 @@ def _partitions(admin: Any, address: str, request: ConsumeRequest) -> list[int]:
     numbers = sorted(topics[request.topic].partitions)
     if request.partition is not None and request.partition not in numbers:
         raise unknown_partition(address, request.topic, request.partition, numbers)
-    return numbers if request.partition is None else [request.partition]
+    wanted = numbers if request.partition is None else [request.partition]
+    for number in wanted:
+        if topics[request.topic].partitions[number].leader < 0:
+            raise DuralogError(
+                f"{request.topic}-{number} has no leader, so nobody can read it: the log of {address} tells why."
+                " --partition reads another"
+            )
+    return wanted
 
 
 class _Reading:

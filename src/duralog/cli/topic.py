@@ -78,11 +78,10 @@ def list_topics(
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
         if is_broker(place):
-            _of_broker(place).write_list(topic, output)
-            output.flush()
-            return
-        with opened_store(place, read_only=True, server_properties=server_properties) as store:
-            is_well = write_list(store, topic, output, is_shown=not (no_progress or quiet))
+            is_well = _of_broker(place).write_list(topic, output)
+        else:
+            with opened_store(place, read_only=True, server_properties=server_properties) as store:
+                is_well = write_list(store, topic, output, is_shown=not (no_progress or quiet))
         output.flush()
         if not is_well:
             raise typer.Exit(1)
@@ -116,12 +115,11 @@ def describe(
         output = standard_output(as_json=as_json, quiet=quiet)
         is_well = True
         if is_broker(place):
-            _of_broker(place).write_descriptions(topic, output, all_configs=all_configs)
-            output.flush()
-            return
-        with opened_store(place, read_only=True, server_properties=server_properties) as store:
-            for name in store.topics() if topic is None else [topic]:
-                is_well &= write_description(store, name, output, all_configs=all_configs)
+            is_well = _of_broker(place).write_descriptions(topic, output, all_configs=all_configs)
+        else:
+            with opened_store(place, read_only=True, server_properties=server_properties) as store:
+                for name in store.topics() if topic is None else [topic]:
+                    is_well &= write_description(store, name, output, all_configs=all_configs)
         output.flush()
         if not is_well:
             raise typer.Exit(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from duralog.cli.failures import printable
+from duralog.cli.failures import printable, say
 from duralog.cli.output import Output
 from duralog.cli.tables import plural, write_table
 from duralog.cli.target import ANSWER_SECONDS, admin_client, admin_module, edge_offsets, kafka_client, told_by_broker
@@ -33,7 +33,8 @@ class BrokerTopics:
         self._types = admin_module()
         self._admin = admin_client(address)
 
-    def write_list(self, only: str | None, output: Output) -> None:
+    def write_list(self, only: str | None, output: Output) -> bool:
+        """Returns whether all partitions can be used."""
         with told_by_broker(self._address):
             names = self._names(only)
             described = self._described(names)
@@ -42,7 +43,7 @@ class BrokerTopics:
         rows = []
         for name in names:
             places = [(name, partition.id) for partition in described[name].partitions]
-            offsets = sum(edges[1][place] - edges[0][place] for place in places)
+            offsets = sum(edges[1][place] - edges[0][place] for place in places if place in edges[1])
             if output.as_json:
                 output.object(
                     {
@@ -72,8 +73,10 @@ class BrokerTopics:
                 output.heading(plural(len(rows), "topic"))
             else:
                 output.heading(f"no topics yet. To make one: duralog topic create {self._address} --topic NAME")
+        return self._tell_unusable(described)
 
-    def write_descriptions(self, only: str | None, output: Output, *, all_configs: bool) -> None:
+    def write_descriptions(self, only: str | None, output: Output, *, all_configs: bool) -> bool:
+        """Returns whether all partitions can be used."""
         with told_by_broker(self._address):
             names = self._names(only)
             described = self._described(names)
@@ -85,6 +88,7 @@ class BrokerTopics:
                 self._write_objects(output, described[name], shown, edges)
             else:
                 self._write_tables(output, described[name], shown, edges)
+        return self._tell_unusable(described)
 
     def _write_objects(
         self, output: Output, topic: Any, configs: list[Any], edges: tuple[Mapping[Any, int], Mapping[Any, int]]
@@ -107,9 +111,9 @@ class BrokerTopics:
                     "kind": "partition",
                     "topic": topic.name,
                     "partition": partition.id,
-                    "start_offset": edges[0][topic.name, partition.id],
-                    "end_offset": edges[1][topic.name, partition.id],
-                    "leader": None if partition.leader is None else partition.leader.id,
+                    "start_offset": edges[0].get((topic.name, partition.id)),
+                    "end_offset": edges[1].get((topic.name, partition.id)),
+                    "leader": partition.leader.id if _is_led(partition) else None,
                     "replicas": [node.id for node in partition.replicas],
                     "in_sync": [node.id for node in partition.isr],
                 }
@@ -123,9 +127,9 @@ class BrokerTopics:
         rows = [
             [
                 str(partition.id),
-                str(edges[0][topic.name, partition.id]),
-                str(edges[1][topic.name, partition.id]),
-                "-" if partition.leader is None else str(partition.leader.id),
+                str(edges[0].get((topic.name, partition.id), "-")),
+                str(edges[1].get((topic.name, partition.id), "-")),
+                str(partition.leader.id) if _is_led(partition) else "-",
                 ",".join(str(node.id) for node in partition.replicas),
                 ",".join(str(node.id) for node in partition.isr),
             ]
@@ -198,15 +202,27 @@ class BrokerTopics:
         return {name: answer.result() for name, answer in answers.items()}
 
     def _edges(self, described: Mapping[str, Any]) -> tuple[Mapping[Any, int], Mapping[Any, int]]:
-        """Where partitions begin, and where they end."""
+        """Where partitions begin, and where they end, of those that somebody could tell of."""
         places = [
             self._client.TopicPartition(name, partition.id)
             for name, topic in described.items()
             for partition in topic.partitions
+            if _is_led(partition)
         ]
         if not places:
             return {}, {}
         return edge_offsets(self._admin, places, latest=False), edge_offsets(self._admin, places, latest=True)
+
+    def _tell_unusable(self, described: Mapping[str, Any]) -> bool:
+        unusable = [
+            f"{printable(name)}-{partition.id}"
+            for name, topic in described.items()
+            for partition in topic.partitions
+            if not _is_led(partition)
+        ]
+        for place in unusable:
+            say(f"error: {place}: it has no leader, so nobody can use it: the log of {self._address} tells why")
+        return not unusable
 
     def _configs(self, names: list[str]) -> dict[str, list[Any]]:
         resources = {name: self._types.ConfigResource(self._types.ResourceType.TOPIC, name) for name in names}
@@ -217,6 +233,10 @@ class BrokerTopics:
             name: sorted(answers[resource].result().values(), key=lambda entry: str(entry.name))
             for name, resource in resources.items()
         }
+
+
+def _is_led(partition: Any) -> bool:
+    return partition.leader is not None and partition.leader.id >= 0
 
 
 def _overrides(configs: list[Any]) -> dict[str, str]:
