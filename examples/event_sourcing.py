@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duralog
+from examples.own_folder import make_anew
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -218,7 +218,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m examples.event_sourcing", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("--data", default="build/event_sourcing", help="a folder, which is made anew")
+    parser.add_argument(
+        "--data", default="build/event_sourcing", help="where everything goes: a new folder, or one of an earlier run"
+    )
     parser.add_argument("--commands", type=int, default=20_000)
     arguments = parser.parse_args()
     show(Path(arguments.data), arguments.commands)
@@ -228,7 +230,7 @@ def show(folder: Path, commands: int) -> None:
     """A month of the bank, its state in the middle and at the end, in three ways."""
     from duralog.spark.session import active_session, local_session
 
-    shutil.rmtree(folder, ignore_errors=True)
+    make_anew(folder)
     start_ms = int(time.time() * 1000) - 30 * 24 * HOUR_MS
     day = RandomDay(7, start_ms)
     with duralog.open(folder / "log") as store:

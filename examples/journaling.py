@@ -18,7 +18,6 @@ import argparse
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import duralog
+from examples.own_folder import make_anew
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,6 +42,7 @@ _POSITIONS_KEY = b"positions"
 _PRODUCER = {"producer_id": 1, "producer_epoch": 0}
 _RECORDS_OF_ONE_APPEND = 5_000
 _SEQUENCES = 2**31
+_EARLIEST = -2
 
 
 class Totals(NamedTuple):
@@ -90,11 +91,9 @@ class Journal:
             self._set(user, totals)
         self.positions = positions
 
-    def starting_offsets(self) -> str:
-        """For Spark: where to read on, or from the beginning."""
-        if not self.positions:
-            return "earliest"
-        return json.dumps({CLICKS: {str(partition): offset for partition, offset in self.positions.items()}})
+    def starting_offsets(self, partitions: Iterable[int]) -> str:
+        """For Spark: where to read on. A partition of which nothing is in the totals is read from the beginning."""
+        return json.dumps({CLICKS: {str(number): self.positions.get(number, _EARLIEST) for number in partitions}})
 
     def _append(self, records: list[duralog.Record]) -> None:
         self._log.append(records, codec="lz4", **_PRODUCER, base_sequence=self._sequence, is_transactional=True)
@@ -134,10 +133,12 @@ def work(
     """Run the job: until all clicks that are there are in, or until somebody ends it. Returns the totals."""
     with duralog.open(journal_path) as store, tempfile.TemporaryDirectory() as checkpoint:
         journal = Journal(store)
+        with duralog.open(clicks, read_only=True) as source:
+            starting_offsets = journal.starting_offsets(source.partitions(CLICKS))
         stream = (
             spark.readStream.format("duralog")
             .option("subscribe", CLICKS)
-            .option("startingOffsets", journal.starting_offsets())
+            .option("startingOffsets", starting_offsets)
             .option("maxOffsetsPerTrigger", str(clicks_at_once))
             .load(clicks)
         )
@@ -237,7 +238,9 @@ def committed_positions(journal: str) -> dict[int, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m examples.journaling", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", default="build/journaling", help="a folder, which is made anew")
+    parser.add_argument(
+        "--data", default="build/journaling", help="where everything goes: a new folder, or one of an earlier run"
+    )
     commands = parser.add_subparsers(dest="command")
     job = commands.add_parser("work", help="the job itself")
     job.add_argument("--clicks", required=True)
@@ -278,7 +281,7 @@ def kill_in_the_middle(clicks: Clicks, clicks_path: str, journal: str, *, taken_
 
 
 def _show(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    make_anew(folder)
     clicks_path, journal = str(folder / "clicks"), str(folder / "journal")
     with duralog.open(clicks_path) as store:
         clicks = Clicks(store, seed=7)

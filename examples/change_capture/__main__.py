@@ -7,7 +7,6 @@ python -m examples.change_capture follow --database shop.db --tables products,or
 from __future__ import annotations
 
 import argparse
-import shutil
 import sqlite3
 import time
 from pathlib import Path
@@ -26,6 +25,7 @@ from examples.change_capture.shop import (
     run_in_sqlite,
 )
 from examples.change_capture.sqlite_changes import SqliteChanges
+from examples.own_folder import make_anew
 
 TOPIC = "shop.changes"
 _PAUSE_SECONDS = 0.02
@@ -60,7 +60,9 @@ def capture_all(source: SqliteChanges, topic: ChangeTopic) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m examples.change_capture", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command")
-    parser.add_argument("--data", default="build/change_capture", help="a folder, which is made anew")
+    parser.add_argument(
+        "--data", default="build/change_capture", help="where everything goes: a new folder, or one of an earlier run"
+    )
     parser.add_argument("--changes", type=int, default=20_000)
     follow = commands.add_parser("follow", help="capture a SQLite database until the process is ended")
     follow.add_argument("--database", required=True)
@@ -74,8 +76,7 @@ def main() -> None:
 
 
 def _show(folder: Path, changes: int) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    make_anew(folder)
     with duralog.open(folder / "log", {"log.cleaner.enable": False, "log.segment.bytes": 1 << 20}) as store:
         print("SQLite")
         with sqlite3.connect(folder / "shop.db", isolation_level=None) as shop:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from examples.own_folder import make_anew
 from examples.story.chapters import (
     TOPIC,
     count_per_hour,
@@ -27,7 +27,6 @@ from examples.story.chapters import (
 )
 from examples.story.telling import Compacted, Step, Story, html, step_lines, table_lines
 
-_MARKER = "made-by-the-story"
 Result = TypeVar("Result")
 
 
@@ -117,15 +116,6 @@ def tell(folder: Path, *, records: int, products: int, master: str) -> Story:
     )
     (folder / "report.html").write_text(html(story), encoding="utf-8")
     return story
-
-
-def make_anew(folder: Path) -> None:
-    """An empty folder, unless there is something in it that is not the story's."""
-    if folder.exists() and not (folder / _MARKER).exists() and any(folder.iterdir()):
-        sys.exit(f"{folder} is there already, and not from an earlier run: give a folder that is new")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    (folder / _MARKER).touch()
 
 
 def check(story: Story) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from examples.own_folder import make_anew
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -34,13 +36,32 @@ def test_the_example_shows_what_it_wrote(sample: tuple[Path, str]) -> None:
     assert '"key":"customer-17"' in shown
 
 
-def test_the_example_deletes_nothing_of_its_user(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "example",
+    [
+        ["examples/first_log.py"],
+        *(["-m", f"examples.{name}", "--data"] for name in ("change_capture", "event_sourcing", "journaling", "story")),
+    ],
+    ids=lambda example: example[1] if len(example) > 1 else example[0],
+)
+def test_no_example_deletes_anything_of_its_user(tmp_path: Path, example: list[str]) -> None:
     (tmp_path / "precious").write_text("x")
-    command = [sys.executable, str(ROOT / "examples" / "first_log.py"), str(tmp_path)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, *example, str(tmp_path)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 1
     assert "give a folder that is new" in result.stderr
-    assert (tmp_path / "precious").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_what_an_example_made_is_made_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    make_anew(folder)
+    (folder / "log").mkdir()
+    make_anew(folder)
+    assert not (folder / "log").exists()
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(SystemExit, match="give a folder that is new"):
+        make_anew(tmp_path / "file")
 
 
 def test_the_targets_of_the_readme_are_there() -> None:

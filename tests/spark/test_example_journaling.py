@@ -62,7 +62,7 @@ def test_steps_larger_than_one_batch_are_whole(tmp_path: Path) -> None:
         Journal(store).commit(changes, {0: 7})
         again = Journal(store)
         assert again.totals == {change.user: Totals(1, change.milliseconds) for change in changes}
-        assert again.starting_offsets() == '{"clicks": {"0": 7}}'
+        assert again.starting_offsets([0, 1]) == '{"clicks": {"0": 7, "1": -2}}'
 
 
 def test_several_changes_of_a_user_in_one_step(tmp_path: Path) -> None:
@@ -80,6 +80,9 @@ def test_the_job_goes_on_where_it_stopped(tmp_path: Path, spark: SparkSession) -
     paths = str(tmp_path / "clicks"), str(tmp_path / "journal")
     with duralog.open(paths[0]) as store:
         clicks = Clicks(store, seed=3, users=200)
+        clicks.add(1)
+        assert work(spark, *paths, until_done=True) == clicks.expected
+        assert len(committed_positions(paths[1])) == 1  # Nothing is known of the other partition.
         clicks.add(1_500)
         store.partition(CLICKS, 0).roll()
         clicks.add(1_500)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import duralog
-from examples.story.__main__ import check, make_anew, tell
+from examples.story.__main__ import check, tell
 from examples.story.change_stream import FIRST_MS, HOUR_MS, HOURS, ChangeStream
 from examples.story.chapters import PARTITIONS, TOPIC, write_changes
 from examples.story.telling import html, step_lines, table_lines
@@ -70,16 +68,3 @@ def test_the_story(tmp_path: Path, spark: SparkSession) -> None:
     lines = table_lines(story)
     assert len(lines) == PARTITIONS + 2
     assert len(step_lines(story.steps)) == len(story.steps) + 1
-
-
-def test_only_a_folder_of_its_own_is_made_anew(tmp_path: Path) -> None:
-    (tmp_path / "precious").write_text("x")
-    command = [sys.executable, "-m", "examples.story", "--data", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "give a folder that is new" in done.stderr
-    assert (tmp_path / "precious").exists()
-    make_anew(tmp_path / "new")
-    (tmp_path / "new" / "log").mkdir()
-    make_anew(tmp_path / "new")
-    assert not (tmp_path / "new" / "log").exists()
