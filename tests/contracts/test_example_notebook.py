@@ -96,7 +96,7 @@ def test_every_cell_gives_what_it_should(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     # Where the command of this installation is.
     monkeypatch.setenv("PATH", os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]]))
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
     code = {cell.id: cell for cell in notebook.cells if cell.cell_type == "code"}
     assert code.keys() == CHECKS.keys()
     for name, check in CHECKS.items():

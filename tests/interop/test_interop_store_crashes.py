@@ -34,7 +34,9 @@ TIMES = [START_MS, START_MS + 333, START_MS + 2000, START_MS + 10**9]
 BROKER = {
     "transaction.state.log.num.partitions": 1,
     "offsets.topic.num.partitions": 1,
-    # So long a broker waits after a crash until its former self counts as gone.
+}
+AFTER_A_CRASH = {
+    # So long a broker waits until its former self counts as gone.
     "broker.session.timeout.ms": 2500,
     "broker.heartbeat.interval.ms": 500,
 }
@@ -160,7 +162,7 @@ def crashes(kafka: KafkaProcess, tmp_path_factory: pytest.TempPathFactory) -> Cr
         tear(crashes.directory, store.partition("plain", 0).end_offset)
     copy = folder / "copy"
     shutil.copytree(crashes.directory, copy)
-    with KafkaServer(kafka, crashes.directory, configs=BROKER) as server:
+    with KafkaServer(kafka, crashes.directory, configs=BROKER | AFTER_A_CRASH) as server:
         crashes.recovered_by_kafka = views_of_kafka(server)
         assert isinstance(server.produce("plain", 0, kafkas(1000, 1))[0], int)
         crashes.left_by_kafka = views_of_kafka(server)

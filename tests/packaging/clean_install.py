@@ -103,7 +103,7 @@ class CleanInstall:
         kernels = self.folder / "kernels"
         environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "DURALOG_CACHE_DIR": str(kernels)}
         done = subprocess.run(
-            command, capture_output=True, text=True, env=environment, cwd=self.folder, timeout=120, check=False
+            command, capture_output=True, text=True, env=environment, cwd=self.folder, timeout=600, check=False
         )
         assert done.returncode == code, (command, done.stdout, done.stderr)
         return done

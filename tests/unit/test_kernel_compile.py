@@ -30,7 +30,7 @@ print(*notices, compiling.CACHE_FOLDER.parent)
 def run(cache: Path, **environment: str) -> list[str]:
     given = os.environ | {"DURALOG_CACHE_DIR": str(cache)} | environment
     finished = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=given, check=True, timeout=120, capture_output=True, text=True
+        [sys.executable, "-c", PROGRAM], env=given, check=True, timeout=600, capture_output=True, text=True
     )
     return finished.stdout.split()
 
