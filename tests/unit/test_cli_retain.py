@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +43,6 @@ def contents(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
-def age_ms() -> int:
-    return time.time_ns() // 1_000_000 - T0
-
-
 def test_a_dry_run_changes_nothing(store: Path) -> None:
     before = contents(store)
     rows = objects("--dry-run", store)
@@ -63,9 +58,11 @@ def test_by_size(store: Path) -> None:
     assert segment["bytes"] == rows[-1]["bytes"] == 1_045_518
 
 
-def test_by_age(store: Path) -> None:
+def test_by_age(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    age_ms = 10_000_000
+    monkeypatch.setattr("duralog.cli.retain.now_ms", lambda: T0 + age_ms)
     # Between the newest records of the first segment and of the second.
-    limit = age_ms() - 22_596 - 10_000
+    limit = age_ms - 22_596 - 10_000
     rows = objects("-n", "--topic", "plain", "--retention-ms", limit, store)
     assert gone(rows) == [("plain", 0)]
     assert {row["policy"] for row in rows if row.get("kind") == "segment"} == {"retention.ms"}
