@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 _START_SECONDS = 60
-_STOP_SECONDS = 60
+_STOP_SECONDS = 120
 _NOTED_CHARACTERS = 4000
 _TICKS = os.sysconf("SC_CLK_TCK")
 
