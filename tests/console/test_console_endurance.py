@@ -176,6 +176,45 @@ class _Builders(dict[str, Any]):
         return lambda build: self.setdefault(path, build)
 
 
+def test_what_is_wrong_is_told_for_as_long_as_it_is(toolkit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from duralog.console.layout import live
+
+    in_sight: list[str] = []
+
+    class Notification:
+        is_deleted = False
+
+        def __init__(self, sentence: str, **_: object) -> None:
+            self._sentence = sentence
+            in_sight.append(sentence)
+
+        def dismiss(self) -> None:
+            in_sight.remove(self._sentence)
+
+    monkeypatch.setattr(toolkit.ui, "notification", Notification)
+
+    troubles = iter([None, "it is gone", "it is gone", "it is still gone", None, "it is gone"])
+
+    def refresh() -> None:
+        if (trouble := next(troubles)) is not None:
+            raise StorageError(trouble)
+
+    async def look() -> list[list[str]]:
+        toolkit.core.loop = asyncio.get_running_loop()
+        seen = []
+        with toolkit.Client(toolkit.ui.page(""), request=None) as client:
+            look_again = live(refresh).callback
+            assert look_again is not None
+            for _ in range(6):
+                await look_again()
+                seen.append(list(in_sight))
+        client.delete()
+        return seen
+
+    shown = asyncio.run(look())
+    assert shown == [[], ["it is gone"], ["it is gone"], ["it is still gone"], [], ["it is gone"]]
+
+
 def test_a_page_that_is_closed_leaves_nothing(toolkit: Any, stores: Any) -> None:
     """No task, no element, no thread and no open file, with a search and an explanation under way."""
     from duralog.console.app import _PAGES

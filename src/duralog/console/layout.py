@@ -158,23 +158,42 @@ def live(refresh: Callable[[], Awaitable[None] | None], seconds: float = REFRESH
     """Call `refresh` again and again while the page is open in a browser.
 
     It changes elements that are there (`label.text = ...`, `DataTable.show`), and the browser gets only what differs.
-    What it raises is told to the reader once, and tried again.
+    What it raises is tried again, and told to the reader for as long as it lasts: the page shows what was before.
     """
-    told: set[str] = set()
+    notice = Notice()
 
     async def tick() -> None:
         try:
             result = refresh()
             if inspect.isawaitable(result):
                 await result
-            told.clear()
+            notice.take_back()
         except (DuralogError, OSError) as error:
-            sentence = printable(describe(error))
-            if sentence not in told:
-                told.add(sentence)
-                ui.notify(sentence, type="warning", position="bottom")
+            notice.tell(printable(describe(error)))
 
     return ui.timer(seconds, tick, immediate=False)
+
+
+class Notice:
+    """A sentence at the foot of the page that stays until it is no longer true, or the reader closes it."""
+
+    def __init__(self) -> None:
+        self._told = ""
+        self._shown: ui.notification | None = None
+
+    def tell(self, sentence: str) -> None:
+        if sentence != self._told:
+            self.take_back()
+            self._told = sentence
+            self._shown = ui.notification(
+                sentence, type="warning", position="bottom", timeout=None, close_button="Close"
+            )
+
+    def take_back(self) -> None:
+        self._told = ""
+        if self._shown is not None and not self._shown.is_deleted:
+            self._shown.dismiss()
+        self._shown = None
 
 
 def block(tag: str, classes: str = "", *, marker: str | None = None, **attributes: str) -> Element:
