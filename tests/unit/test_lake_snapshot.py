@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import duralog
+from duralog.config import BrokerConfig
 from duralog.errors import DuralogError, InvalidConfig, OffsetOutOfRange
 from duralog.spark.jobs.keyed_offsets import is_among, live_offsets, marks_of
 from duralog.spark.jobs.snapshot import SnapshotReport, SnapshotTable, snapshot
@@ -262,10 +263,10 @@ def test_what_retention_deleted_is_gone_from_the_snapshot(job: Snapshots) -> Non
     assert state("parquet", job.run()) == {}
 
 
-def compact_twice(job: Snapshots, first_ms: int) -> None:
+def compact_twice(job: Snapshots, first_ms: int, config: BrokerConfig | None = None) -> None:
     """The first one gives tombstones their horizon, the second one comes two minutes later."""
     for number in range(2):
-        with Store(str(job.data), clock=partial(int, first_ms + number * 120_000)) as store:
+        with Store(str(job.data), config=config, clock=partial(int, first_ms + number * 120_000)) as store:
             log = store.partition("users", 0)
             log.append([duralog.Record(key=b"x%d" % number, value=b"")])
             log.roll()
@@ -310,6 +311,26 @@ def test_tombstones_that_are_compacted_away_while_a_run_reads(job: Snapshots, mo
     table = job.run()
     assert not table.is_incremental
     assert state("parquet", table) == expected(job.data)
+    assert (0, b"a") not in state("parquet", table)
+
+
+@pytest.mark.parametrize("policy", ["compact", "default"])
+def test_tombstones_of_a_broker_with_other_defaults(
+    job: Snapshots, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in its server.properties stands nowhere in the directory."""
+    with job.open() as store:
+        store.create_topic("users", 1, {"cleanup.policy": "compact"} if policy == "compact" else {})
+    defaults = {"log.cleanup.policy": "compact", "log.cleaner.delete.retention.ms": "100000"}
+    config = BrokerConfig.of(defaults)
+    job.append(("a", "1"), ("b", "1"))
+    job.run(config=config)
+    job.append(("a", None))
+    now_ms = snapshot_module.now_ms()
+    compact_twice(job, now_ms, config)
+    monkeypatch.setattr(snapshot_module, "now_ms", lambda: now_ms + 130_000)
+    table = job.run(config=config)
+    assert not table.is_incremental
     assert (0, b"a") not in state("parquet", table)
 
 

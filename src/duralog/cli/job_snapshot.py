@@ -23,6 +23,7 @@ from duralog.cli.options import (
     Data,
     NoProgress,
     Quiet,
+    ServerProperties,
     named_values,
     parsed,
     parsed_time,
@@ -94,6 +95,7 @@ def snapshot(
         ),
     ] = "256MiB",
     max_split: SliceBytes = "128MiB",
+    server_properties: ServerProperties = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
@@ -118,6 +120,8 @@ def snapshot(
     storage_options = named_values("--storage-option", storage_option)
     target_options = named_values("--target-option", target_option)
     with told_plainly(), names_checked(path, topic):
+        from duralog.cli.opened_store import broker_config
+
         output = standard_output(as_json=as_json, quiet=quiet)
         with (
             spark_session("snapshot", master=master, conf=conf) as spark,
@@ -140,6 +144,7 @@ def snapshot(
                 max_slice_bytes=slice_bytes,
                 storage_options=storage_options,
                 target_options=target_options,
+                config=broker_config(server_properties),
                 on_progress=progress.show,
             )
         _write(output, report)

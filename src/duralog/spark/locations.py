@@ -26,6 +26,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, StorageError
 from duralog.spark.remote_files import RemoteFileSystem
 from duralog.storage.file_system import FileSystem, LocalFileSystem
@@ -161,10 +162,10 @@ class Location:
         target = self.target()
         return _connect(target.family, target.prefix, target.arguments), target.path
 
-    def open_store(self) -> Store:
-        """The directory, for reading."""
+    def open_store(self, config: BrokerConfig | None = None) -> Store:
+        """The directory, for reading. `config` is what the broker's `server.properties` sets."""
         files, path = self.connect()
-        return LocatedStore(self, path, files)
+        return LocatedStore(self, path, files, config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,14 +181,16 @@ class Target:
 class LocatedStore(Store):
     """A store that knows how others come to the same directory."""
 
-    def __init__(self, location: Location, path: str, files: FileSystem) -> None:
+    def __init__(self, location: Location, path: str, files: FileSystem, config: BrokerConfig | None = None) -> None:
         self.location = location
-        super().__init__(path, read_only=True, file_system=files)
+        super().__init__(path, config=config, read_only=True, file_system=files)
 
 
-def open_store(path: str, storage_options: Mapping[str, str] | None = None) -> Store:
-    """The log directory at a path or URL, for reading."""
-    return Location.of(path, storage_options).open_store()
+def open_store(
+    path: str, storage_options: Mapping[str, str] | None = None, config: BrokerConfig | None = None
+) -> Store:
+    """The log directory at a path or URL, for reading. `config` is what the broker's `server.properties` sets."""
+    return Location.of(path, storage_options).open_store(config)
 
 
 def file_system(path: str, storage_options: Mapping[str, str] | None = None) -> tuple[FileSystem, str]:

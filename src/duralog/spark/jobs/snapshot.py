@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from duralog.columnar.schema import PARTITION
+from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, StorageError
 from duralog.spark.jobs.snapshot_basis import tombstones_until_ms, why_not_from
 from duralog.spark.jobs.snapshot_report import SnapshotReport, SnapshotTable
@@ -89,7 +90,7 @@ class _TopicRun:
     replaced: Sequence[str]
     """Files of a snapshot that a full one takes the place of."""
     due_ms: int | None
-    """From then on, tombstones that an incremental run goes by may be gone; None if that cannot be."""
+    """From then on, tombstones may be gone that an incremental run goes by."""
 
     def commit(self, outcomes: Sequence[PartitionOutcome], shuffled: Sequence[int]) -> SnapshotTable:
         if self.due_ms is not None and now_ms() >= self.due_ms:
@@ -141,13 +142,15 @@ def snapshot(
     max_slice_bytes: int = 128 << 20,
     storage_options: Mapping[str, str] | None = None,
     target_options: Mapping[str, str] | None = None,
+    config: BrokerConfig | None = None,
     on_progress: OnProgress | None = None,
 ) -> SnapshotReport:
     """Bring the tables of the topics to their latest state, or to that of an earlier point.
 
     `as_of_offsets` has the offsets by topic and partition, each the first one that does not count; a partition that is
     not named is taken to its end. `full` starts anew instead of from the last snapshot. `map_bytes` is the memory that
-    a task has for keys, about 26 bytes each; a partition with more of them is shuffled.
+    a task has for keys, about 26 bytes each; a partition with more of them is shuffled. `config` is what the broker's
+    `server.properties` sets: by that and the topic's own configs it is known how long tombstones stay.
     """
     began = time.perf_counter()
     if as_of_ms is not None and as_of_offsets:
@@ -164,7 +167,7 @@ def snapshot(
     )
     options, catalog = split_options(target_options)
     with ExitStack() as stack:
-        store = stack.enter_context(open_store(path, storage_options or {}))
+        store = stack.enter_context(open_store(path, storage_options, config))
         chosen = partitions_by_topic(store, topics)
         for topic in request.as_of_offsets:
             if topic not in chosen:
