@@ -99,6 +99,18 @@ class TestSizes:
         with pytest.raises(InvalidFrame, match=f"says it has {size} bytes; from 0 to 100"):
             read_all([struct.pack(">i", size)], largest=100)
 
+    @pytest.mark.parametrize(
+        ("begins", "hint"),
+        [
+            (b"\x16\x03\x01\x02\x00\x01", "the client speaks TLS"),
+            (b"GET / HTTP/1.1\r\n", "the client speaks HTTP"),
+            (b"\x7f\xff\xff\xff", "are allowed$"),
+        ],
+    )
+    def test_who_has_come_to_the_wrong_port_is_recognised(self, begins: bytes, hint: str) -> None:
+        with pytest.raises(InvalidFrame, match=hint):
+            read_all([begins], largest=100 << 20)
+
     def test_what_came_before_it_is_still_found(self) -> None:
         shared = memoryview(bytearray(SHARED_BYTES))
         reader = FrameReader(100)

@@ -31,6 +31,10 @@ _HEADER = struct.Struct(">hhih")
 _NEGATIVE_FROM = 1 << 31
 _MOST_TAGGED_FIELDS = 1000
 _EMPTY = memoryview(b"")
+_NO_TLS = "the client speaks TLS, which this port does not: it wants security.protocol=PLAINTEXT"
+_NO_HTTP = "the client speaks HTTP, which this port does not; metrics have one of their own"
+_OTHERS = {b"\x16\x03": _NO_TLS, b"GET ": _NO_HTTP, b"HEAD": _NO_HTTP, b"POST": _NO_HTTP, b"PUT ": _NO_HTTP}
+"""What others begin with who have come to the wrong port, and what to do about it."""
 
 
 class InvalidFrame(DuralogError):
@@ -85,7 +89,9 @@ class FrameReader:
             return None
         (size,) = _SIZE.unpack_from(self._area, start)
         if not 0 <= size <= self._largest:
-            raise InvalidFrame(f"a request says it has {size} bytes; from 0 to {self._largest} are allowed")
+            begins = bytes(self._area[start : start + _SIZE.size])
+            strange = next((f": {other}" for first, other in _OTHERS.items() if begins.startswith(first)), "")
+            raise InvalidFrame(f"a request says it has {size} bytes; from 0 to {self._largest} are allowed{strange}")
         begin = start + _SIZE.size
         end = begin + size
         if end > self._end:
