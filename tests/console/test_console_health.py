@@ -25,10 +25,9 @@ def test_a_check_finds_the_damage(visit: Visit, stores: Stores) -> None:
     assert len(errors) == 2, errors
     tab = visit("damaged", "/health")
     verify(tab)
-    findings = tab.table("findings")
-    shown = "\n".join(findings.rows.all_inner_texts())
-    assert DAMAGED_LOG in shown
-    assert DAMAGED_INDEX in shown
+    findings = tab.table("findings").element
+    expect(findings).to_contain_text(DAMAGED_LOG)
+    expect(findings).to_contain_text(DAMAGED_INDEX)
 
 
 def test_a_sound_directory_has_no_findings(visit: Visit, stores: Stores) -> None:

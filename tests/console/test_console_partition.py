@@ -34,7 +34,8 @@ def number_text(number: int) -> str:
 
 
 def bases(tab: WatchedPage) -> list[int]:
-    return [int(one.get_attribute("data-base-offset") or "") for one in tab.part("segment").all()]
+    """Of all segments, at one moment."""
+    return list(map(int, tab.part("segment").evaluate_all("all => all.map(one => one.dataset.baseOffset)")))
 
 
 @pytest.mark.parametrize(("kind", "topic", "partition"), PLACES)
@@ -51,7 +52,9 @@ def test_the_picture_is_of_this_log(visit: Visit, stores: Stores, kind: str, top
 def test_segments_are_drawn_to_scale(visit: Visit) -> None:
     tab = visit("shop", "/topic/orders/0")
     expect(tab.part("segment")).to_have_count(ORDERS // ORDERS_A_SEGMENT)
-    widths = [one.locator(".back").bounding_box()["width"] for one in tab.part("segment").all()]
+    widths = (
+        tab.part("segment").locator(".back").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
+    )
     assert max(widths) - min(widths) < 3
 
 
