@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from duralog import Record
 from duralog.command_line import app
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.store import Store
@@ -145,3 +146,24 @@ def test_wrong_usage(store: Path, tmp_path: Path) -> None:
     assert "no topic orders" in retain("-n", "-t", "orders", store, code=1).stderr
     assert "no partition 4 of plain" in retain("-n", "-t", "plain", "-p", 4, store, code=1).stderr
     assert "one partition" in retain(store / "plain-0", code=1).stderr
+
+
+def test_what_topics_have_set_must_be_known(tmp_path: Path) -> None:
+    with Store(str(tmp_path / "data")) as opened:
+        opened.create_topic("kept", 1, {"retention.ms": -1})
+        opened.partition("kept", 0).append([Record(value=b"v", timestamp_ms=T0)])
+    shutil.rmtree(tmp_path / "data" / "__cluster_metadata-0")
+    before = contents(tmp_path)
+    assert "give --retention-ms" in retain(tmp_path / "data", code=1).stderr
+    assert any("give --retention-ms" in row.get("note", "") for row in objects("-n", tmp_path / "data"))
+    assert contents(tmp_path) == before
+    assert gone(objects("--retention-ms", 1000, tmp_path / "data")) == [("kept", 0)]
+
+
+def test_damaged_metadata_says_what_mends_it(store: Path) -> None:
+    (log,) = (store / "__cluster_metadata-0").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 0xFF
+    log.write_bytes(data)
+    told = retain(store, code=1).stderr
+    assert f"duralog repair --dry-run {store} --topic __cluster_metadata tells what can be done" in told

@@ -15,10 +15,11 @@ from duralog.cli.failures import say
 from duralog.cli.lock_holder import lock_holder
 from duralog.cli.progress import Progress
 from duralog.config import BrokerConfig
-from duralog.errors import DuralogError, StoreLocked
+from duralog.errors import CorruptRecord, DuralogError, StoreLocked
 from duralog.format.filenames import LOCK
 from duralog.storage.background import Scheduler
 from duralog.storage.files import directory_of, read_small
+from duralog.storage.metadata_folder import METADATA_PARTITION
 from duralog.storage.parallel import Progress as Loading
 from duralog.storage.store import Store
 
@@ -54,6 +55,12 @@ def opened_store(
         raise StoreLocked(
             f"{path} is in use by {holder}: stop it first. Only commands that change nothing work meanwhile"
         ) from None
+    except CorruptRecord as corrupt:
+        if METADATA_PARTITION.topic not in (corrupt.file or ""):
+            raise
+        raise DuralogError(
+            f"{corrupt}: duralog repair --dry-run {path} --topic {METADATA_PARTITION.topic} tells what can be done"
+        ) from corrupt
     with store:
         if quiet:
             # Otherwise the store's own words have told it.

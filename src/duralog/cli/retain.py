@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,7 +25,8 @@ from duralog.cli.options import (
 )
 from duralog.cli.tables import plural, size_text, write_table
 from duralog.cli.times import in_words
-from duralog.cli.unknown_names import names_checked
+from duralog.cli.unknown_names import names_checked, topics_in
+from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -96,17 +98,35 @@ def retain(
             if value is not None
         }
         output = standard_output(as_json=as_json, quiet=quiet)
+        unknown = None if overrides else _unknown_configs(path)
+        if unknown is not None and not dry_run:
+            raise DuralogError(f"{path}: {unknown}")
         with opened_store(path, read_only=dry_run, server_properties=server_properties, quiet=quiet) as store:
             is_shown = not (no_progress or quiet)
             removals, failures, looked_at = _retain(
                 store, topic, partition, overrides, delete=not dry_run, is_shown=is_shown
             )
-        if server_properties is None:
+        if unknown is not None:
+            output.note(path, unknown)
+        elif server_properties is None:
             note_defaults(output, path, [log.config for log in looked_at])
         write_removals(output, removals, partitions=len(looked_at), dry_run=dry_run)
         output.flush()
         if failures:
             raise typer.Exit(FAILURE)
+
+
+def _unknown_configs(path: str) -> str | None:
+    """What to say where the topics' own configs are not: by Kafka's defaults, what was to be kept for ever would go."""
+    from duralog.storage.metadata_folder import METADATA_PARTITION
+
+    if not topics_in(path) or os.path.isdir(os.path.join(path, str(METADATA_PARTITION))):
+        return None
+    return (
+        f"there is no {METADATA_PARTITION} in here, so what its topics have set for retention is not known, and"
+        " segments could go that must stay: give --retention-ms or --retention-bytes for this run. A broker with"
+        " several log.dirs has it in one of them"
+    )
 
 
 def _retain(
@@ -122,7 +142,6 @@ def _retain(
     from duralog.cli.chosen_partition import choose_partitions
     from duralog.cli.failures import describe, say
     from duralog.cli.progress import Progress
-    from duralog.errors import DuralogError
     from duralog.storage.log_retention import retain as retain_log
     from duralog.storage.retention import BUILT_IN_POLICIES
 
