@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,8 +126,9 @@ class TestConnections:
             monkeypatch.setattr("resource.getrlimit", lambda _, enough=enough: (enough, enough))
             assert is_served(broker, connect(broker))
 
-    def test_other_numbers_for_single_addresses(self, start: Start, connect: Connect) -> None:
-        broker = start(max_connections_per_ip=1, max_connections_per_ip_overrides="10.0.0.1:5, 127.0.0.1 : 2")
+    @pytest.mark.parametrize("host", ["127.0.0.1 ", "localhost"])
+    def test_other_numbers_for_single_addresses(self, start: Start, connect: Connect, host: str) -> None:
+        broker = start(max_connections_per_ip=1, max_connections_per_ip_overrides=f"10.0.0.1:5, {host}: 2")
         first, second, third = (connect(broker) for _ in range(3))
         assert third.is_closed_by_peer()
         assert is_served(broker, first)
@@ -140,6 +142,18 @@ class TestConnections:
         assert is_served(broker, connect(broker))
         assert is_served(broker, first)
         assert connect(broker).is_closed_by_peer()
+
+    def test_addresses_and_names_of_single_numbers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        look_up = socket.getaddrinfo
+
+        def know_all_but_one(host: str, *arguments: Any, **options: Any) -> Any:
+            if host == "unknown":
+                raise socket.gaierror("nobody knows it")
+            return look_up(host, *arguments, **options)
+
+        monkeypatch.setattr("duralog.broker.limits.socket.getaddrinfo", know_all_but_one)
+        config = BrokerConfig.of({"max.connections.per.ip.overrides": "[0:0:0:0:0:0:0:1]:3,unknown:4"})
+        assert Limits.of(config).host_overrides == {"::1": 3, "unknown": 4}
 
     def test_counts_return_to_nothing(self) -> None:
         limits = Limits.of(BrokerConfig())

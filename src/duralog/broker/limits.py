@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from duralog.config import BrokerConfig
 
@@ -60,7 +62,17 @@ class Limits:
             del self.by_host[host]
 
 
+@lru_cache(maxsize=1)
 def _overrides(text: str) -> dict[str, int]:
-    """REQUIRES: the config has been checked."""
+    """By address. Names are looked up once, when the config is first followed. REQUIRES: it has been checked."""
     pairs = (part.rpartition(":") for part in text.split(",") if part)
-    return {host.strip(): int(count) for host, _, count in pairs}
+    return {address: int(count) for host, _, count in pairs for address in _addresses(host.strip().strip("[]"))}
+
+
+def _addresses(host: str) -> set[str]:
+    """As connections have them. A name that nobody knows stands for itself, and so for none of them."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return {host}
+    return {str(address[0]) for *_, address in found}
