@@ -62,6 +62,9 @@ def test_wrong_usage() -> None:
     run("delete", GOLDEN, "-g", "readers", code=2)
     run("delete", "127.0.0.1:1", "-g", "readers", code=2)
     run("delete", "127.0.0.1:1", "-g", "readers", "--yes", "--evict", code=2)
+    for name in ("", "x" * 32_768, "\udcff"):
+        assert "1 to 32,767 bytes" in run("delete", GOLDEN, "-g", name, "--yes", code=2).stderr
+        run("reset", GOLDEN, "-g", name, "-t", "plain", "--latest", code=2)
     run("reset", GOLDEN, "-g", "readers", "-t", "plain", code=2)
     run("reset", GOLDEN, "-g", "readers", "-t", "plain", "--earliest", "--latest", code=2)
 

@@ -42,6 +42,9 @@ GroupName = Annotated[
     str, typer.Option("--group", "-g", metavar="NAME", help="The group.", rich_help_panel=WHICH, show_default=False)
 ]
 
+_LONGEST_NAME = 32_767
+"""In a key of `__consumer_offsets`."""
+
 Evict = Annotated[
     bool,
     typer.Option("--evict", help="Put out members who did not leave (directory only).", rich_help_panel=HOW),
@@ -128,7 +131,7 @@ def reset(
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
-    place = _changed_place(target, data, evicts=evict)
+    place = _changed_place(target, data, group, evicts=evict)
     if sum((earliest, latest, offset is not None, time is not None)) != 1:
         raise WrongUsage("give one of --earliest, --latest, --offset and --time")
     timestamp_ms = parsed_time("--time", time)
@@ -167,7 +170,7 @@ def delete(
 
     Exit code: 0 done, 1 it could not be done or was not wanted, 2 wrong usage, 130 interrupted.
     """
-    place = _changed_place(target, data, evicts=evict)
+    place = _changed_place(target, data, group, evicts=evict)
     if not yes and not dry_run and not sys.stdin.isatty():
         raise WrongUsage("nobody to ask: give --yes to delete the group")
     with told_plainly(), _groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
@@ -188,8 +191,14 @@ def delete(
         output.flush()
 
 
-def _changed_place(target: str | None, data: str | None, *, evicts: bool) -> str:
+def _changed_place(target: str | None, data: str | None, group: str, *, evicts: bool) -> str:
     place = target_given(target, data)
+    try:
+        size = len(group.encode())
+    except UnicodeEncodeError:  # Bytes of the command line that are no text.
+        size = 0
+    if not 0 < size <= _LONGEST_NAME:
+        raise WrongUsage(f"--group: a group's name is a text of 1 to {_LONGEST_NAME:,} bytes")
     if evicts and is_broker(place):
         raise WrongUsage("--evict is for a directory: a broker knows who is there. Stop the consumers instead")
     return place
