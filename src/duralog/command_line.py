@@ -23,6 +23,7 @@ from duralog.cli.failures import INTERRUPTED
 from duralog.cli.group import group_app
 from duralog.cli.help_pages import LOOK, LOOK_AFTER, PIPELINE, TALK, TOOLS, CommandGroup
 from duralog.cli.job import job_app
+from duralog.cli.logs import say_warnings
 from duralog.cli.lookup import lookup
 from duralog.cli.produce import produce
 from duralog.cli.repair import repair
@@ -53,11 +54,11 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 (its callback prints it)
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
     ] = False,
 ) -> None:
-    pass
+    say_warnings()  # Until the command says otherwise: what the store logs is told in the same voice.
 
 
 app.command(rich_help_panel=TALK)(serve)

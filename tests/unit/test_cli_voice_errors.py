@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import errno
 import os
+import shutil
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -231,3 +232,16 @@ def test_a_directory_that_is_none_of_a_log_does_not_become_one(tmp_path: Path, c
     assert result.exit_code == 1
     assert f"{tmp_path}: no files of a log in here" in result.stderr
     assert os.listdir(tmp_path) == ["notes.txt"]
+
+
+@pytest.mark.parametrize(
+    "command", ["stats", "consume -t orders", "group list", "topic list", "lookup --offset 0 -t orders -p 0"]
+)
+def test_what_the_store_warns_of_is_told_in_the_same_voice(directory: Path, tmp_path: Path, command: str) -> None:
+    copy = tmp_path / "a\x1b[31mb"
+    shutil.copytree(directory, copy)
+    (copy / "log-start-offset-checkpoint").write_bytes(b"\xff")
+    told = CliRunner().invoke(app, [*command.split(), str(copy)]).stderr
+    assert "duralog: warning: not used: " in told
+    assert "\x1b" not in told
+    assert all(line.startswith("duralog: ") for line in told.splitlines())

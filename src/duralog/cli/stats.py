@@ -100,8 +100,10 @@ def stats(
         if html is not None:
             _check_place(html)
         from duralog.cli.compilation import announce_compilation
+        from duralog.cli.logs import say_warnings
 
         announce_compilation(quiet=quiet)
+        say_warnings(wanted=not quiet)
         from duralog.spark.jobs.stats_here import stats_here
 
         output = standard_output(as_json=as_json, quiet=quiet)
