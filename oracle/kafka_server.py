@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 
@@ -26,6 +27,8 @@ AS_KAFKA_STARTS = ("java", "-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:M
 """The first is for tests. The second has the memory and the collector of Kafka's own start script, for benchmarks."""
 _LOADED_AGAIN = "because the partition is not online or is no longer the leader"
 _SLOW_MACHINE = "Exceptionally slow controller event"
+_NO_CONTROLLER_YET = "errors.NotControllerException"
+"""The reason of an error is in the line after it."""
 
 
 class KafkaServer(ServerProcess):
@@ -65,10 +68,12 @@ class KafkaServer(ServerProcess):
         """What went wrong. Not that a coordinator was loading when the start gave its partition a new epoch.
 
         That happens on a directory that another broker served before: Kafka loads the partition again at once. Nor that
-        the machine was busy.
+        the machine was busy, nor that the broker in this process asked before the controller in it was elected.
         """
-        lines = [line for line in self.log.splitlines() if line.startswith(("ERROR ", "FATAL "))]
-        return [line for line in lines if _LOADED_AGAIN not in line and _SLOW_MACHINE not in line]
+        lines = self.log.splitlines()
+        told = [line for line, reason in pairwise([*lines, ""]) if _NO_CONTROLLER_YET not in reason]
+        errors = [line for line in told if line.startswith(("ERROR ", "FATAL "))]
+        return [line for line in errors if _LOADED_AGAIN not in line and _SLOW_MACHINE not in line]
 
     def topics(self) -> Json:
         """Each topic's `id`, number of `partitions` and own `configs`, by name, once every partition has a leader."""

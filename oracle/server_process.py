@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-_START_SECONDS = 60
+_START_SECONDS = 120
 _STOP_SECONDS = 120
 _NOTED_CHARACTERS = 4000
 _TICKS = os.sysconf("SC_CLK_TCK")
