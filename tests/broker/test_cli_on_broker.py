@@ -133,6 +133,15 @@ def test_what_comes_before_a_line_that_is_no_record_is_written(address: str) -> 
     assert [each["value"] for each in objects("consume", address, "-t", "t")] == ["1", "2"]
 
 
+def test_a_partition_that_is_not_there(address: str) -> None:
+    run("topic", "create", address, "-t", "t")
+    refused = run("produce", address, "-t", "t", "-p", 7, "-v", "v", code=1)
+    assert "there is no partition 7 of t" in refused.stderr
+    lines = '{"value": "1", "partition": 0}\n{"value": "2", "partition": 8}\n'
+    refused = run("produce", address, "-t", "t", "--from-json", given=lines, code=1)
+    assert "t-8: Local: Unknown partition; 1 record written before" in refused.stderr
+
+
 def test_a_record_as_large_as_the_topic_takes_it(address: str) -> None:
     run("topic", "create", address, "-t", "t", "-c", "max.message.bytes=5000000")
     large = "x" * 3_000_000

@@ -8,7 +8,8 @@ from typing import Any
 from duralog.cli.produced_store import Place
 from duralog.cli.record_input import LARGEST_LINE_BYTES, Placed
 from duralog.cli.tables import plural
-from duralog.cli.target import admin_client, client_settings, in_words, kafka_client, told_by_broker
+from duralog.cli.target import ANSWER_SECONDS, admin_client, client_settings, in_words, kafka_client, told_by_broker
+from duralog.cli.unknown_names import unknown_partition
 from duralog.errors import DuralogError, UnknownTopic
 
 _DELIVERY_SECONDS = 120
@@ -24,8 +25,11 @@ def to_broker(
     """Returns when the broker has acknowledged every record, or raises with the first that it refused."""
     client = kafka_client()
     delivery = _Delivery()
-    admin_client(address)
+    admin = admin_client(address)
     with told_by_broker(address):
+        known = admin.list_topics(timeout=ANSWER_SECONDS).topics
+        if partition is not None and topic in known and partition not in known[topic].partitions:
+            raise unknown_partition(address, topic, partition, sorted(known[topic].partitions))
         producer = client.Producer(
             client_settings(
                 address,
@@ -46,7 +50,8 @@ def to_broker(
                 for placed in group:
                     _send(producer, topic, placed, partition, delivery)
                 producer.poll(0)
-                delivery.check(address)
+                if delivery.refusal is not None:
+                    break
         except (DuralogError, client.KafkaException):
             # What came before the record that cannot be sent is written all the same.
             producer.flush(_DELIVERY_SECONDS)
@@ -79,15 +84,17 @@ def _send(producer: Any, topic: str, placed: Placed, partition: int | None, deli
 class _Delivery:
     def __init__(self) -> None:
         self.written: dict[int, Place] = {}
-        self._error: Any = None
+        self.refusal: str | None = None
+        """Why the first record that was refused was."""
 
     def told(self, error: Any, message: Any) -> None:
         if error is not None:
-            self._error = self._error or error
+            where = f"{message.topic()}-{message.partition()}: " if message.partition() >= 0 else ""
+            self.refusal = self.refusal or f"{where}{in_words(error)}"
         else:
             self.written.setdefault(message.partition(), Place()).add(message.offset(), message.offset(), 1)
 
     def check(self, address: str) -> None:
-        if self._error is not None:
+        if self.refusal is not None:
             done = sum(place.records for place in self.written.values())
-            raise DuralogError(f"{address}: {in_words(self._error)}; {plural(done, 'record')} written before")
+            raise DuralogError(f"{address}: {self.refusal}; {plural(done, 'record')} written before")
