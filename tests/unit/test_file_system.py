@@ -284,9 +284,15 @@ def test_files_and_folders(tmp_path: Path) -> None:
     FS.write(f"{folder}/one", b"123", sync=True)
     FS.write(f"{folder}/one", b"12", sync=False)
     FS.set_modified_ms(f"{folder}/one", 1_700_000_000_123)
+    (one,) = FS.list(folder)
     FS.rename(f"{folder}/one", f"{folder}/two")
     FS.sync_folder(folder)
-    assert FS.list(folder) == [Entry("two", 2, 1_700_000_000_123, is_folder=False)]
+    assert FS.list(folder) == [Entry("two", 2, 1_700_000_000_123, is_folder=False, file_id=one.file_id)]
+    FS.write(f"{folder}/other", b"", sync=False)
+    other = FS.entry(f"{folder}/other")
+    assert other is not None
+    assert other.file_id not in (0, one.file_id)
+    FS.remove(f"{folder}/other")
     assert FS.entry(f"{folder}/two") == FS.list(folder)[0]
     assert FS.entry(f"{folder}/one") is None
     assert FS.exists(f"{folder}/two")

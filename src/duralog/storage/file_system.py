@@ -40,6 +40,8 @@ class Entry(NamedTuple):
     size: int
     modified_ms: int
     is_folder: bool
+    file_id: int = 0
+    """Another file that takes the place of this one has another; 0 if that is not known."""
 
 
 class File(Protocol):
@@ -265,7 +267,8 @@ class LocalFileSystem:
 
 
 def _entry(name: str, status: os.stat_result) -> Entry:
-    return Entry(name, status.st_size, status.st_mtime_ns // 1_000_000, stat.S_ISDIR(status.st_mode))
+    is_folder = stat.S_ISDIR(status.st_mode)
+    return Entry(name, status.st_size, status.st_mtime_ns // 1_000_000, is_folder, status.st_ino)
 
 
 class DiskSpace(NamedTuple):

@@ -27,7 +27,7 @@ from duralog.storage.lookup import (
     find_record_by_time,
     find_tail,
 )
-from duralog.storage.segment_files import DEFAULT_OPTIONS, SegmentFiles, SegmentOptions
+from duralog.storage.segment_files import DEFAULT_OPTIONS, Listed, SegmentFiles, SegmentOptions
 from duralog.storage.sparse_index import OffsetIndex, TimeIndex
 from duralog.storage.transaction_index import TransactionIndex
 
@@ -68,10 +68,12 @@ class ReadableSegment:
         state: FileState = FileState.LIVE,
         modified_ms: int | None = None,
         has_transaction_index: bool = True,
+        listed: Listed | None = None,
     ) -> None:
         """`modified_ms` is the time of the log file, if it shall count as it was when the segment was found.
 
         Without `has_transaction_index`, nobody looks for that file: whoever knows that there is none saves the time.
+        With `listed`, a log file that is opened must be the one that was listed.
         """
         self._opening = opening = RLock()
         self.base_offset = base_offset
@@ -81,7 +83,9 @@ class ReadableSegment:
         """When this object was made: rolling by time falls back on it."""
         self.options = options
         self.read_only = read_only
-        self._files = SegmentFiles(fs, folder, base_offset, read_only=read_only, state=state, opening=opening)
+        self._files = SegmentFiles(
+            fs, folder, base_offset, read_only=read_only, state=state, opening=opening, listed=listed
+        )
         self._are_indexes_read_only = read_only
         self._has_transaction_index = has_transaction_index
         self._next_offset: int | None = None

@@ -33,7 +33,7 @@ from duralog.storage.producer_recovery import ProducerRecovery
 from duralog.storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerState
 from duralog.storage.quarantine import Clock, Quarantine
 from duralog.storage.segment import Segment
-from duralog.storage.segment_files import segment_options
+from duralog.storage.segment_files import Listed, segment_options
 from duralog.storage.segment_repair import SegmentRepair
 from duralog.storage.segment_rewrite import BeforeChange, tell_nobody
 from duralog.storage.segments import Segments
@@ -201,6 +201,7 @@ class _Loader:
                 logs[base_offset].modified_ms,
                 # Read-only, nothing is added to it any more: then there is no need to ask for its file again.
                 may_have_transactions=has_transactions or not self._read_only or base_offset == active,
+                listed=_listed(logs[base_offset], is_active=base_offset == active) if self._read_only else None,
             )
             self._segments.append(segment)
             if base_offset not in present[FileKind.OFFSET_INDEX]:
@@ -214,7 +215,13 @@ class _Loader:
         return present[FileKind.PRODUCER_SNAPSHOT]
 
     def _segment(
-        self, base_offset: int, size_bytes: int, modified_ms: int | None = None, *, may_have_transactions: bool = True
+        self,
+        base_offset: int,
+        size_bytes: int,
+        modified_ms: int | None = None,
+        *,
+        may_have_transactions: bool = True,
+        listed: Listed | None = None,
     ) -> Segment:
         return Segment(
             self._fs,
@@ -226,6 +233,7 @@ class _Loader:
             read_only=self._read_only,
             modified_ms=modified_ms if self._read_only else None,
             has_transaction_index=may_have_transactions,
+            listed=listed,
         )
 
     def _open_rewritten(self, base_offset: int, size_bytes: int) -> Segment:
@@ -343,6 +351,10 @@ class _Loader:
             )
         epochs.create_file()
         return epochs
+
+
+def _listed(entry: Entry, *, is_active: bool) -> Listed:
+    return Listed(entry.file_id, None if is_active else entry.size)
 
 
 def _is_complete(segment: Segment) -> bool:

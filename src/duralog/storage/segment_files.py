@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import RLock
+from typing import NamedTuple
 
 from duralog.config import TopicConfig
 from duralog.errors import StorageError
@@ -40,19 +41,47 @@ def segment_options(config: TopicConfig) -> SegmentOptions:
     )
 
 
+class Listed(NamedTuple):
+    """The log file of a foreign segment as its listing showed it, so that another in its place is told from it."""
+
+    file_id: int
+    size_bytes: int | None
+    """None for one that may still grow, or lose the room that was allocated ahead."""
+
+
 class SegmentFiles:
     """Names and opens the files. `opening` guards opening against renaming; who has a file open needs no lock."""
 
-    __slots__ = ("_is_closed", "_log", "_opening", "_stem", "base_offset", "folder", "fs", "read_only", "state")
+    __slots__ = (
+        "_is_closed",
+        "_listed",
+        "_log",
+        "_opening",
+        "_stem",
+        "base_offset",
+        "folder",
+        "fs",
+        "read_only",
+        "state",
+    )
 
     def __init__(
-        self, fs: FileSystem, folder: str, base_offset: int, *, read_only: bool, state: FileState, opening: RLock
+        self,
+        fs: FileSystem,
+        folder: str,
+        base_offset: int,
+        *,
+        read_only: bool,
+        state: FileState,
+        opening: RLock,
+        listed: Listed | None = None,
     ) -> None:
         self.fs = fs
         self.folder = folder
         self.base_offset = base_offset
         self.read_only = read_only
         self.state = state
+        self._listed = listed
         self._stem = f"{folder}/{segment_stem(base_offset)}"
         self._opening = opening
         self._log: File | None = None
@@ -116,5 +145,31 @@ class SegmentFiles:
             if self._is_closed:
                 raise StorageError(f"{self.path(FileKind.LOG)}: cannot open: the segment was closed")
             if self._log is None:
-                self._log = self.fs.open(self.path(FileKind.LOG), writable=not self.read_only)
+                path = self.path(FileKind.LOG)
+                if self._listed is None:
+                    self._log = self.fs.open(path, writable=not self.read_only)
+                else:
+                    self._log = self._open_listed(path, self._listed)
             return self._log
+
+    def _open_listed(self, path: str, listed: Listed) -> File:
+        """The file that was listed. Its owner may have compacted it since: then one segment does not fit the others."""
+        try:
+            log = self.fs.open(path)
+        except StorageError:
+            if self.fs.exists(path):
+                raise
+            raise StorageError(
+                f"{path}: the file is gone that was there when the log was loaded, as after retention or compaction:"
+                " open the directory again"
+            ) from None
+        is_same = listed.size_bytes in (None, log.size)
+        if is_same and listed.file_id:
+            entry = self.fs.entry(path)
+            is_same = entry is not None and entry.file_id == listed.file_id
+        if not is_same:
+            raise StorageError(
+                f"{path}: another file is in the place of the one that was there when the log was loaded, as after"
+                " compaction: open the directory again"
+            )
+        return log
