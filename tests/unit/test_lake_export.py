@@ -348,6 +348,24 @@ def test_a_table_with_other_columns(job: Export, table_format: str) -> None:
         job.run(format=table_format)
 
 
+@pytest.mark.parametrize(
+    ("table_format", "files", "told"),
+    [
+        ("delta", "_delta_log/*.json", r"lake/events: it cannot be opened as a Delta table: [^\n]+$"),
+        ("iceberg", "metadata/*.metadata.json", r"lake/events: it cannot be opened as an Iceberg table: [^\n]+$"),
+        ("iceberg", "metadata/*.avro", r"lake/events: the commit failed: [^\n]+ The next run finds out"),
+        ("iceberg", "../iceberg-catalog.db", r"the Iceberg catalog cannot be opened: [^\n]+$"),
+    ],
+)
+def test_a_table_that_is_damaged(job: Export, table_format: str, files: str, told: str) -> None:
+    job.run(format=table_format)
+    job.append(1, 20)
+    for path in (job.target / "events" / files).parent.glob(files.rpartition("/")[2]):
+        path.write_bytes(b"{" * 100)
+    with pytest.raises(DuralogError, match=told):
+        job.run(format=table_format)
+
+
 @pytest.mark.parametrize("table_format", FORMATS)
 def test_a_folder_with_files_of_somebody_else(job: Export, table_format: str) -> None:
     stranger = job.target / "events" / "mine.parquet"

@@ -24,7 +24,7 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 from duralog.columnar import schema as record_schema
 from duralog.spark.lake.parquet_files import DataFile
 from duralog.spark.lake.table_state import TableState
-from duralog.spark.lake.tables import LakeTable, TableRefused, TableSpec, check_columns, now_ms
+from duralog.spark.lake.tables import LakeTable, TableRefused, TableSpec, check_columns, first_line, now_ms
 from duralog.spark.lake.targets import Target
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,7 +45,7 @@ class DeltaLakeTable(LakeTable):
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
-            raise TableRefused(f"{spec.where}: it cannot be opened as a Delta table: {error}") from error
+            raise TableRefused(f"{spec.where}: it cannot be opened as a Delta table: {first_line(error)}") from error
         self._table = table
         check_columns(spec.where, [field.name for field in table.schema().fields], spec.schema.names)
         if table.metadata().partition_columns != [spec.partition_column]:
@@ -117,7 +117,7 @@ class DeltaLakeTable(LakeTable):
                     commit_properties=properties,
                 )
         except (DeltaError, OSError) as error:
-            raise TableRefused(f"{spec.where}: the commit was refused, run it again: {error}") from error
+            raise TableRefused(f"{spec.where}: the commit was refused, run it again: {first_line(error)}") from error
         self._table = DeltaTable(spec.target.uri, storage_options=self._storage_options)
 
     def _add_action(self, file: DataFile) -> AddAction:

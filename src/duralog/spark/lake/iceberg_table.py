@@ -13,8 +13,9 @@ The files hold the column that the table is partitioned by, since that is where 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,7 +29,7 @@ from pyiceberg.table import Table, TableProperties, Transaction
 from duralog.errors import DuralogError
 from duralog.spark.lake.parquet_files import DataFile
 from duralog.spark.lake.table_state import TableState
-from duralog.spark.lake.tables import LakeTable, TableRefused, TableSpec, check_columns
+from duralog.spark.lake.tables import LakeTable, TableRefused, TableSpec, check_columns, first_line
 from duralog.spark.lake.targets import Target
 
 CATALOG_FILE = "iceberg-catalog.db"
@@ -58,7 +59,8 @@ class IcebergTable(LakeTable):
     def _load(self) -> TableState | None:
         spec = self.spec
         try:
-            table = self._catalog.load_table(self._identifier)
+            with self._readable():
+                table = self._catalog.load_table(self._identifier)
         except NoSuchTableError:
             if spec.target.exists("metadata"):
                 raise TableRefused(
@@ -85,7 +87,22 @@ class IcebergTable(LakeTable):
         return sorted(self._relative(file.file_path) for file in self._live_files())
 
     def _live_files(self) -> list[IcebergFile]:
-        return [] if self._table is None else [task.file for task in self._table.scan().plan_files()]
+        if self._table is None:
+            return []
+        with self._readable():
+            return [task.file for task in self._table.scan().plan_files()]
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """For files that are damaged or gone pyiceberg has no error of its own: its decoders' ones come through."""
+        try:
+            yield
+        except (NoSuchTableError, DuralogError):
+            raise
+        except Exception as error:
+            raise TableRefused(
+                f"{self.spec.where}: it cannot be opened as an Iceberg table: {first_line(error)}"
+            ) from error
 
     def _relative(self, path: str) -> str:
         return _plain(path).removeprefix(f"{_plain(self._uri)}/")
@@ -105,7 +122,14 @@ class IcebergTable(LakeTable):
                 transaction.set_properties({self._property: text})
                 self._exchange(transaction, text, added, removed)
         except (CommitFailedException, TableAlreadyExistsError) as error:
-            raise TableRefused(f"{spec.where}: the commit was refused, run it again: {error}") from error
+            raise TableRefused(f"{spec.where}: the commit was refused, run it again: {first_line(error)}") from error
+        except DuralogError:
+            raise
+        except Exception as error:
+            # Of the catalog, its database, or a manifest that cannot be read.
+            raise TableRefused(
+                f"{spec.where}: the commit failed: {first_line(error)}. The next run finds out whether it counts"
+            ) from error
         self._table = self._catalog.load_table(self._identifier)
 
     def _create(self) -> Transaction:
@@ -153,7 +177,7 @@ def _open_catalog(spec: TableSpec) -> Catalog:
     try:
         return load_catalog(spec.catalog.get(_NAME, "duralog"), **{**_io_settings(spec.target), **settings})
     except Exception as error:
-        raise DuralogError(f"the Iceberg catalog cannot be opened: {error}") from error
+        raise DuralogError(f"the Iceberg catalog cannot be opened: {first_line(error)}") from error
 
 
 def _io_settings(target: Target) -> Mapping[str, Any]:

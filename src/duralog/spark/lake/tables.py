@@ -183,6 +183,11 @@ def split_options(target_options: Mapping[str, str] | None) -> tuple[dict[str, s
     return {name: value for name, value in given.items() if not name.startswith(_CATALOG)}, catalog
 
 
+def first_line(error: Exception) -> str:
+    """What went wrong, without the stack that some libraries put into their messages."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 def check_columns(where: str, found: Sequence[str], expected: Sequence[str]) -> None:
     """A table that others have made, or changed, must have the columns of the records."""
     if list(found) != list(expected):
