@@ -13,7 +13,7 @@ The blocks of a page run from its top to its end in one new folder:
 - A comment `<!-- setup: COMMAND -->` is run, and not shown; ROOT is the project's folder there.
 
 What differs from run to run (times, speeds, ids, ports) is not compared, nor how wide columns are; what Java says about
-itself is left out.
+itself is left out, and that kernels are compiled for a machine that is new.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _PORTS = ("9092", "9404", "8090")
 
 _SECONDS = 600
 _READY = b" is ready on "
-_NOT_SHOWN = ("WARNING: Using incubator modules: ",)
-"""What Java says about itself, whatever it runs."""
+_NOT_SHOWN = ("WARNING: Using incubator modules: ", "duralog: compiling for this machine: ")
+"""What Java says about itself, whatever it runs, and what the first run on a machine says."""
 
 _HANGING_UP = re.compile(
     r"Traceback \(most recent call last\):\n"
