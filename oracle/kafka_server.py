@@ -26,7 +26,7 @@ QUICK_TO_START = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-U
 AS_KAFKA_STARTS = ("java", "-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 """The first is for tests. The second has the memory and the collector of Kafka's own start script, for benchmarks."""
 _LOADED_AGAIN = "because the partition is not online or is no longer the leader"
-_SLOW_MACHINE = "Exceptionally slow controller event"
+_BUSY_MACHINE = ("Exceptionally slow controller event", "controller event queue overloaded")
 _NO_CONTROLLER_YET = "errors.NotControllerException"
 """The reason of an error is in the line after it."""
 
@@ -73,7 +73,7 @@ class KafkaServer(ServerProcess):
         lines = self.log.splitlines()
         told = [line for line, reason in pairwise([*lines, ""]) if _NO_CONTROLLER_YET not in reason]
         errors = [line for line in told if line.startswith(("ERROR ", "FATAL "))]
-        return [line for line in errors if _LOADED_AGAIN not in line and _SLOW_MACHINE not in line]
+        return [line for line in errors if not any(each in line for each in (_LOADED_AGAIN, *_BUSY_MACHINE))]
 
     def topics(self) -> Json:
         """Each topic's `id`, number of `partitions` and own `configs`, by name, once every partition has a leader."""
