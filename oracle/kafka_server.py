@@ -26,7 +26,11 @@ QUICK_TO_START = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-U
 AS_KAFKA_STARTS = ("java", "-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 """The first is for tests. The second has the memory and the collector of Kafka's own start script, for benchmarks."""
 _LOADED_AGAIN = "because the partition is not online or is no longer the leader"
-_BUSY_MACHINE = ("Exceptionally slow controller event", "controller event queue overloaded")
+_BUSY_MACHINE = (
+    "Exceptionally slow controller event",
+    "controller event queue overloaded",
+    "channel manager timed out before sending the request",
+)
 _NO_CONTROLLER_YET = "errors.NotControllerException"
 """The reason of an error is in the line after it."""
 
