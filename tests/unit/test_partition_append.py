@@ -599,3 +599,26 @@ def test_after_a_failed_sync_nothing_is_appended_until_the_log_is_opened_again(t
     assert log.recovery_point == 0
     again = folder.open(clean=False)
     assert again.append(numbered(3, 4)).base_offset == 3
+
+
+# The last offsets
+
+
+def test_a_log_ends_with_the_last_offset_whose_end_has_a_name(tmp_path: Path) -> None:
+    folder = LogInFolder(tmp_path)
+    log = folder.open()
+    log.start_at(2**63 - 4)
+    with pytest.raises(InvalidRecord, match="there are no offsets left"):
+        log.append(numbered(0, 4))
+    log.append(numbered(0, 2))
+    with pytest.raises(InvalidRecord, match="there are no offsets left"):
+        log.append_batches(bytearray(a_batch(b"a", b"b")))
+    log.append(numbered(0, 1))
+    assert log.end_offset == 2**63 - 1
+    log.roll()
+    for append in (lambda: log.append(numbered(0, 1)), lambda: log.append_batches(bytearray(a_batch(b"a")))):
+        with pytest.raises(InvalidRecord, match="there are no offsets left"):
+            append()
+    log.close()
+    again = folder.open()
+    assert [record.offset for record in again.read(again.start_offset)] == [2**63 - 4, 2**63 - 3, 2**63 - 2]

@@ -23,7 +23,7 @@ from threading import Lock, RLock
 from typing import NamedTuple
 
 from duralog.config import TopicConfig
-from duralog.errors import RecordTooLarge, StorageError
+from duralog.errors import InvalidRecord, RecordTooLarge, StorageError
 from duralog.format.filenames import FileKind, SegmentFile
 from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.file_system import FileSystem
@@ -34,6 +34,7 @@ from duralog.storage.producer_batch import reader_of
 from duralog.storage.producer_state import ProducerState
 from duralog.storage.record_append import Stamp
 from duralog.storage.rolling import (
+    LAST_OFFSET,
     NO_FREE_RANGE,
     Arrival,
     RandomBelow,
@@ -145,6 +146,8 @@ class LogWriter:
 
     def stamp(self) -> Stamp:
         """What the next batches get."""
+        if self.view.end_offset > LAST_OFFSET:
+            raise InvalidRecord(f"{self.folder}: there are no offsets left: the log ends at {self.view.end_offset}")
         return Stamp(self.view.end_offset, self.leader_epoch, self.clock())
 
     # Appending. REQUIRES of all below: the lock is held, and `check_writable` was called.
@@ -219,6 +222,8 @@ class LogWriter:
     # Rolling
 
     def _roll_if_due(self, batches: ValidBatches) -> None:
+        if batches.last_offset > LAST_OFFSET:
+            raise InvalidRecord(f"{self.folder}: there are no offsets left: {batches.last_offset} would be the last")
         active = self.view.segments.active
         arrival = Arrival(batches.size_bytes, batches.max_timestamp_ms, batches.last_offset, self.clock())
         if roll_reason(active, arrival, self.config, self._jitter_ms) is not None:

@@ -9,6 +9,8 @@ from duralog.config import TopicConfig
 from duralog.storage.segment import Segment
 
 _INT32_MAX = 2**31 - 1
+LAST_OFFSET = 2**63 - 2
+"""Of a record: where a log ends is one above, and must fit a file's name and an int64, too."""
 
 RandomBelow = Callable[[int], int]
 """A random number from 0 up to, not including, the given one."""
@@ -50,7 +52,7 @@ def free_range(segment: Segment, config: TopicConfig, jitter_ms: int) -> FreeRan
     return FreeRange(
         min(config.segment_bytes, segment.size_bytes + (free_entries - 1) * interval),
         first_ms + _longest_ms(config) - jitter_ms,
-        segment.base_offset + _INT32_MAX,
+        min(segment.base_offset + _INT32_MAX, LAST_OFFSET),
     )
 
 
