@@ -37,8 +37,7 @@ def record(tab: WatchedPage, offset: int) -> Locator:
 def open_record(tab: WatchedPage, offset: int) -> Locator:
     record(tab, offset).click()
     panel = tab.part("record-details")
-    expect(panel).to_be_visible()
-    expect(panel).to_contain_text(str(offset))
+    expect(panel.locator("h2")).to_have_text(f"Offset {offset}")
     return panel
 
 
@@ -62,15 +61,14 @@ def test_back_to_the_start_and_forth_to_the_end(visit: Visit) -> None:
     expect(record(tab, ORDERS - 1)).to_be_attached()
 
 
-@pytest.mark.parametrize("wanted", [0, 1, 49, 50, 123, ORDERS - 1])
-def test_jump_to_an_offset(visit: Visit, wanted: int) -> None:
+def test_jump_to_an_offset(visit: Visit) -> None:
     tab = visit("shop", "/topic/orders/0/records")
     expect(tab.part("record").first).to_be_visible()
-    tab.part("jump-offset").fill(str(wanted))
-    tab.part("jump-offset").press("Enter")
-    expect(tab.part("record")).to_have_count(min(PAGE, ORDERS - wanted))
-    expect(tab.part("record").first).to_have_attribute("data-offset", str(wanted))
-    assert offsets(tab)[0] == wanted
+    for wanted in (0, 1, 49, 50, 123, ORDERS - 1):
+        tab.part("jump-offset").fill(str(wanted))
+        tab.part("jump-offset").press("Enter")
+        expect(tab.part("record").first).to_have_attribute("data-offset", str(wanted))
+        assert offsets(tab) == list(range(wanted, min(wanted + PAGE, ORDERS)))
 
 
 def test_jump_to_a_time(visit: Visit, stores: Stores) -> None:
@@ -161,13 +159,13 @@ def test_a_link_to_a_place_can_be_shared_and_gone_back_to(visit: Visit) -> None:
     expect(record(tab, 100)).to_be_visible()
 
 
-@pytest.mark.parametrize("number", range(len(HOSTILE_TEXTS) + len(HOSTILE_JSON) + len(HOSTILE_BYTES)))
-def test_hostile_records_are_text(visit: Visit, number: int) -> None:
-    tab = visit("hostile", f"/topic/hostile/0/records?offset={number}")
-    expect(record(tab, number)).to_be_visible()
-    open_record(tab, number)
-    assert tab.page.evaluate("() => window.harmed") is None
-    assert tab.part("page-records").locator("img, script, iframe, a[href^=http], a[href^=javascript]").count() == 0
+def test_hostile_records_are_text(visit: Visit) -> None:
+    tab = visit("hostile", "/topic/hostile/0/records?offset=0")
+    for number in range(len(HOSTILE_TEXTS) + len(HOSTILE_JSON) + len(HOSTILE_BYTES)):
+        open_record(tab, number)
+        assert tab.page.evaluate("() => window.harmed") is None, number
+        harmful = tab.part("page-records").locator("img, script, iframe, a[href^=http], a[href^=javascript]")
+        assert harmful.count() == 0, number
 
 
 def test_markup_is_shown_as_it_was_written(visit: Visit) -> None:
