@@ -27,6 +27,7 @@ from tests.broker.raw_client import RawClient, request_frame
 
 Connect = Callable[[], RawClient]
 API_VERSIONS, METADATA, HEARTBEAT, LIST_GROUPS, FIND_COORDINATOR, DESCRIBE_CLUSTER = 18, 3, 12, 16, 10, 60
+SASL_HANDSHAKE = 17
 SECONDS = 60.0
 
 
@@ -346,6 +347,14 @@ class TestHostileBytes:
 
 
 class TestMisuse:
+    def test_a_client_that_wants_to_log_in_is_recognised(
+        self, client: RawClient, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        client.send_bytes(struct.pack(">ihhih", 10, SASL_HANDSHAKE, 1, 1, -1))
+        assert client.is_closed_by_peer()
+        (line,) = lines(caplog)
+        assert "there is no API with key 17: the client wants to log in by SASL" in line
+
     def test_lines_do_not_grow_with_clients(
         self, connect: Connect, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:

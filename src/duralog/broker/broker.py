@@ -185,7 +185,7 @@ class Broker:
             try:
                 then(result, error)
             except Exception as failure:
-                self.log.error("%s", one_line(f"after background work: {error_text(failure)}"))
+                self.log_lines.fail("after background work", f"after background work: {error_text(failure)}")
                 if answers is not None:
                     self._refuse(answers, failure)
 
@@ -199,7 +199,7 @@ class Broker:
         try:
             answers.refuse(code_of(failure))
         except Exception as second:
-            self.log.error("%s", one_line(f"no error answer: {error_text(second)}"))
+            self.log_lines.fail("no error answer", f"no error answer: {error_text(second)}")
             if not answers.is_answered:
                 answers.answer(CLOSE)
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from duralog.broker.node import Node
 
 API_VERSIONS = 18
+_LOGIN_APIS = (17, 36)
+_LOGIN = ": the client wants to log in by SASL, of which there is none here: it wants security.protocol=PLAINTEXT"
 Parts = list[bytes | FileSlice]
 
 _PLAIN_HEADER = struct.Struct(">ii")
@@ -110,7 +112,8 @@ class Dispatcher:
     def _find_route(self, api_key: int, version: int) -> _Route:
         api = self._apis.get(api_key)
         if api is None:
-            raise InvalidFrame(f"there is no API with key {api_key}")
+            reason = _LOGIN if api_key in _LOGIN_APIS else ""
+            raise InvalidFrame(f"there is no API with key {api_key}{reason}")
         if api.min_version <= version <= api.max_version:
             is_flexible = messages.is_flexible(api_key, version)
             route = _Route(api, version, is_flexible, is_flexible and api_key != API_VERSIONS, self.stats[api_key])

@@ -25,6 +25,13 @@ class LogLines:
 
     def warn(self, kind: str, text: str) -> None:
         """One line, unless there was one of this kind a short while ago."""
+        self._tell(logging.WARNING, kind, text)
+
+    def fail(self, kind: str, text: str) -> None:
+        """The same for what nobody expected: a client may know how to bring it about again and again."""
+        self._tell(logging.ERROR, kind, text)
+
+    def _tell(self, level: int, kind: str, text: str) -> None:
         now = self._clock_ms()
         told_ms, silent = self._told.get(kind, (float("-inf"), 0))
         if now - told_ms < _INTERVAL_MS:
@@ -32,7 +39,7 @@ class LogLines:
             return
         self._told[kind] = (now, 0)
         more = f" (and {silent} more like it before)" if silent else ""
-        self._logger.warning("%s%s", one_line(text), more)
+        self._logger.log(level, "%s%s", one_line(text), more)
 
     def tell_disk(self, error: Exception) -> None:
         """What a disk fails with, or wrong bytes on it, concern who runs the broker, whatever clients are told."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from duralog.broker.error_codes import UNKNOWN_SERVER_ERROR
-from duralog.broker.log_lines import error_text, one_line
+from duralog.broker.log_lines import error_text
 from duralog.broker.request import Later
 from duralog.storage.metadata_changes import PRODUCER_ID_BLOCK
 
@@ -57,7 +57,7 @@ class ProducerIds:
     def _told(self, block: range | None, error: BaseException | None) -> None:
         self._is_asking = False
         if block is None:
-            self._broker.log.error("there are no producer ids: %s", error)
+            self._broker.log_lines.fail("no producer ids", f"there are no producer ids: {error}")
         else:
             self._next = block
         waiting, self._waiting = self._waiting, []
@@ -65,6 +65,7 @@ class ProducerIds:
             try:
                 then()
             except Exception as failure:  # The others are to have their answers.
-                self._broker.log.error("%s", one_line(f"a producer could not be given an id: {error_text(failure)}"))
+                text = f"a producer could not be given an id: {error_text(failure)}"
+                self._broker.log_lines.fail("producer without id", text)
                 if not answers.is_answered:
                     answers.refuse(UNKNOWN_SERVER_ERROR)

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duralog.broker.internal_topics import INTERNAL_TOPICS, KEPT_TOPICS, NOT_FOR_CLIENTS, internal_topic
-from duralog.broker.log_lines import error_text, one_line
+from duralog.broker.log_lines import error_text
 from duralog.broker.request import Later
 from duralog.broker.topic_faults import REPLICAS
 from duralog.errors import TopicExists, UnknownTopic
@@ -230,7 +230,8 @@ class Topics:
             try:
                 tell(view)
             except Exception as error:
-                self._broker.log.error("%s", one_line(f"after a change of topic {view.name}: {error_text(error)}"))
+                text = f"after a change of topic {view.name}: {error_text(error)}"
+                self._broker.log_lines.fail("after a change of topic", text)
 
     def _show(self, name: str) -> TopicView:
         topic = self._broker.store.find_topic(name)

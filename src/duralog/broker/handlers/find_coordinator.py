@@ -49,7 +49,7 @@ def handle(broker: Broker, request: Request) -> Answer:
 
     def is_made(made: TopicView | Exception) -> None:
         if isinstance(made, Exception):
-            broker.log.warning("%s cannot be made: %s", topic, made)
+            broker.log_lines.warn(f"no {topic}", f"{topic} cannot be made: {made}")
         later.answer(_fields(broker, request, COORDINATOR_NOT_AVAILABLE if isinstance(made, Exception) else NONE))
 
     broker.topics.ensure_internal(topic, is_made, later)

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from duralog.broker import error_codes, produce_request, produce_response
 from duralog.broker.internal_topics import INTERNAL_TOPICS
-from duralog.broker.log_lines import error_text, one_line
+from duralog.broker.log_lines import error_text
 from duralog.broker.long_appends import KEPT_AS_SENT, NEVER_FLUSHED, takes_long
 from duralog.broker.partitions import Partition
 from duralog.broker.produce_request import FIRST_WITH_TOPIC_IDS, ProduceRequest
@@ -137,7 +137,7 @@ def _append_ordinary(broker: Broker, request: Request, asked: ProduceRequest, or
 
 def _refusal(broker: Broker, partition: Partition, size_bytes: int, error: Exception, base_offset: int = 0) -> Outcome:
     if not isinstance(error, DuralogError):
-        broker.log.error("%s", one_line(f"append to {partition.topic}-{partition.number}: {error_text(error)}"))
+        broker.log_lines.fail("append", f"append to {partition.topic}-{partition.number}: {error_text(error)}")
     if broker.partitions.get(partition.topic, partition.number) is not partition:
         # Its topic was deleted meanwhile: that its log is closed is not the disk's fault.
         return Outcome(error_codes.UNKNOWN_TOPIC_OR_PARTITION)
