@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from duralog.command_line import app
 from duralog.format.java_hash import coordinator_partition
 from oracle.conformance.coordinators import wait_for_coordinators
 from oracle.conformance.dialog import Dialog, records
@@ -36,6 +38,8 @@ SETTINGS = {
     "transaction.state.log.num.partitions": 5,
 }
 OPEN = "open-transaction"
+LEFT, DELETED = "left", "deleted-group"
+"""Groups that are changed in the directory between two servers. The member of the first one does not leave."""
 NEXT_TO_NEW = "new-2"
 """A group of the same partition as `new`, which must not be touched."""
 
@@ -85,6 +89,20 @@ def _classic_group(dialog: Dialog, stage: int) -> None:
     offsets.commit(dialog, 8, "classic", offsets.commits("plain", (0, 2 + stage), (2, stage)), **owner)
     dialog.ask("leave_group", 0, group_id="classic", member_id=member["member_id"])
     offsets.commit(dialog, 8, "standalone", offsets.commits("compacted", (0, stage)))
+    offsets.commit(dialog, 8, DELETED, offsets.commits("plain", (0, 3), (2, 1)))
+    member = groups.stable(dialog, LEFT)
+    owner = {"member_id": member["member_id"], "generation_id_or_member_epoch": member["generation_id"]}
+    offsets.commit(dialog, 8, LEFT, offsets.commits("plain", (0, 4), (2, 4)), **owner)
+
+
+def change_groups(directory: Path) -> None:
+    """What an administrator does while no broker runs."""
+    for words in (
+        ["reset", str(directory), "--group", LEFT, "--topic", "plain", "--partition", "0", "--earliest", "--evict"],
+        ["delete", str(directory), "--group", DELETED, "--yes"],
+    ):
+        done = CliRunner().invoke(app, ["group", *words])
+        assert done.exit_code == 0, done.output
 
 
 def _consumer_group(dialog: Dialog) -> None:
@@ -169,6 +187,13 @@ def look(dialog: Dialog) -> None:
         dialog.ask("describe_transactions", 0, transactional_ids=[name])
 
 
+def look_at_changed_groups(dialog: Dialog) -> None:
+    for group in (LEFT, DELETED):
+        groups.find_coordinator_of(dialog, group)
+        groups.describe(dialog, 6, group)
+        offsets.committed(dialog, 8, group, everything=True)
+
+
 def _without_epochs(value: Any) -> Any:
     """Who served a partition, and for the how manieth time, is Kafka's business with its quorum."""
     if isinstance(value, dict):
@@ -204,11 +229,13 @@ def lead(kafka: KafkaProcess, directory: Path, *servers: str) -> list[Dialog]:
                     begin(dialog)
                 else:
                     look(dialog)
+                    look_at_changed_groups(dialog)
                 live(dialog, stage)
                 look(dialog)
             finally:
                 dialog.close()
             dialogs.append(dialog)
+        change_groups(directory)
     assert dump_complaints(kafka, directory) == []
     return dialogs
 
@@ -243,4 +270,10 @@ def test_there_was_something_to_find(chains: list[list[Dialog]]) -> None:
         assert "'committed_offset': 4" in committed
         values = str(lines["plain-2 isolation 1"])
         assert "value 2" in values
+        left, deleted = (
+            str([answer for asked, answer in lines.items() if asked.startswith("offset_fetch v8") and group in asked])
+            for group in (LEFT, DELETED)
+        )
+        assert ("'committed_offset': 2" in left, "'committed_offset': 4" in left) == (True, True)
+        assert "'topics': []" in deleted
         assert str(lines["small-0 isolation 0"]).count("'record_count': 5") == STAGES
