@@ -79,7 +79,8 @@ def check_lookups(segment: Segment, data: bytes) -> None:
             ),
             None,
         )
-        assert segment.find_offset_by_timestamp(timestamp, start) == expected
+        by_time = segment.find_offset_by_timestamp(timestamp, start)
+        assert (None if by_time is None else (*by_time, by_time.leader_epoch)) == expected
 
 
 def test_lookups_agree_with_a_scan_and_reading_changes_nothing(copy, options):

@@ -111,7 +111,7 @@ def check_lookups(segment: Segment, reference: Reference, offsets: range, times:
     for timestamp in times:
         for start in (0, offsets[len(offsets) // 2]):
             found = segment.find_offset_by_timestamp(timestamp, start)
-            assert (None if found is None else found[:2]) == reference.find_time(timestamp, start)
+            assert found == reference.find_time(timestamp, start)
 
 
 batch_shapes = st.lists(st.lists(st.integers(-1, 30), min_size=1, max_size=4), min_size=1, max_size=25)
@@ -298,7 +298,7 @@ def test_a_segment_can_be_read_first_after_it_was_renamed(tmp_path: Path) -> Non
     assert again.find_batch(BASE + 25) is not None
     assert len(again.transaction_index.entries) == 1
     again.rename(FileState.LIVE)
-    assert again.find_offset_by_timestamp(12) == (BASE + 12, 12, -1)
+    assert again.find_offset_by_timestamp(12) == (BASE + 12, 12)
 
 
 def test_reading_a_deleted_segment_leaves_no_files_behind(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_who_holds_a_deleted_segment_reads_what_was_not_open_yet(tmp_path: Path)
     again.rename(FileState.DELETED)
     again.delete()
     assert names(tmp_path) == set()
-    assert again.find_offset_by_timestamp(12) == (BASE + 12, 12, -1)
+    assert again.find_offset_by_timestamp(12) == (BASE + 12, 12)
     assert again.transaction_index.overlapping(BASE, BASE + 1).transactions == [aborted]
 
 
