@@ -19,7 +19,7 @@ from duralog.cli.completion import ASKED, answer_shell, completion
 from duralog.cli.consume import consume
 from duralog.cli.doctor import doctor
 from duralog.cli.dump import dump
-from duralog.cli.failures import INTERRUPTED
+from duralog.cli.failures import FAILURE, INTERRUPTED, describe, leave_closed_pipe, say
 from duralog.cli.group import group_app
 from duralog.cli.help_pages import LOOK, LOOK_AFTER, PIPELINE, TALK, TOOLS, CommandGroup
 from duralog.cli.job import job_app
@@ -81,9 +81,28 @@ app.command(rich_help_panel=TOOLS)(completion)
 
 
 def main() -> None:
+    _open_standard_streams()
     if ASKED in os.environ:
         answer_shell(app)
     try:
         app(prog_name="duralog")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except OSError as error:
+        leave_closed_pipe()  # As a rule it was help that standard output did not take.
+        say(f"error: {describe(error)}")
+        sys.exit(FAILURE)
+
+
+def _open_standard_streams() -> None:
+    """Those that the caller has closed lead nowhere.
+
+    Otherwise the next file that is opened, a log's perhaps, would have the number of standard error, and get what
+    libraries write there.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")

@@ -12,6 +12,7 @@ import pytest
 from duralog.format import record_batch
 from duralog.format.index_entries import OffsetIndexEntry, encode_offset_index
 from duralog.format.record import Record
+from duralog.storage.store import Store
 
 COMMAND = [sys.executable, "-m", "duralog"]
 
@@ -20,12 +21,15 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False)
 
 
+RECORDS = 100_000
+
+
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     path = tmp_path / "orders-0" / "00000000000000000000.log"
     path.parent.mkdir()
     values = [Record(key=b"key", value=b"v" * 100, timestamp_ms=1_700_000_000_000)] * 100
-    path.write_bytes(b"".join(record_batch.encode(values, base_offset=first) for first in range(0, 100_000, 100)))
+    path.write_bytes(b"".join(record_batch.encode(values, base_offset=first) for first in range(0, RECORDS, 100)))
     return path
 
 
@@ -75,7 +79,9 @@ def test_an_interrupt(log: Path) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        process.stdout.readline()
+        # All kernels are there when the second file has begun. While one is compiled, an interrupt may be lost in LLVM.
+        for _ in range(RECORDS + 1):
+            process.stdout.readline()
         # There is much more to write than a pipe holds: the command is in the middle of its work.
         process.send_signal(signal.SIGINT)
         while process.stdout.read(1 << 20):
@@ -103,3 +109,23 @@ def test_exit_codes(log: Path) -> None:
 def test_no_colour_and_no_progress_without_a_terminal(log: Path) -> None:
     result = run("dump", "--summary", *[log] * 20)
     assert "\x1b" not in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("closed", ["1>&-", "0<&- 1>&- 2>&-"])
+def test_streams_that_the_caller_has_closed(tmp_path: Path, closed: str) -> None:
+    """No file may get the number of one of them: what is written there would end in it."""
+    with Store(str(tmp_path)) as store:
+        store.create_topic("x", 1, {})
+    command = f"{sys.executable} -m duralog produce {tmp_path} -t x --value v {closed}"
+    told = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    assert (told.returncode, told.stderr) == (0, "")
+    with Store(str(tmp_path), read_only=True) as store:
+        assert store.partition("x", 0).end_offset == 1
+
+
+def test_help_that_nobody_takes() -> None:
+    with open("/dev/full", "w") as full:
+        told = subprocess.run([*COMMAND, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert told.returncode == 1
+    assert told.stderr.startswith("duralog: error: No space left on device")
+    assert told.stderr.count("\n") == 1
