@@ -191,6 +191,11 @@ class Partitions:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         transaction_version: int = 0,
     ) -> AppendResult:
+        """Append for a coordinator, on the loop with the flush that `flush.messages` may ask for.
+
+        What follows (the answer, or the markers of a transaction whose decision this is) must not reach the disk, or a
+        client, before it: so it cannot be left to a worker while the coordinator goes on.
+        """
         partition = self._existing(topic, number)
         with self._disk_told_of():
             return partition.append(batches, origin=origin, transaction_version=transaction_version)
