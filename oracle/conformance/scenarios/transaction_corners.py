@@ -1,4 +1,4 @@
-"""Rare turns of transactions: markers by hand, every way to end one twice, recovery, writes by the wrong producer."""
+"""Rare turns of transactions: markers by hand, every way to end one twice, recovery, the wrong producer, offsets."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 from oracle.conformance.dialog import Dialog, records
 from oracle.conformance.scenario import scenario
+from oracle.conformance.scenarios import offsets
+from oracle.conformance.scenarios.groups import find_coordinator_of
 from oracle.conformance.scenarios.producing import data, produce
 from oracle.conformance.scenarios.transactions import Owner, add, end, find_state, read, started, write
 from oracle.conformance.wire import Fields
@@ -89,3 +91,43 @@ def writes_by_the_wrong_producer(dialog: Dialog) -> None:
     ]
     produce(dialog, 12, data(topic, (0, batches[0]), (1, batches[1])), transactional_id=name)
     produce(dialog, 12, data(topic, (0, batches[0])))
+
+
+@scenario
+def offsets_of_open_transactions(dialog: Dialog) -> None:
+    """What may happen to a group while offsets of it wait for the end of a transaction."""
+    topic = group = dialog.name
+    dialog.create_topic(topic, 4)
+    owner = started(dialog, 4, dialog.name)
+
+    def begin(group: str, *places: tuple[int, int]) -> None:
+        find_coordinator_of(dialog, group)
+        dialog.ask("add_offsets_to_txn", 3, **owner, group_id=group)
+        asked = {"group_id": group, "generation_id": -1, "member_id": "", "topics": [offsets.commits(topic, *places)]}
+        dialog.ask("txn_offset_commit", 3, **owner, **asked)
+
+    def look(group: str) -> None:
+        for require_stable in (True, False):
+            offsets.committed(dialog, 7, group, offsets.wanted(topic, 0, 1, 2, 3), require_stable=require_stable)
+            offsets.committed(dialog, 7, group, everything=True, require_stable=require_stable)
+
+    def delete(*partitions: int) -> None:
+        asked = {"name": topic, "partitions": [{"partition_index": index} for index in partitions]}
+        dialog.ask("offset_delete", 0, group_id=group, topics=[asked])
+
+    begin(group, (0, 5), (1, 6), (2, 7))
+    begin(f"{group}-gone", (0, 5))
+    offsets.commit(dialog, 8, group, offsets.commits(topic, (0, 50), (3, 51)))
+    look(group)
+    delete(1, 3)
+    look(group)
+    dialog.ask("delete_groups", 2, groups_names=[f"{group}-gone"])
+    look(f"{group}-gone")
+    end(dialog, 4, owner, commit=True)
+    find_state(dialog, dialog.name, "CompleteCommit")
+    look(group)
+    look(f"{group}-gone")
+    begin(group, (0, 99))
+    end(dialog, 4, owner, commit=False)
+    find_state(dialog, dialog.name, "CompleteAbort")
+    look(group)
