@@ -79,7 +79,9 @@ def test_log_append_time_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_record_without_a_timestamp_gets_none(tmp_path: Path) -> None:
-    row = rows_of(topic=["t"], partition=[0], offset=[4], value=["x"], timestamp=pa.array([None], pa.timestamp("us")))
+    row = rows_of(
+        topic=["t"], partition=[0], offset=[4], value=["x"], timestamp=pa.array([None], pa.timestamp("us", "UTC"))
+    )
     write(options_of(tmp_path, preserveOffsets="true"), [row])
     with Store(str(tmp_path), read_only=True) as store:
         (record,) = store.partition("t", 0).read(4)

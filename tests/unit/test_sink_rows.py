@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -140,12 +141,19 @@ def test_rows_are_counted_from_the_first_of_the_task(tmp_path: Path) -> None:
         ({"value": ["x"], "keys": ["x"]}, "column keys: there is no such column in a log; there are value, key"),
         ({"value": ["x"], "Value": ["x"]}, "expected one column of this name"),
         ({"value": ["x"], "partition": ["0"]}, "column partition: expected int, found string"),
-        ({"value": ["x"], "timestamp": ["now"]}, "column timestamp: expected timestamp, or long"),
+        (
+            {"value": ["x"], "timestamp": ["now"]},
+            "column timestamp: expected timestamp (cast timestamp_ntz to it), or long",
+        ),
+        (
+            {"value": ["x"], "timestamp": pa.array([1], pa.timestamp("us"))},
+            "expected timestamp (cast timestamp_ntz to it), or long for milliseconds, found timestamp[us]",
+        ),
         ({"value": ["x"], "headers": ["h"]}, "column headers: expected array<struct<key: string, value: binary>>"),
         ({"value": ["x"], "topic": [b"t"]}, "column topic: expected string, found binary"),
     ],
 )
-def test_columns_that_cannot_be_written(tmp_path: Path, columns: dict[str, list[object]], told: str) -> None:
+def test_columns_that_cannot_be_written(tmp_path: Path, columns: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidRecord) as refused:
         write(options_of(tmp_path, topic="t"), [rows_of(**columns)])
     assert told in str(refused.value)

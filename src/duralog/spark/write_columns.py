@@ -27,7 +27,8 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _is_time(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind) or pa.types.is_int64(kind))
+    """Not a time without a zone: which moment it means is for Spark's session to say."""
+    return bool(kind.tz is not None if pa.types.is_timestamp(kind) else pa.types.is_int64(kind))
 
 
 def _is_headers(kind: pa.DataType) -> bool:
@@ -42,7 +43,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[pa.DataType], bool], str]] = {
     "key": (schema.KEY, _is_bytes, "binary or string"),
     "topic": (schema.TOPIC, _is_text, "string"),
     "partition": (schema.PARTITION, pa.types.is_integer, "int"),
-    "timestamp": (schema.TIMESTAMP, _is_time, "timestamp, or long for milliseconds"),
+    "timestamp": (schema.TIMESTAMP, _is_time, "timestamp (cast timestamp_ntz to it), or long for milliseconds"),
     "headers": (schema.HEADERS, _is_headers, "array<struct<key: string, value: binary>>"),
     "offset": (schema.OFFSET, pa.types.is_int64, "long"),
     TIMESTAMP_TYPE.lower(): (schema.TIMESTAMP_TYPE, pa.types.is_integer, "int"),
