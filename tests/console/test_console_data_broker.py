@@ -26,6 +26,7 @@ from duralog.console.sources.log_dir_sizes import log_dir_sizes
 from duralog.console.sources.opening import open_source
 from duralog.errors import DuralogError, UnknownTopic
 from duralog.testing import TestBroker, running_broker
+from oracle.kafka_server import reserved_ports
 
 FIRST_MS = 1_700_000_000_000
 RECORDS = 120
@@ -39,6 +40,14 @@ def create(
     types = admin_module()
     admin = types.AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     admin.create_topics([types.NewTopic(name, num_partitions=partitions, config=dict(configs))])[name].result()
+
+
+@pytest.fixture
+def nobody() -> Iterator[socket.socket]:
+    """An address at which nobody answers, and that nobody else is given."""
+    (reserved,) = reserved_ports(1)
+    with reserved:
+        yield reserved
 
 
 @pytest.fixture(scope="module")
@@ -220,12 +229,15 @@ def test_a_search_through_a_broker(source: BrokerSource) -> None:
     assert (search.progress().state, search.progress().share) == (RunState.DONE, 1.0)
 
 
-def test_a_broker_that_goes_away_is_told_and_found_again(tmp_path: Path) -> None:
-    directory = str(tmp_path / "data")
-    with running_broker(KEEP, data=directory) as running:
+def test_a_broker_that_goes_away_is_told_and_found_again(tmp_path: Path, nobody: socket.socket) -> None:
+    def started() -> Broker:
+        return Broker(str(tmp_path / "data"), config=BrokerConfig.of(KEEP), port=nobody.getsockname()[1])
+
+    with started() as broker:
+        broker.start()
+        running = TestBroker(broker.node.host, broker.node.port, broker.store)
         create(running, "orders")
-        port, address = running.port, running.bootstrap_servers
-        source = BrokerSource(address)
+        source = BrokerSource(running.bootstrap_servers)
         source.step()
         assert source.overview().is_online
     try:
@@ -234,9 +246,10 @@ def test_a_broker_that_goes_away_is_told_and_found_again(tmp_path: Path) -> None
         assert not overview.is_online
         assert any("no broker answers there" in note for note in overview.notes)
         assert [topic.name for topic in overview.topics] == ["orders"]
-        with pytest.raises(DuralogError):
-            source.partition("orders", 0)
-        with Broker(directory, config=BrokerConfig.of(KEEP), port=port) as again:
+        for read in (source.partition, source.records):
+            with pytest.raises(DuralogError, match="no broker answers there"):
+                read("orders", 0)
+        with started() as again:
             again.start()
             again.store.partition("orders", 0).append([Record(value=b"x")] * 3)
             source.step()
@@ -247,17 +260,19 @@ def test_a_broker_that_goes_away_is_told_and_found_again(tmp_path: Path) -> None
         source.close()
 
 
-def test_a_broker_that_was_never_there_is_a_note() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        address = f"127.0.0.1:{unused.getsockname()[1]}"
-    source = BrokerSource(address)
+def test_a_broker_that_was_never_there_is_a_note(nobody: socket.socket) -> None:
+    """Nothing is missing there: nobody could look for it."""
+    source = BrokerSource(f"127.0.0.1:{nobody.getsockname()[1]}")
     try:
         assert source.overview().taken_ms == 0
-        source.step()
+        for why in ("has not answered yet", "no broker answers there"):
+            for ask in (source.topic, source.group):
+                with pytest.raises(DuralogError, match=why) as raised:
+                    ask("orders")
+                assert not isinstance(raised.value, UnknownTopic | UnknownGroup)
+            source.step()
         assert not source.overview().is_online
         assert source.overview().topics == ()
-        with pytest.raises(UnknownTopic):
-            source.topic("orders")
     finally:
         source.close()
 

@@ -38,6 +38,8 @@ from duralog.console.words import (
 from duralog.errors import DuralogError
 
 _FAST_SECONDS = 0.5
+_SLOW_SECONDS = 10.0
+"""What only a recovery or a repair changes is read again so often."""
 _BEGIN = "Check now"
 _STOP = "Stop"
 
@@ -152,6 +154,7 @@ class _Quarantine:
             self._table = quarantine_table()
             self._table.set_visibility(False)
         ui.timer(0, self._load, once=True)
+        live(self._load, _SLOW_SECONDS)
 
     async def _load(self) -> None:
         try:

@@ -88,12 +88,14 @@ class BrokerSource(WithoutFiles):
     def topic(self, topic: str) -> tuple[PartitionRow, ...]:
         rows = self._snapshots.newest.rows.get(topic)
         if rows is None:
+            self._check_seen()
             raise UnknownTopic(f"there is no topic {printable(topic)} at {self.address}")
         return rows
 
     def group(self, name: str) -> GroupDetails:
         view = self._groups.get(name)
         if view is None:
+            self._check_seen()
             raise UnknownGroup(f"there is no group {printable(name)} at {self.address}")
         return self._lags.details(view)
 
@@ -177,7 +179,17 @@ class BrokerSource(WithoutFiles):
 
     # What they share
 
+    def _check_seen(self) -> None:
+        """What nobody has looked for yet is not missing."""
+        overview = self._snapshots.newest.overview
+        if not overview.taken_ms:
+            raise DuralogError(overview.notes[0])
+
     def _known(self, topic: str, partition: int) -> PartitionRow:
+        """To be read now. While the broker is away, that is told at once: asking it takes seconds, and a worker."""
+        overview = self._snapshots.newest.overview
+        if not overview.is_online:
+            raise DuralogError(overview.notes[0])
         for row in self.topic(topic):
             if row.partition == partition:
                 return row
