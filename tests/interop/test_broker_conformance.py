@@ -26,6 +26,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "group.consumer.assignment.interval.ms": 0,
     "log.retention.ms": -1,  # The records are dated 2023.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
 }
 
 

@@ -131,3 +131,34 @@ def offsets_of_open_transactions(dialog: Dialog) -> None:
     end(dialog, 4, owner, commit=False)
     find_state(dialog, dialog.name, "CompleteAbort")
     look(group)
+
+
+@scenario
+def transactions_that_take_too_long(dialog: Dialog) -> None:
+    """The coordinator aborts them; what their producers do then comes too late."""
+    topic = group = dialog.name
+    dialog.create_topic(topic)
+    find_coordinator_of(dialog, group)
+
+    def overdue(number: int) -> Owner:
+        name = f"{dialog.name}-{number}"
+        owner = started(dialog, 5, name, transaction_timeout=1)
+        write(dialog, 12, owner, topic, 0)
+        find_state(dialog, name, "CompleteAbort")
+        return owner
+
+    for number, (version, commit) in enumerate(((5, True), (5, False), (4, True), (4, False))):
+        end(dialog, version, overdue(number), commit=commit)
+    late = overdue(4)
+    for version in (11, 12):
+        write(dialog, version, late, topic, 2)
+    add(dialog, 3, late, (topic, [0]))
+    dialog.ask("add_offsets_to_txn", 3, **late, group_id=group)
+    asked = {"group_id": group, "generation_id": -1, "member_id": "", "topics": [offsets.commits(topic, (0, 5))]}
+    for version in (3, 5):
+        dialog.ask("txn_offset_commit", version, **late, **asked)
+    known = {"producer_id": late["producer_id"], "producer_epoch": late["producer_epoch"]}
+    for request in (known, known, {}, known):
+        started(dialog, 5, late["transactional_id"], **request)
+    read(dialog, topic)
+    offsets.committed(dialog, 7, group, everything=True, require_stable=True)
