@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 import duralog
 from duralog.format.murmur2 import partition_of_key
 from duralog.format.record import Record
+from duralog.spark.sink import DuralogArrowWriter
 
 pytestmark = pytest.mark.spark
 
@@ -96,6 +100,22 @@ def test_a_named_write_happens_once(spark: SparkSession, tmp_path: Path) -> None
         save(frame(spark, ROWS * version), tmp_path, topic="t", txnAppId="loader", txnVersion=version)
     assert len(stored(tmp_path, "t")[0]) == 2 * ROWS
     assert left_in(tmp_path) == ["duralog-sink.committed"]
+
+
+def test_a_version_may_go_to_several_topics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a `foreachBatch` does that writes its rows twice. The writers are called as Spark calls them."""
+
+    class FirstTask:
+        def partitionId(self) -> int:  # noqa: N802
+            return 0
+
+    monkeypatch.setattr(TaskContext, "get", FirstTask)
+    schema = StructType().add("value", "string")
+    for topic in ("a", "b", "a"):
+        options = {"path": str(tmp_path), "topic": topic, "txnAppId": "loader", "txnVersion": "1"}
+        writer = DuralogArrowWriter(schema, options, False)
+        writer.commit([writer.write(iter([pa.record_batch({"value": ["x"]})]))])
+    assert [len(stored(tmp_path, topic)[0]) for topic in ("a", "b")] == [1, 1]
 
 
 REFUSALS: dict[str, tuple[dict[str, object], str, str]] = {

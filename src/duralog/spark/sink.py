@@ -76,6 +76,19 @@ def _commit(
         commit(staged, options, writer=writer, batch=batch, transaction=transaction)
 
 
+def _named_write(options: WriteOptions) -> Transaction | None:
+    """What a batch write is remembered by, if it has a name.
+
+    The topic of the option is part of it: an application may well write each version to several topics, one by one.
+    """
+    named, topic = options.transaction, options.topic
+    if named is None:
+        return None
+    # No topic has a space in its name, so no two of these are the same.
+    application = f"app {named.application}" if topic is None else f"app-to {topic} {named.application}"
+    return Transaction(application=application, version=named.version)
+
+
 def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReport]:
     return [message for message in messages if isinstance(message, TaskReport)]
 
@@ -98,11 +111,10 @@ class DuralogArrowWriter(DataSourceArrowWriter):
         return TaskReport(staged, self._writer)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        transaction = self._options.transaction
-        if transaction is not None:
-            transaction = Transaction(application=f"app {transaction.application}", version=transaction.version)
         with plain_errors():
-            _commit(_reports(messages), self._options, writer=self._writer, batch=0, transaction=transaction)
+            _commit(
+                _reports(messages), self._options, writer=self._writer, batch=0, transaction=_named_write(self._options)
+            )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
         with plain_errors():

@@ -11,7 +11,7 @@
 | `topic.*` | configs of topics that do not exist yet, such as `topic.cleanup.policy` |
 | `store.*` | broker configs to open the directory with, such as `store.log.segment.bytes` |
 | `preserveOffsets` | the column `offset` is kept: a backup comes back as it was |
-| `txnAppId`, `txnVersion` | a write of this application with a version that it has written before does nothing |
+| `txnAppId`, `txnVersion` | does nothing if this application wrote this version or a later one to this topic before |
 | `kafka.bootstrap.servers` | a broker holds the directory: the rows go through its port, in one transaction |
 | `kafka.*` | other configs of Kafka's producer: see `producer_options` |
 | `includeHeaders` | taken as Spark's sink takes it, without effect: a column `headers` is written |
