@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Checks for the programs that some tests drive, and installs Debian's where it may: a browser, shells, systemd's checks.
+# Checks for the programs that some tests drive, and installs Debian's where it may: a browser, kcat, shells, systemd's checks.
 # Without them it says what to do and goes on: the tests that need one say so again, or fail with CI=true.
 set -euo pipefail
 
 missing=()
 command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ||
     missing+=(chromium fonts-dejavu-core)
+command -v kcat >/dev/null || missing+=(kcat)
 command -v zsh >/dev/null || missing+=(zsh)
 command -v fish >/dev/null || missing+=(fish)
 command -v systemd-analyze >/dev/null || missing+=(systemd)
