@@ -19,8 +19,8 @@ JOIN_LAST, SYNC_LAST = 9, 5
 def join(dialog: Dialog, version: int, group: str, member: str = "", on: str = "", **fields: Any) -> Pending:
     request = {
         "group_id": group,
-        "session_timeout": 30_000,
-        "rebalance_timeout": 60_000,
+        "session_timeout": 300_000,  # However slow the machine is.
+        "rebalance_timeout": 300_000,
         "member_id": member,
         "protocol_type": "consumer",
         "protocols": RANGE,
