@@ -117,7 +117,7 @@ def test_reports_are_those_of_a_store(spark: SparkSession, path: Path) -> None:
     shown: list[TaskProgress] = []
     report = compact(spark, str(path), now_ms=NOW_MS, memory_bytes=1 << 20, on_progress=shown.append)
     assert [figures(found) for found in report.reports] == expected
-    assert shown[-1].tasks_done == shown[-1].tasks == 3
+    assert shown[-1].tasks_done == shown[-1].tasks == 1  # They are small, so they share it.
     assert shown[-1].weight_done > 100_000
     rows = report.frame(spark).collect()
     assert [(row.topic, row.partition, row.records_after) for row in rows] == [

@@ -12,7 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duralog.errors import CorruptRecord, DuralogError, Fault
-from duralog.spark.jobs.task_sizes import LARGEST_TASK_BYTES, SMALLEST_TASK_BYTES, in_equal_groups, in_groups
+from duralog.spark.jobs.task_sizes import (
+    LARGEST_TASK_BYTES,
+    SMALLEST_TASK_BYTES,
+    in_equal_groups,
+    in_groups,
+    one_by_one,
+    run_in_groups,
+)
 from duralog.spark.tasks import TaskFailed, TaskProgress, run_tasks
 
 pytestmark = pytest.mark.spark
@@ -53,7 +60,7 @@ def test_progress_is_told_while_tasks_run(spark: SparkSession, tmp_path: Path) -
     heard = tmp_path / "heard"
 
     def wait(number: int) -> int:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while number == 2 and not heard.exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -96,8 +103,8 @@ def test_an_error_ends_what_has_not_begun(spark: SparkSession, tmp_path: Path) -
         return number
 
     with pytest.raises(DuralogError, match=r"^no more$"):
-        run_tasks(spark, list(range(12)), begin)
-    assert len(list(tmp_path.iterdir())) < 12
+        run_tasks(spark, list(range(100)), begin)
+    assert len(list(tmp_path.iterdir())) < 100
 
 
 def test_writing_tasks_come_to_their_end_before_an_error_is_raised(spark: SparkSession, tmp_path: Path) -> None:
@@ -174,3 +181,11 @@ def test_equal_groups_are_no_more_than_a_few_for_each_core(spark: SparkSession, 
     assert [item for group in groups for item in group] == list(range(count))
     assert len(groups) <= 4 * spark.sparkContext.defaultParallelism
     assert all(groups)
+
+
+def test_small_items_share_tasks(spark: SparkSession) -> None:
+    seen: list[TaskProgress] = []
+    sizes = [0, 0, SMALLEST_TASK_BYTES, 0, LARGEST_TASK_BYTES, *[0] * 100]
+    found = run_in_groups(spark, sizes, one_by_one(squared), size_bytes=int, on_progress=seen.append, name="squares")
+    assert found == list(map(squared, sizes))
+    assert (seen[-1].tasks, seen[-1].weight_done) == (3, sum(sizes))

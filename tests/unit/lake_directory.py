@@ -30,8 +30,12 @@ def run_here(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
         run: Callable[[Any], Any] = pickle.loads(pickle.dumps(function))
         return [pickle.loads(pickle.dumps(run(pickle.loads(pickle.dumps(item))))) for item in items]
 
+    def run_in_groups(_: Any, items: Sequence[Any], function: Callable[[Any], Any], **__: Any) -> list[Any]:
+        return [result for group in run_tasks(_, [list(items)], function) for result in group]
+
     for module in modules:
         monkeypatch.setattr(module, "run_tasks", run_tasks)
+        monkeypatch.setattr(module, "run_in_groups", run_in_groups, raising=False)
 
 
 def rows_of(table_format: str, path: str | Path) -> list[dict[str, Any]]:

@@ -19,8 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import MappingProxyType
 
 from duralog.config import BrokerConfig, TopicConfig
+from duralog.errors import CorruptRecord
+from duralog.format.checkpoints import decode_offset_checkpoint
 from duralog.format.filenames import LOCK
 from duralog.storage.background import Clock, Scheduler, wall_clock_ms
 from duralog.storage.cleaner import Cleaner
@@ -64,15 +68,30 @@ class BorrowedDirectory(LogDirectory):
         self._partition = partition
         self._borrowed_lock = lock
 
+    def read_checkpoint(self, name: str) -> Mapping[TopicPartition, int]:
+        """Of a directory with very many partitions, decoding costs more than all else: once for the same contents."""
+        path = self.path_of(name)
+        try:
+            return _decoded(self._files.read_all(path)) if self._files.exists(path) else {}
+        except CorruptRecord:
+            return super().read_checkpoint(name)
+
     def write_checkpoint(self, name: str, collect: Callable[[], Mapping[TopicPartition, int]]) -> None:
         with self._borrowed_lock.changing_checkpoints():
             offset = collect().get(self._partition)
             found = self.read_checkpoint(name)
+            if found.get(self._partition) == offset:
+                return
             changed = {partition: found[partition] for partition in found if partition != self._partition}
             if offset is not None:
                 changed[self._partition] = offset
-            if changed != found:
-                self._replace_checkpoint(name, changed)
+            self._replace_checkpoint(name, changed)
+
+
+@lru_cache(maxsize=8)
+def _decoded(data: bytes) -> Mapping[TopicPartition, int]:
+    entries = decode_offset_checkpoint(data)
+    return MappingProxyType({TopicPartition(entry.topic, entry.partition): entry.offset for entry in entries})
 
 
 class BorrowedFolder:

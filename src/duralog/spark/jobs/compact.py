@@ -1,12 +1,12 @@
-"""`compact`: the logs of compacted topics, each compacted by a Spark task of its own; very large ones by many.
+"""`compact`: the logs of compacted topics, each compacted by one Spark task; very large ones by many.
 
 The result is that of `store.compact`, byte for byte, `cleaner-offset-checkpoint` included. The driver holds the
 directory's lock from the first to the last (`duralog.spark.jobs.holding`), so no broker may run on it; the directory is
 on a disk that the driver and all executors share.
 
 Two forms:
-- One task for each partition (`compact_task`). It needs the memory of a map of keys, `memory_bytes`, for each task that
-  runs at a time.
+- One task for each partition (`compact_task`), small ones together. It needs the memory of a map of keys,
+  `memory_bytes`, for each task that runs at a time.
 - Shuffled (`compact_shuffled`), for a partition whose new keys do not fit into that map. A store would take several
   rounds over the whole log; here it is always one.
 
@@ -22,6 +22,7 @@ import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial as with_first
 from typing import TYPE_CHECKING
 
 from duralog.config import BrokerConfig, TopicConfig
@@ -29,9 +30,17 @@ from duralog.errors import InvalidConfig
 from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes
 from duralog.spark.jobs.compact_report import CompactionForm, CompactJobReport, PartitionCompaction
 from duralog.spark.jobs.compact_shuffled import compact_shuffled
-from duralog.spark.jobs.compact_task import CompactSettings, CompactWork, PreviewWork, compact_in_task, preview_in_task
+from duralog.spark.jobs.compact_task import (
+    CompactSettings,
+    CompactWork,
+    Preview,
+    PreviewWork,
+    compact_in_task,
+    preview_in_task,
+)
 from duralog.spark.jobs.holding import HeldDirectory, hold
-from duralog.spark.tasks import OnProgress, run_tasks
+from duralog.spark.jobs.task_sizes import check_map_bytes, one_by_one, run_in_groups
+from duralog.spark.tasks import OnProgress
 from duralog.storage.background import wall_clock_ms
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.log_directory import LogDirectory, TopicPartition
@@ -42,7 +51,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LARGEST_MAP_BYTES = 2**31 - 1
-_SMALLEST_MAP_BYTES = 1024
 
 
 def compact(
@@ -73,8 +81,8 @@ def compact(
     would be done; it changes nothing, takes no lock, and `roll` does not count.
     """
     began = time.monotonic()
-    if memory_bytes is not None and memory_bytes < _SMALLEST_MAP_BYTES:
-        raise InvalidConfig(f"memory_bytes: {memory_bytes} is not allowed, a map has at least {_SMALLEST_MAP_BYTES}")
+    if memory_bytes is not None:
+        check_map_bytes("memory_bytes", memory_bytes)
     settings = CompactSettings(
         now_ms=wall_clock_ms() if now_ms is None else now_ms,
         memory_bytes=0 if memory_bytes is None else memory_bytes,
@@ -125,11 +133,11 @@ def _compact(
     done: dict[TopicPartition, PartitionCompaction] = {}
     if not shuffled:
         # Not `writes`: a second copy of a task waits for the first one, and then finds nothing to do.
-        found_in_tasks = run_tasks(
+        found_in_tasks = run_in_groups(
             spark,
             works,
-            compact_in_task,
-            weight=lambda work: work.size_bytes,
+            one_by_one(compact_in_task),
+            size_bytes=lambda work: work.size_bytes,
             on_progress=on_progress,
             name="compact",
         )
@@ -174,18 +182,19 @@ def _preview(
         named = choose_partitions(there, topics, partition, path)
         directory = LogDirectory(LocalFileSystem(), path)
         works = [
-            PreviewWork(
-                path=path,
-                partition=found,
-                topic_config=found_config,
-                broker_config=config or BrokerConfig(),
-                settings=_with_memory(settings, store.config),
-                size_bytes=log_bytes(directory.folder_of(found)),
-            )
+            PreviewWork(partition=found, topic_config=found_config, size_bytes=log_bytes(directory.folder_of(found)))
             for found, found_config in _compacted(there, named, topics, overrides).items()
         ]
-    results = run_tasks(
-        spark, works, preview_in_task, weight=lambda work: work.size_bytes, on_progress=on_progress, name="compact"
+        preview = Preview(
+            path=path, broker_config=config or BrokerConfig(), settings=_with_memory(settings, store.config)
+        )
+    results = run_in_groups(
+        spark,
+        works,
+        with_first(preview_in_task, preview),
+        size_bytes=lambda work: work.size_bytes,
+        on_progress=on_progress,
+        name="compact",
     )
     return {result.partition: result for result in results}
 

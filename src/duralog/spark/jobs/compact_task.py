@@ -1,4 +1,4 @@
-"""What one task of `duralog job compact` does: one partition, compacted as a store does it.
+"""What a task of `duralog job compact` does with a partition: it is compacted as a store does it.
 
 The partition is borrowed from the driver (`duralog.storage.borrowed_partition`) and compacted by its cleaner: the same
 rules, the same files and the same checkpoint as with `store.compact`. A task that is killed leaves what a store leaves
@@ -9,6 +9,7 @@ Memory: the map of keys, `memory_bytes`, and a few pieces of 4 MB.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from duralog.config import BrokerConfig, TopicConfig
@@ -105,35 +106,48 @@ def compact_borrowed(borrowed: BorrowedPartition, settings: CompactSettings) -> 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreviewWork:
+class Preview:
+    """What holds for all partitions of a dry run."""
+
     path: str
-    partition: TopicPartition
-    topic_config: TopicConfig
     broker_config: BrokerConfig
     settings: CompactSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewWork:
+    partition: TopicPartition
+    topic_config: TopicConfig
     size_bytes: int
 
 
-def preview_in_task(work: PreviewWork) -> PartitionCompaction:
+def preview_in_task(preview: Preview, works: Sequence[PreviewWork]) -> list[PartitionCompaction]:
     """What a compaction would do. Nothing is changed, and somebody else may have the directory open."""
+    checkpoints = CleanerCheckpoints(preview.path)
+    with Store(preview.path, config=preview.broker_config, read_only=True) as store:
+        return [_preview(store, checkpoints, preview.settings, work) for work in works]
+
+
+def _preview(
+    store: Store, checkpoints: CleanerCheckpoints, wanted: CompactSettings, work: PreviewWork
+) -> PartitionCompaction:
     partition = work.partition
+    settings = ExplainSettings(
+        now_ms=wanted.now_ms,
+        memory_bytes=wanted.memory_bytes,
+        load_factor=CleanerSettings.of(store.config).load_factor,
+        again=wanted.again,
+    )
     try:
-        with Store(work.path, config=work.broker_config, read_only=True) as store:
-            settings = ExplainSettings(
-                now_ms=work.settings.now_ms,
-                memory_bytes=work.settings.memory_bytes,
-                load_factor=CleanerSettings.of(store.config).load_factor,
-                again=work.settings.again,
-            )
-            explanation = explain_live(store, partition, work.topic_config, CleanerCheckpoints(work.path), settings)
+        explanation = explain_live(store, partition, work.topic_config, checkpoints, settings)
     except Exception as error:
         return PartitionCompaction(partition=partition, form=CompactionForm.ONE_TASK, failure=told(error))
     is_small = explanation.map is None or (explanation.map.is_complete and explanation.map.rounds == 1)
-    form = CompactionForm.ONE_TASK if is_small or work.settings.may_take_rounds else CompactionForm.SHUFFLED
+    form = CompactionForm.ONE_TASK if is_small or wanted.may_take_rounds else CompactionForm.SHUFFLED
     report = explanation.report
     dirty = explanation.dirty
-    if report is None or _is_too_little(dirty, work.settings):
-        note = _too_little_note(dirty, work.settings) if report is not None else dirty.why_not
+    if report is None or _is_too_little(dirty, wanted):
+        note = _too_little_note(dirty, wanted) if report is not None else dirty.why_not
         report = _idle(partition, dirty.first_dirty_offset, note or "")
     elif not is_small:
         report.notes.append("the keys do not all fit into the map: these figures are of those that do")

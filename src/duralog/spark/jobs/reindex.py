@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from duralog.format.filenames import FileKind, FileState, PartitionFolder, parse_segment_file
 from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes
 from duralog.spark.jobs.holding import hold
-from duralog.spark.tasks import OnProgress, run_tasks
+from duralog.spark.jobs.task_sizes import one_by_one, run_in_groups
+from duralog.spark.tasks import OnProgress
 from duralog.storage.borrowed_partition import Loan, borrow_folder
 from duralog.storage.chain_check import Options
 from duralog.storage.folder_changes import Action
@@ -107,11 +108,11 @@ def reindex(
     began = time.monotonic()
     with hold(path, with_metadata=False) as held:
         chosen = choose_partitions(held.partitions, topics, partition, path)
-        found = run_tasks(
+        found = run_in_groups(
             spark,
             [held.lend(partition) for partition in chosen],
-            _reindex_partition,
-            weight=lambda loan: log_bytes(held.directory.folder_of(loan.partition)),
+            one_by_one(_reindex_partition),
+            size_bytes=lambda loan: log_bytes(held.directory.folder_of(loan.partition)),
             on_progress=on_progress,
             name="reindex",
         )

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 from duralog.config import TopicConfig
 from duralog.errors import CorruptRecord
 from duralog.spark.jobs.holding import HeldDirectory, hold
+from duralog.spark.jobs.task_sizes import one_by_one, run_in_groups
 from duralog.spark.jobs.verify import VerifyReport, verify
-from duralog.spark.tasks import OnProgress, run_tasks
+from duralog.spark.tasks import OnProgress
 from duralog.storage.borrowed_partition import Loan, borrow_folder
 from duralog.storage.file_system import FileSystem, LocalFileSystem
 from duralog.storage.folder_changes import Action
@@ -204,11 +205,11 @@ def _repair_all(
     in_driver = [item for item in items if not work.dry_run and item.loan is None]
     in_tasks = [item for item in items if work.dry_run or item.loan is not None]
     done = [_repair_partition(work, item) for item in in_driver]
-    done += run_tasks(
+    done += run_in_groups(
         spark,
         in_tasks,
-        with_first(_repair_partition, work),
-        weight=lambda item: item.report.counts.size_bytes,
+        one_by_one(with_first(_repair_partition, work)),
+        size_bytes=lambda item: item.report.counts.size_bytes,
         on_progress=on_progress,
         name="repair",
     )

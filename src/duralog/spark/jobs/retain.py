@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial as with_first
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError
 from duralog.spark.jobs.chosen_partitions import choose_partitions
 from duralog.spark.jobs.holding import hold
-from duralog.spark.jobs.task_sizes import in_equal_groups
+from duralog.spark.jobs.task_sizes import Item, in_equal_groups, one_by_one
 from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.storage.background import wall_clock_ms
 from duralog.storage.borrowed_partition import Loan, borrow
@@ -140,11 +140,20 @@ def _planned(
     with Store(work.path, config=work.config, read_only=True) as store:
         found = [TopicPartition(topic, number) for topic in store.topics() for number in store.partitions(topic)]
     chosen = choose_partitions(found, topics, partition, work.path)
-    groups = in_equal_groups(spark, chosen)
+    return _in_equal_groups(spark, chosen, with_first(_plan_partitions, work), on_progress)
+
+
+def _in_equal_groups(
+    spark: SparkSession,
+    items: Sequence[Item],
+    function: Callable[[Sequence[Item]], list[_LookedAt]],
+    on_progress: OnProgress | None,
+) -> list[_LookedAt]:
+    """No log is read, so all partitions are as much work, however large they are."""
     found_by_task = run_tasks(
         spark,
-        groups,
-        with_first(_plan_partitions, work),
+        in_equal_groups(spark, items),
+        function,
         weight=len,
         weighs_bytes=False,
         on_progress=on_progress,
@@ -175,7 +184,7 @@ def _carried_out(
     with hold(work.path, config=work.config) as held:
         chosen = choose_partitions((*held.partitions, *held.offline), topics, partition, work.path)
         loans = [held.lend(found) for found in chosen if found not in held.offline]
-        looked_at = run_tasks(spark, loans, with_first(_retain_partition, work), on_progress=on_progress, name="retain")
+        looked_at = _in_equal_groups(spark, loans, one_by_one(with_first(_retain_partition, work)), on_progress)
     offline = [
         _LookedAt(partition=found, failure=f"it is offline: {held.offline[found]}")
         for found in chosen

@@ -31,9 +31,11 @@ from duralog.columnar.schema import PARTITION
 from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, StorageError
 from duralog.spark.jobs.snapshot_basis import tombstones_until_ms, why_not_from
+from duralog.spark.jobs.snapshot_plan import partition_tasks
 from duralog.spark.jobs.snapshot_report import SnapshotReport, SnapshotTable
 from duralog.spark.jobs.snapshot_shuffle import snapshot_by_shuffle
 from duralog.spark.jobs.snapshot_task import PartitionOutcome, PartitionTask, snapshot_partition
+from duralog.spark.jobs.task_sizes import check_map_bytes
 from duralog.spark.jobs.topic_choice import partitions_by_topic
 from duralog.spark.lake.columns import table_schema
 from duralog.spark.lake.log_ends import DETAIL, check_ends, remember_ends
@@ -42,7 +44,7 @@ from duralog.spark.lake.table_state import TableFormat, TableState
 from duralog.spark.lake.tables import LakeTable, TableSpec, check_apart, now_ms, only_writer, open_table, split_options
 from duralog.spark.lake.targets import PART_SUFFIX, Target
 from duralog.spark.locations import location_of, open_store
-from duralog.spark.planning import OffsetRange, Offsets, Timestamps, plan, resolve
+from duralog.spark.planning import OffsetRange, Offsets, Timestamps, resolve
 from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.storage.isolation import Isolation
 from duralog.storage.log_directory import TopicPartition
@@ -155,6 +157,7 @@ def snapshot(
     began = time.perf_counter()
     if as_of_ms is not None and as_of_offsets:
         raise InvalidConfig("a snapshot is as of a time or as of offsets: give one of them")
+    check_map_bytes("map_bytes", map_bytes)
     request = _Request(
         format=TableFormat(format),
         isolation=Isolation(isolation),
@@ -274,7 +277,17 @@ def _prepare(store: Store, table: LakeTable, request: _Request, partitions: list
         after=after,
         why_full=why_full,
         ranges=starts,
-        tasks=_tasks(store, table, request, starts, before if why_full is None else nothing, old_files, after.run),
+        tasks=partition_tasks(
+            store,
+            table,
+            starts,
+            before if why_full is None else nothing,
+            old_files,
+            run=after.run,
+            isolation=request.isolation,
+            map_bytes=request.map_bytes,
+            max_slice_bytes=request.max_slice_bytes,
+        ),
         replaced=old_files if why_full is not None else (),
         due_ms=due_ms if why_full is None else None,
     )
@@ -306,46 +319,3 @@ def _remove_leftovers(table: LakeTable, before: TableState) -> None:
         if (is_ours and file.path not in live) or (name.startswith(".part-") and name.endswith(PART_SUFFIX)):
             stale.append(file.path)
     target.delete(stale)
-
-
-def _tasks(
-    store: Store,
-    table: LakeTable,
-    request: _Request,
-    ranges: Mapping[TopicPartition, OffsetRange],
-    before: TableState,
-    old_files: Sequence[str],
-    run: int,
-) -> list[PartitionTask]:
-    spec = table.spec
-    planned = plan(store, ranges, isolation=request.isolation, max_slice_bytes=request.max_slice_bytes)
-    copies = isinstance(table, ParquetVersions)
-    tasks = []
-    is_changed = {}
-    for partition, wanted in ranges.items():
-        number = partition.partition
-        first_offset = store.partition(*partition).start_offset
-        folder = f"{PARTITION}={number}"
-        files = tuple(path for path in old_files if before.run and path.rpartition("/")[0].rpartition("/")[2] == folder)
-        slices = tuple(found for found in planned.slices if found.partition == number)
-        known = before.details["live_keys"].get(str(number), 0)
-        is_changed[number] = bool(slices) or first_offset != before.details["first_offsets"].get(str(number))
-        tasks.append(
-            PartitionTask(
-                topic=spec.topic,
-                partition=number,
-                slices=slices,
-                files=files,
-                first_offset=first_offset,
-                most_keys=known + wanted.end_offset - wanted.start_offset,
-                map_bytes=request.map_bytes,
-                target=spec.target,
-                folder=table.data_folder,
-                schema=table.file_schema,
-                stem=f"part-{run:06d}-{number:05d}",
-                copies=copies,
-            )
-        )
-    # A folder of its own must hold everything, unless nothing at all has changed.
-    needs_all = copies and any(is_changed.values())
-    return [task for task in tasks if needs_all or is_changed[task.partition]]

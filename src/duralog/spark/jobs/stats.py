@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from duralog.spark.jobs.distinct_keys import KeyCounts, KeysTask, count_keys, count_shuffled_keys
 from duralog.spark.jobs.key_prefixes import PrefixRule
-from duralog.spark.jobs.stats_collection import StatsRequest, collect, saving_of
+from duralog.spark.jobs.stats_collection import StatsRequest, collect, open_savings
 from duralog.spark.jobs.stats_report import CompactionSaving, Figures, LogFigures, StatsReport
+from duralog.spark.jobs.task_sizes import check_map_bytes, run_in_groups
 from duralog.spark.locations import Location, open_store
 from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.storage.log_directory import TopicPartition
@@ -48,6 +49,7 @@ def stats(
     of the largest records are told. Without `compaction`, what it would save is not looked for. `map_bytes` is the
     memory that a task has for keys; a partition with more is shuffled.
     """
+    check_map_bytes("map_bytes", map_bytes)
     request = StatsRequest(
         topics=topics,
         prefix=PrefixRule.of(prefix_length, prefix_separator),
@@ -85,7 +87,19 @@ class _Executors:
         ]
 
     def savings(
-        self, location: Location, partitions: Sequence[TopicPartition]
+        self, location: Location, sizes: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, CompactionSaving]:
-        found = self.run(partitions, partial(saving_of, location), name="stats: compaction")
-        return dict(zip(partitions, found, strict=True))
+        found = run_in_groups(
+            self._spark,
+            list(sizes),
+            partial(_savings, location),
+            size_bytes=sizes.__getitem__,
+            on_progress=self._on_progress,
+            name="stats: compaction",
+        )
+        return dict(zip(sizes, found, strict=True))
+
+
+def _savings(location: Location, partitions: Sequence[TopicPartition]) -> list[CompactionSaving]:
+    with open_savings(location) as saving:
+        return [saving(partition) for partition in partitions]

@@ -14,13 +14,14 @@ records and bytes would go. It is told of compacted topics only.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any, Protocol
 
-from duralog.errors import StorageError
+from duralog.errors import DuralogError, StorageError
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
 from duralog.spark.jobs.distinct_keys import KeyCounts, KeysTask
 from duralog.spark.jobs.key_prefixes import PrefixRule
@@ -64,9 +65,9 @@ class Workers(Protocol):
         """Of every task, also where the keys do not fit into the memory of one."""
 
     def savings(
-        self, location: Location, partitions: Sequence[TopicPartition]
+        self, location: Location, sizes: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, CompactionSaving]:
-        """What a compaction of these would save now."""
+        """What a compaction of these would save now, each of so many bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,8 @@ def collect(store: Store, request: StatsRequest, workers: Workers) -> StatsRepor
     savings: Mapping[TopicPartition, CompactionSaving] = {}
     if request.compaction:
         whole = [partition for partition in partitions if not counts[partition].unread]
-        savings = workers.savings(location, [found for found in whole if found.topic in compacted])
+        sizes = {found: counts[found].disk_bytes for found in whole if found.topic in compacted}
+        savings = workers.savings(location, sizes)
     unread = {found for of_partition in counts.values() for found in of_partition.unread}
     counts |= {partition: Counts(damage=[reason]) for partition, reason in closed.items()}
     rows = [
@@ -212,15 +214,27 @@ def _keys(
     return {**{partition: KeyCounts() for partition in counts}, **dict(zip(tasks, found, strict=True))}, numbers
 
 
-def saving_of(location: Location, partition: TopicPartition) -> CompactionSaving:
-    """What a compaction of the partition would save now, by the cleaner's own rules."""
-    # Before the log: the checkpoint must not be ahead of what is read.
-    checkpoint = read_checkpoints(location).get(partition)
+@contextmanager
+def open_savings(location: Location) -> Iterator[Callable[[TopicPartition], CompactionSaving]]:
+    """Gives what a compaction of a partition would save now, by the cleaner's own rules."""
+    # Before the logs: a checkpoint must not be ahead of what is read.
+    checkpoints = read_checkpoints(location)
     with location.open_store() as store:
-        return saving_in(store.partition(*partition), checkpoint, CleanerSettings.of(store.config))
+        cleaner = CleanerSettings.of(store.config)
+
+        def saving(partition: TopicPartition) -> CompactionSaving:
+            try:
+                return _saving_in(store.partition(*partition), checkpoints.get(partition), cleaner)
+            except DuralogError:
+                # Its segments may have been replaced since their names were read: once more, as it is now.
+                checkpoint = read_checkpoints(location).get(partition)
+                with location.open_store() as as_it_is_now:
+                    return _saving_in(as_it_is_now.partition(*partition), checkpoint, cleaner)
+
+        yield saving
 
 
-def saving_in(log: PartitionLog, checkpoint: int | None, cleaner: CleanerSettings) -> CompactionSaving:
+def _saving_in(log: PartitionLog, checkpoint: int | None, cleaner: CleanerSettings) -> CompactionSaving:
     settings = ExplainSettings(now_ms=now_ms(), memory_bytes=cleaner.memory_bytes, load_factor=cleaner.load_factor)
     report = explain_compaction(log, checkpoint, settings).report
     if report is None:

@@ -12,15 +12,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from duralog.errors import DuralogError
 from duralog.spark.jobs.distinct_keys import KeyCounts, KeysTask, count_keys_in_shares
 from duralog.spark.jobs.key_prefixes import PrefixRule
-from duralog.spark.jobs.stats_collection import StatsRequest, collect, read_checkpoints, saving_in, saving_of
+from duralog.spark.jobs.stats_collection import StatsRequest, collect, open_savings
 from duralog.spark.jobs.stats_report import CompactionSaving, StatsReport
 from duralog.spark.locations import Location, open_store
 from duralog.spark.tasks import OnProgress
-from duralog.spark.thread_tasks import Advance, run_in_threads
-from duralog.storage.cleaner_settings import CleanerSettings
+from duralog.spark.thread_tasks import run_in_threads
 from duralog.storage.log_directory import TopicPartition
 
 DEFAULT_THREADS = 2
@@ -83,21 +81,10 @@ class _Threads:
         return self.run(tasks, count_keys_in_shares, weight=lambda task: task.size_bytes, name="stats: keys")
 
     def savings(
-        self, location: Location, partitions: Sequence[TopicPartition]
+        self, location: Location, sizes: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, CompactionSaving]:
-        if not partitions:
+        if not sizes:
             return {}
-        # Before the logs: a checkpoint must not be ahead of what is read.
-        checkpoints = read_checkpoints(location)
-        with location.open_store() as store:
-            cleaner = CleanerSettings.of(store.config)
-
-            def saving(partition: TopicPartition, _: Advance) -> CompactionSaving:
-                try:
-                    return saving_in(store.partition(*partition), checkpoints.get(partition), cleaner)
-                except DuralogError:
-                    # Its segments may have been replaced since their names were read: once more, as it is now.
-                    return saving_of(location, partition)
-
-            found = self.run(partitions, saving, name="stats: compaction")
-        return dict(zip(partitions, found, strict=True))
+        with open_savings(location) as saving:
+            found = self.run(list(sizes), lambda partition, _: saving(partition), name="stats: compaction")
+        return dict(zip(sizes, found, strict=True))

@@ -1,4 +1,4 @@
-"""`upgrade`: messages of format v0 and v1 become record batches of format v2, a task for each partition.
+"""`upgrade`: messages of format v0 and v1 become record batches of format v2, partitions in parallel.
 
 `duralog.storage.format_upgrade` does the work, and proves for every partition that its records are what they were. The
 driver holds the directory's lock from the first to the last (`duralog.spark.jobs.holding`). If a task or the driver
@@ -20,8 +20,8 @@ from duralog.config import BrokerConfig
 from duralog.errors import DuralogError
 from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes
 from duralog.spark.jobs.holding import hold
-from duralog.spark.jobs.task_sizes import in_groups
-from duralog.spark.tasks import OnProgress, run_tasks
+from duralog.spark.jobs.task_sizes import one_by_one, run_in_groups
+from duralog.spark.tasks import OnProgress
 from duralog.storage.borrowed_partition import Loan, borrow
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.format_upgrade import DEFAULT_RULES, LogUpgrade, preview_upgrade, upgrade_log
@@ -145,11 +145,11 @@ def _upgrade(
     with hold(path, config=config) as held:
         chosen = choose_partitions((*held.partitions, *held.offline), topics, partition, path)
         loans = [held.lend(found) for found in chosen if found not in held.offline]
-        results = run_tasks(
+        results = run_in_groups(
             spark,
             loans,
-            with_first(_upgrade_partition, rules),
-            weight=lambda loan: log_bytes(held.directory.folder_of(loan.partition)),
+            one_by_one(with_first(_upgrade_partition, rules)),
+            size_bytes=lambda loan: log_bytes(held.directory.folder_of(loan.partition)),
             on_progress=on_progress,
             name="upgrade",
         )
@@ -181,15 +181,14 @@ def _preview(
     with Store(path, read_only=True) as store:
         found = [TopicPartition(topic, number) for topic in store.topics() for number in store.partitions(topic)]
     sizes = {known: log_bytes(folder_of(known)) for known in choose_partitions(found, topics, partition, path)}
-    found_by_task = run_tasks(
+    return run_in_groups(
         spark,
-        in_groups(spark, list(sizes), sizes.__getitem__),
+        list(sizes),
         with_first(_preview_partitions, os.path.abspath(path)),
-        weight=lambda group: sum(sizes[known] for known in group),
+        size_bytes=sizes.__getitem__,
         on_progress=on_progress,
         name="upgrade",
     )
-    return [previewed for task in found_by_task for previewed in task]
 
 
 def _preview_partitions(path: str, partitions: Sequence[TopicPartition]) -> list[PartitionUpgrade]:
