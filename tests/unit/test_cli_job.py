@@ -16,7 +16,8 @@ from duralog.cli.options import standard_output
 from duralog.command_line import app
 from duralog.spark.tasks import TaskProgress
 
-JOBS = {"verify", "repair", "reindex", "retain", "upgrade"}
+JOBS = {"verify", "repair", "reindex", "retain", "upgrade", "compact", "stats", "export", "snapshot"}
+TABLE_JOBS = {"export", "snapshot"}
 
 
 def run(*arguments: object, code: int = 0) -> Result:
@@ -43,7 +44,30 @@ def test_every_job_says_what_its_exit_code_means(job: str) -> None:
 
 @pytest.mark.parametrize("job", sorted(JOBS))
 def test_settings_must_have_a_name_and_a_value(job: str, tmp_path: Path) -> None:
-    assert "--conf: 'x' is not of the form NAME=VALUE" in run(job, tmp_path, "--conf", "x", code=2).stderr
+    places = [tmp_path, tmp_path / "lake"] if job in TABLE_JOBS else [tmp_path]
+    assert "--conf: 'x' is not of the form NAME=VALUE" in run(job, *places, "--conf", "x", code=2).stderr
+
+
+@pytest.mark.parametrize("job", sorted(TABLE_JOBS))
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("--format", "csv", "--format: 'csv' is none of parquet, delta, iceberg"),
+        ("--isolation", "dirty", "--isolation: 'dirty' is none of read_committed, read_uncommitted"),
+        ("--max-split", "0", "--max-split: "),
+    ],
+)
+def test_wrong_values_are_refused_before_spark_is_started(
+    job: str, option: str, value: str, told: str, tmp_path: Path
+) -> None:
+    assert told in run(job, tmp_path, tmp_path / "lake", option, value, code=2).stderr
+
+
+@pytest.mark.parametrize("job", ["compact", "snapshot"])
+def test_a_map_has_room_for_some_keys(job: str, tmp_path: Path) -> None:
+    places = [tmp_path, tmp_path / "lake"] if job in TABLE_JOBS else [tmp_path]
+    told = run(job, *places, "--map-bytes", "23", code=2).stderr
+    assert "--map-bytes: a map has at least 1024 bytes" in told
 
 
 def test_without_pyspark_a_sentence_tells_what_to_install(tmp_path: Path) -> None:

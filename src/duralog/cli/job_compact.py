@@ -19,7 +19,6 @@ from duralog.cli.options import (
     ServerProperties,
     config_settings,
     directory_given,
-    parsed,
     standard_output,
 )
 from duralog.cli.spark_job import (
@@ -30,16 +29,14 @@ from duralog.cli.spark_job import (
     Master,
     TopicChoices,
     job_app,
+    map_size,
     spark_session,
 )
 from duralog.cli.unknown_names import names_checked
-from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:
     from duralog.cli.output import Output
     from duralog.spark.jobs.compact_report import CompactJobReport
-
-_SMALLEST_MAP_BYTES = 1024
 
 
 @job_app.command()
@@ -99,8 +96,8 @@ def compact(
 ) -> None:
     """Compact compacted topics, partitions in parallel.
 
-    Of each key, only the last record stays. The same as duralog compact, with a task for each partition; one with too
-    many keys for a task is shared by many. Without --dry-run, no broker may have the directory open.
+    Of each key, only the last record stays. The same as duralog compact, small partitions together in a task;
+    one with too many keys for a task is shared by many. Without --dry-run, no broker may have the directory open.
 
     Exit code: 0 done, 1 a partition could not be compacted or read, or is damaged, 2 wrong usage, 130 interrupted.
     """
@@ -110,9 +107,7 @@ def compact(
         raise WrongUsage("--config is of topics: give --topic")
     if dry_run and roll:
         raise WrongUsage("--roll changes the directory, --dry-run does not: give one of them")
-    memory_bytes = None if map_bytes is None else parsed("--map-bytes", parse_bytes, map_bytes)
-    if memory_bytes is not None and memory_bytes < _SMALLEST_MAP_BYTES:
-        raise WrongUsage(f"--map-bytes: a map has at least {_SMALLEST_MAP_BYTES} bytes")
+    memory_bytes = None if map_bytes is None else map_size(map_bytes)
     with told_plainly(), names_checked(path, topic, partition):
         from duralog.cli.opened_store import broker_config
 

@@ -38,6 +38,7 @@ from duralog.cli.spark_job import (
     StorageOptions,
     TopicChoices,
     job_app,
+    map_size,
     spark_session,
 )
 from duralog.cli.tables import plural, size_text, write_table
@@ -114,9 +115,7 @@ def snapshot(
     offsets = _offsets(topic, as_of_offset)
     if as_of_ms is not None and offsets:
         raise WrongUsage("--as-of and --as-of-offset: give one of them")
-    key_bytes, slice_bytes = (
-        parsed(name, parse_bytes, text) for name, text in (("--map-bytes", map_bytes), ("--max-split", max_split))
-    )
+    key_bytes, slice_bytes = map_size(map_bytes), parsed("--max-split", parse_bytes, max_split)
     storage_options = named_values("--storage-option", storage_option)
     target_options = named_values("--target-option", target_option)
     with told_plainly(), names_checked(path, topic):

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 
-from duralog.cli.completions import isolation_levels, table_formats
+from duralog.cli.completions import ISOLATION_LEVELS, TABLE_FORMATS, isolation_levels, table_formats
 from duralog.cli.failures import WrongUsage
 from duralog.cli.options import HOW, WHICH, directory_given
 
 WHERE_TO = "Where to"
+
+
+def _one_of(option: str, names: Sequence[str]) -> Callable[[str], str]:
+    def checked(name: str) -> str:
+        if name not in names:
+            raise WrongUsage(f"{option}: {name!r} is none of {', '.join(names)}")
+        return name
+
+    return checked
+
 
 TableTarget = Annotated[
     str | None,
@@ -29,6 +40,7 @@ TableFormatChoice = Annotated[
         help="parquet, delta or iceberg.",
         rich_help_panel=WHERE_TO,
         autocompletion=table_formats,
+        callback=_one_of("--format", TABLE_FORMATS),
     ),
 ]
 TargetOptions = Annotated[
@@ -51,6 +63,7 @@ IsolationChoice = Annotated[
         help="read_committed, or read_uncommitted: also what was aborted or is undecided.",
         rich_help_panel=WHICH,
         autocompletion=isolation_levels,
+        callback=_one_of("--isolation", ISOLATION_LEVELS),
     ),
 ]
 SliceBytes = Annotated[

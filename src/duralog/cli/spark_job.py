@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duralog.cli.completions import topic_names
-from duralog.cli.failures import missing_extra
+from duralog.cli.failures import WrongUsage, missing_extra
 from duralog.cli.help_pages import CommandGroup
-from duralog.cli.options import WHICH, named_values
+from duralog.cli.options import WHICH, named_values, parsed
 from duralog.cli.progress import Progress
 from duralog.cli.tables import plural
+from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +73,15 @@ StorageOptions = Annotated[
     ),
 ]
 DEFAULT_MASTER = "local[*]"
+_SMALLEST_MAP_BYTES = 1024
+
+
+def map_size(text: str) -> int:
+    """The value of `--map-bytes`."""
+    size_bytes = parsed("--map-bytes", parse_bytes, text)
+    if size_bytes < _SMALLEST_MAP_BYTES:
+        raise WrongUsage(f"--map-bytes: a map has at least {_SMALLEST_MAP_BYTES} bytes")
+    return size_bytes
 
 
 @contextmanager
