@@ -5,7 +5,7 @@ that could not be written has changed nothing, and its client is told so. At sta
 log before the first client is served.
 
 How groups work is elsewhere: `classic_groups` for the classic protocol, `consumer_groups` for the newer one,
-`offset_commits` for the offsets of both, `group_expiry` for their end.
+`offset_commits` for the offsets of both, `group_expiry` for their end, `known_groups` for what the records tell.
 """
 
 from __future__ import annotations
