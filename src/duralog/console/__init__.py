@@ -4,7 +4,8 @@
 |---|---|
 | `command`, `app`, `access`, `socket_messages` | the command, the server, who may speak to it, and what |
 | `pages` | one module a page, and its parts |
-| `layout`, `theme`, `data_table`, `columns`, `charts`, `partition_elements`, `assets` | what pages are made of |
+| `layout`, `elements`, `partition_elements`, `theme`, `assets` | what pages are made of, and how they look |
+| `data_table`, `columns`, `charts` | tables and charts |
 | `drawing` | facts in, pictures and texts out |
 | `facts`, `source` | what pages show, and the face of what tells it |
 | `sources` | a directory, a broker, or both behind that face |

@@ -16,9 +16,10 @@ from duralog.cli.failures import describe, printable
 from duralog.console.charts import TimeChart
 from duralog.console.drawing.compaction_figures import BarPart, cleaner_figures, rehearsal_bars, zone_bar
 from duralog.console.drawing.partition_figures import headline
+from duralog.console.elements import block, section, text
 from duralog.console.facts.partitions import PartitionFacts
 from duralog.console.facts.runs import Rehearsal
-from duralog.console.layout import Console, block, live, section, text
+from duralog.console.layout import Console, live
 from duralog.console.pages.compaction_run import CompactionRunPart
 from duralog.console.pages.figure_list import FigureList
 from duralog.console.pages.long_reading import read_long

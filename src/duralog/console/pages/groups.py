@@ -8,8 +8,9 @@ from duralog.cli.group_views import GroupMember, GroupOffset
 from duralog.console.charts import TimeChart
 from duralog.console.columns import number_column, partition_column
 from duralog.console.data_table import Column, DataTable
+from duralog.console.elements import Tile, block, empty_state, heading, section, text
 from duralog.console.facts.overview import GroupDetails, Overview, SourceKind
-from duralog.console.layout import Console, Tile, block, empty_state, heading, live, section, text
+from duralog.console.layout import Console, live
 from duralog.console.pages.overview import groups_table
 from duralog.console.standing import commands_place
 from duralog.console.words import UNKNOWN, counted, number_text

@@ -11,19 +11,10 @@ from nicegui import run, ui
 from duralog.cli.failures import describe
 from duralog.cli.times import duration_text
 from duralog.console.data_table import Cell
+from duralog.console.elements import block, empty_state, heading, note_list, section, text
 from duralog.console.facts.overview import Overview
 from duralog.console.facts.runs import FindingFacts, RunState, VerifyView
-from duralog.console.layout import (
-    Console,
-    OverviewNotes,
-    block,
-    empty_state,
-    heading,
-    live,
-    note_list,
-    section,
-    text,
-)
+from duralog.console.layout import Console, OverviewNotes, live
 from duralog.console.pages.health_tables import cleaner_table, findings_table, quarantine_table
 from duralog.console.source import VerifyRun
 from duralog.console.standing import commands_place, standing_of

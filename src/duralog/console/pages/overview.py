@@ -7,18 +7,9 @@ from nicegui.events import GenericEventArguments
 from duralog.console.charts import TimeChart, sparkline
 from duralog.console.columns import age_column, number_column
 from duralog.console.data_table import Cell, Column, DataTable
+from duralog.console.elements import Tile, block, empty_state, heading, section, text
 from duralog.console.facts.overview import GroupFacts, Overview, SourceKind, TopicFacts
-from duralog.console.layout import (
-    Console,
-    OverviewNotes,
-    Tile,
-    block,
-    empty_state,
-    heading,
-    live,
-    section,
-    text,
-)
+from duralog.console.layout import Console, OverviewNotes, live
 from duralog.console.standing import commands_place
 from duralog.console.words import (
     UNKNOWN,

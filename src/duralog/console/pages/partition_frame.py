@@ -11,7 +11,8 @@ from nicegui import run, ui
 from nicegui.elements.mixins.text_element import TextElement
 
 from duralog.cli.failures import describe, printable
-from duralog.console.layout import Console, PageMissing, partition_number, partition_tabs, text
+from duralog.console.elements import text
+from duralog.console.layout import Console, PageMissing, partition_number, partition_tabs
 from duralog.console.words import topic_path
 from duralog.errors import DuralogError
 

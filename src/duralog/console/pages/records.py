@@ -18,8 +18,9 @@ from duralog.cli.options import now_ms
 from duralog.console.drawing.record_place import NotAPlace, Place, parse_when, place_of
 from duralog.console.drawing.record_rows import panel_of, row_of
 from duralog.console.drawing.shown_bytes import Form
+from duralog.console.elements import block, text
 from duralog.console.facts.records import RecordPage, ShownRecord
-from duralog.console.layout import Console, block, live, text
+from duralog.console.layout import Console, live
 from duralog.console.pages.partition_frame import chosen_partition, partition_frame
 from duralog.console.pages.record_search import RecordSearch
 from duralog.console.pages.record_tools import RecordTools

@@ -14,8 +14,8 @@ from duralog.cli.failures import describe, printable
 from duralog.console.drawing.partition_blocks import Block
 from duralog.console.drawing.partition_figures import group_figures, scan_figures, segment_figures
 from duralog.console.drawing.record_place import Place
+from duralog.console.elements import block, text
 from duralog.console.facts.partitions import PartitionFacts, SegmentFacts, SegmentScan
-from duralog.console.layout import block, text
 from duralog.console.pages.figure_list import FigureList
 from duralog.console.pages.long_reading import read_long
 from duralog.console.source import Source

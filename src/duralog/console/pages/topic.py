@@ -12,8 +12,9 @@ from duralog.console.charts import BarChart
 from duralog.console.columns import age_column, number_column
 from duralog.console.data_table import Cell, Column, DataTable
 from duralog.console.drawing.config_rows import ConfigRow, changed_configs
+from duralog.console.elements import Tile, block, command_line, heading, section, text
 from duralog.console.facts.overview import PartitionRow, TopicFacts
-from duralog.console.layout import Console, Tile, block, command_line, heading, live, section, text
+from duralog.console.layout import Console, live
 from duralog.console.standing import commands_place
 from duralog.console.words import (
     UNKNOWN,
