@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from duralog.errors import DuralogError, InvalidRecord, InvalidTimestamp, RecordTooLarge
+from duralog.errors import DuralogError, InvalidConfig, InvalidRecord, InvalidTimestamp, RecordTooLarge
 from duralog.format.murmur2 import partition_of_key
 from duralog.storage.store import Store
 from tests.unit.staged_writes import NOW_MS, make_topic, options_of, rows_of, values_in, write
@@ -71,7 +72,7 @@ def test_any_rows_in_any_pieces(
             ]
             left = iter(found.get((topic, partition), []))
             assert all(value in left for value in keyed)
-    assert sorted(value for values in found.values() for value in values) == sorted(value for *_, value in rows)
+    assert Counter(value for values in found.values() for value in values) == Counter(value for *_, value in rows)
 
 
 BAD_ROWS: dict[str, tuple[dict[str, object], type[DuralogError], str]] = {
@@ -162,6 +163,16 @@ def test_columns_that_cannot_be_written(tmp_path: Path, columns: dict[str, Any],
 def test_neither_a_topic_column_nor_the_option(tmp_path: Path) -> None:
     with pytest.raises(InvalidRecord, match="nothing tells where the rows go"):
         write(options_of(tmp_path), [rows_of(value=["x"])])
+
+
+def test_the_folder_of_a_log_is_not_the_directory_of_logs(tmp_path: Path) -> None:
+    write(options_of(tmp_path, topic="t"), [rows_of(value=["x"])])
+    before = sorted((tmp_path / "t-0").iterdir())
+    with pytest.raises(
+        InvalidConfig, match="the directory of the logs: this is the folder of one partition in it"
+    ):
+        write(options_of(tmp_path / "t-0", topic="t"), [rows_of(value=["y"])])
+    assert sorted((tmp_path / "t-0").iterdir()) == before
 
 
 def test_columns_of_nothing_but_null(tmp_path: Path) -> None:

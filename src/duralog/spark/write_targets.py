@@ -6,13 +6,15 @@ looks again (`duralog.spark.committing`).
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from duralog.config import TopicConfig
 from duralog.errors import InvalidRecord
-from duralog.format.filenames import topic_name_fault
+from duralog.format.filenames import parse_partition_folder, parse_segment_file, topic_name_fault
 from duralog.format.internal_topics import INTERNAL_TOPICS
+from duralog.spark.option_text import refused
 from duralog.spark.write_options import MOST_PARTITIONS, WriteOptions
 from duralog.storage.file_system import FileSystem, LocalFileSystem
 from duralog.storage.store import Store
@@ -42,6 +44,14 @@ class WriteTargets:
         return self.new
 
 
+def _refuse_a_log(files: FileSystem, path: str) -> None:
+    """The folder of a log is taken for the directory of all logs: topics made in there would never be found."""
+    if parse_partition_folder(posixpath.basename(path)) is None:
+        return
+    if any(parse_segment_file(name) is not None for name in files.list_names(path)):
+        raise refused("path", path, "the directory of the logs: this is the folder of one partition in it")
+
+
 def store_targets(options: WriteOptions, file_system: FileSystem | None = None) -> WriteTargets:
     """The topics of the directory, if there is one already; only that of the option, if it names one."""
     files = file_system or LocalFileSystem()
@@ -50,6 +60,7 @@ def store_targets(options: WriteOptions, file_system: FileSystem | None = None) 
     new = TopicTarget(count, options.new_topic_config(broker.topic_defaults()))
     if not files.exists(options.path):
         return WriteTargets({}, new)
+    _refuse_a_log(files, options.path)
     with Store(options.path, config=broker, read_only=True, file_system=files) as store:
         known = {
             topic: TopicTarget(store.partition_count(topic), store.topic_config(topic))
