@@ -168,9 +168,7 @@ def test_neither_a_topic_column_nor_the_option(tmp_path: Path) -> None:
 def test_the_folder_of_a_log_is_not_the_directory_of_logs(tmp_path: Path) -> None:
     write(options_of(tmp_path, topic="t"), [rows_of(value=["x"])])
     before = sorted((tmp_path / "t-0").iterdir())
-    with pytest.raises(
-        InvalidConfig, match="the directory of the logs: this is the folder of one partition in it"
-    ):
+    with pytest.raises(InvalidConfig, match="the directory of the logs: this is the folder of one partition in it"):
         write(options_of(tmp_path / "t-0", topic="t"), [rows_of(value=["y"])])
     assert sorted((tmp_path / "t-0").iterdir()) == before
 
