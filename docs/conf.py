@@ -22,6 +22,7 @@ NAVIGATION = {
         "docs/howto/read-a-backup-with-spark",
         "docs/howto/find-a-record-by-time",
         "docs/howto/why-is-my-topic-not-compacted",
+        "docs/howto/back-up-a-directory",
         "docs/howto/restore-after-corruption",
         "docs/howto/test-against-a-broker",
         "docs/howto/move-a-topic-to-kafka",
@@ -106,7 +107,7 @@ def _from_root(page: str) -> str:
     return f"{title}</{name}" if bracket else f"/{page}"
 
 
-class _Session(RegexLexer):
+class _Session(RegexLexer):  # type: ignore[misc]
     """A session as pages show it: commands behind `$ `, and what they print, in which `#` begins a note, no prompt."""
 
     name = "Session"
