@@ -75,7 +75,10 @@ def test_offsets_are_the_connectors_json_in_one_order() -> None:
     assert from_json(to_json(positions)) == positions
 
 
-@pytest.mark.parametrize("value", [[], {"a": 1}, {"a": {"x": 1}}, {"a": {"0": "1"}}, {"a": {"0": -1}}, None])
+ODD = ({"x": 1}, {"-1": 1}, {"01": 1}, {"0": "1"}, {"0": -1}, {"0": True}, {"0": 2**63}, {"9999999999": 1}, 1)
+
+
+@pytest.mark.parametrize("value", [[], None, *({"a": odd} for odd in ODD)])
 def test_another_source_s_offsets_are_refused(value: Any) -> None:
     with pytest.raises(DuralogError, match="the checkpoint has the offset"):
         from_json(value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from duralog.errors import DuralogError
 from duralog.storage.log_directory import TopicPartition
@@ -24,22 +25,32 @@ def to_json(positions: Mapping[TopicPartition, int]) -> OffsetJson:
     return found
 
 
-def from_json(value: object) -> Positions:
+def from_json(value: Any) -> Positions:
     """What `to_json` wrote. A checkpoint is somebody's file: anything else is refused."""
     try:
-        assert isinstance(value, dict)
-        found = {
-            TopicPartition(topic, int(partition)): offset
+        return {
+            TopicPartition(topic, _partition(partition)): _offset(offset)
             for topic, offsets in value.items()
             for partition, offset in offsets.items()
         }
-        assert all(type(offset) is int and offset >= 0 for offset in found.values())
-    except (AssertionError, AttributeError, TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError):
         raise DuralogError(
             f'the checkpoint has the offset {str(value)[:200]}: expected one such as {{"orders": {{"0": 23}}}};'
             " it is not that of a query on this source"
         ) from None
-    return found
+
+
+def _partition(text: str) -> int:
+    number = int(text)
+    if str(number) != text or not 0 <= number < 2**31:
+        raise ValueError(text)
+    return number
+
+
+def _offset(value: object) -> int:
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ValueError(value)
+    return value
 
 
 def distance(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:
