@@ -11,6 +11,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -300,6 +301,32 @@ class TestRequests:
                 turn(broker)
             assert client.receive(HEARTBEAT, 0).error_code == 0
         assert begun == ["0", "1", "2", "3", "4", "5"]
+
+    def test_those_who_waited_for_room_go_on_a_few_at_a_time(self, start: Start, connect: Connect) -> None:
+        broker = start(queued_max_requests=1)
+        go_on = threading.Event()
+        begun: list[str] = []
+
+        def handle(broker: Broker, request: Request) -> Later | Fields:
+            begun.append(request.message.group_id)
+            if request.message.group_id != "slow":
+                return {"error_code": 0}
+            later = Later()
+            broker.in_background(go_on.wait, lambda _, __: later.answer({"error_code": 0}), later)
+            return later
+
+        replace_heartbeat(broker, handle)
+        for number in range(51):
+            connect(broker).send(HEARTBEAT, 0, {"group_id": str(number or "slow")})
+            turn(broker)
+        assert begun == ["slow"]
+        go_on.set()
+        counts = [len(begun)]
+        while counts[-1] < 51:
+            broker.loop.run_turn(0.01)
+            counts.append(len(begun))
+        assert max(after - before for before, after in pairwise(counts)) <= 16
+        assert begun == ["slow", *(str(number) for number in range(1, 51))]
 
     def test_a_connection_that_waits_holds_no_more_than_a_buffer(self, start: Start, connect: Connect) -> None:
         broker = start()

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from duralog.config import BrokerConfig
 
 _ACCEPTED_PER_TURN = 64
+_LET_ON_PER_TURN = 16
+"""So many of those who waited for room go on at once. Each may take some milliseconds, and others have sent, too."""
 _SHORTEST_IDLE_CHECK_MS = 50
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_MS = 100
@@ -147,9 +149,12 @@ class Server:
         self._pass_room_on()
 
     def _pass_room_on(self) -> None:
-        while self._waiting_for_room and self.has_room():
+        for _ in range(_LET_ON_PER_TURN):
+            if not self._waiting_for_room or not self.has_room():
+                return
             number = next(iter(self._waiting_for_room))
             self._waiting_for_room.pop(number).go_on()
+        self.loop.call_soon(self._pass_room_on)
 
     # Who goes
 
