@@ -165,6 +165,36 @@ def test_a_search_ends_with_its_page(toolkit: Any) -> None:
     assert search.is_stopped
 
 
+def test_short_readings_do_not_wait_behind_long_ones(toolkit: Any) -> None:
+    from duralog.console.pages.long_reading import _MOST_AT_A_TIME, read_long
+
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def wait(_: object) -> bool:
+        begun.release()
+        return go_on.wait(60)
+
+    async def read() -> list[object]:
+        toolkit.core.loop = asyncio.get_running_loop()
+        with toolkit.Client(toolkit.ui.page(""), request=None) as client:
+            element = toolkit.ui.element("p")
+            # More than there are workers: the last ones begin when their page has gone.
+            long = [asyncio.ensure_future(read_long(element, wait)) for _ in range(30)]
+            answers = [await asyncio.wait_for(toolkit.run.io_bound(lambda: "at once"), 60) for _ in range(20)]
+        for _ in range(_MOST_AT_A_TIME):
+            assert await asyncio.to_thread(begun.acquire, timeout=60)
+        assert not any(one.done() for one in long)
+        client.delete()
+        go_on.set()
+        answers += await asyncio.gather(*long)
+        return answers
+
+    answers = asyncio.run(read())
+    assert answers[:20] == ["at once"] * 20
+    assert answers[20:].count(True) == _MOST_AT_A_TIME
+    assert answers[20:].count(None) == 30 - _MOST_AT_A_TIME
+
+
 class _Builders(dict[str, Any]):
     """The functions that build pages, by their paths: what a console has in place of addresses here."""
 
