@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from duralog.config.definitions import nearest
-from duralog.spark.option_text import InvalidOption
+from duralog.spark.option_text import InvalidOption, refused
 
 KAFKA_PREFIX = "kafka."
 BOOTSTRAP_SERVERS = "kafka.bootstrap.servers"
@@ -88,7 +88,7 @@ def producer_configs(given: Mapping[str, str]) -> dict[str, str]:
         if name in _REFUSED:
             raise InvalidOption(f"option {KAFKA_PREFIX}{name} cannot be set: {_REFUSED[name]}")
         if name in _PROMISED and value.strip().lower() not in _PROMISED[name]:
-            raise InvalidOption(f"option {KAFKA_PREFIX}{name} is {value!r}: a write cannot do with less than all")
+            raise refused(f"{KAFKA_PREFIX}{name}", value, f"{' or '.join(_PROMISED[name])}, as every write has it")
         if BOOTSTRAP_SERVERS not in given and name not in PRODUCER_CONFIGS and not name.startswith(_PREFIXES):
             near = nearest(name, PRODUCER_CONFIGS)
             raise InvalidOption(f"there is no option {KAFKA_PREFIX}{name}, Kafka's producer has no such config{near}")
