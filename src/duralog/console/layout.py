@@ -162,9 +162,11 @@ def live(refresh: Callable[[], Awaitable[None] | None], seconds: float = REFRESH
                 await result
             notice.take_back()
         except (DuralogError, OSError) as error:
-            notice.tell(printable(describe(error)))
+            if not timer.is_deleted:
+                notice.tell(printable(describe(error)))
 
-    return ui.timer(seconds, tick, immediate=False)
+    timer = ui.timer(seconds, tick, immediate=False)
+    return timer
 
 
 class Notice:
