@@ -12,12 +12,14 @@ import pickle
 import random
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.format.filenames import LOCK, FileKind, SegmentFile
+from duralog.kernels.offset_map import OffsetMap
 from duralog.spark.jobs.compact_frames import KeyTasks
 from duralog.spark.jobs.compact_groups import GroupToRewrite, RewrittenGroup, rewrite_group
 from duralog.spark.jobs.compact_keys import segment_keys
@@ -61,12 +63,12 @@ class LocalCrew:
 
     def rewrite(self, groups: Sequence[GroupToRewrite]) -> list[RewrittenGroup]:
         return [
-            self._twice_perhaps(lambda group=group: rewrite_group(pickle.loads(pickle.dumps(group))))
+            self._twice_perhaps(partial(lambda group: rewrite_group(pickle.loads(pickle.dumps(group))), group))
             for group in groups
         ]
 
     def _each(self, things: Iterable[Any], work: Callable[[Any], list[Any]]) -> list[Any]:
-        return [result for thing in things for result in self._twice_perhaps(lambda thing=thing: work(thing))]
+        return [result for thing in things for result in self._twice_perhaps(partial(work, thing))]
 
     def _twice_perhaps(self, work: Callable[[], Any]) -> Any:
         first = work()
@@ -143,7 +145,7 @@ class Side:
                     check_stop=compaction_run.ignore,
                     on_round=rounds.append,
                     on_progress=compaction_run.ignore,
-                    make_map=compaction_run.OffsetMap,
+                    make_map=OffsetMap,
                 )
         finally:
             lent.release()

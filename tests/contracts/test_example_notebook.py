@@ -16,7 +16,7 @@ NOTEBOOK = Path(__file__).parents[2] / "examples" / "notebooks" / "explore_a_log
 
 
 def read() -> Any:
-    return nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    return nbformat.read(NOTEBOOK, as_version=4)
 
 
 def html_of(outputs: list[Any]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import pytest
 
@@ -41,21 +42,22 @@ KEY = b"deleted"
 BASE, BREAK, TOMBSTONE, END = 2, 3, 5, 6
 """Offsets of the segment that gets damaged: its first batch, the damaged one, the tombstone, and where it ends."""
 
+Files = TypeVar("Files", bound=FileSystem)
 Damage = Callable[[bytearray, int], None]
 """Changes a log, in the batch that starts at this position."""
 
 
-class Log:
+class Log(Generic[Files]):
     """A compacted partition in a directory, on whatever disk."""
 
-    def __init__(self, files: FileSystem, path: str = "/data") -> None:
+    def __init__(self, files: Files, path: str = "/data") -> None:
         self.files = files
         self.path = path
         self.now_ms = START_MS
         self.directory = LogDirectory(files, path)
         self.folder = self.directory.folder_of(PARTITION)
 
-    def on(self, files: CrashingFiles) -> Log:
+    def on(self, files: CrashingFiles) -> Log[CrashingFiles]:
         """The same on another disk."""
         found = Log(files, self.path)
         found.now_ms = self.now_ms
@@ -133,7 +135,7 @@ def break_offset(log: bytearray, position: int) -> None:
     log[position] = 1
 
 
-def damaged(files: FileSystem, damage: Damage, path: str = "/data") -> Log:
+def damaged(files: Files, damage: Damage, path: str = "/data") -> Log[Files]:
     """A log that was compacted past the damage, with a tombstone behind it."""
     log = Log(files, path)
     log.write(
@@ -148,7 +150,7 @@ def damaged(files: FileSystem, damage: Damage, path: str = "/data") -> Log:
     return log
 
 
-def repair(log: Log, *, restore: bool = False, dry_run: bool = False) -> list[str]:
+def repair(log: Log[LocalFileSystem], *, restore: bool = False, dry_run: bool = False) -> list[str]:
     work = Repair(log.path, restore=restore, dry_run=dry_run, clock=lambda: log.now_ms)
     assert all(repaired.failure is None for repaired in work.run())
     return [action.detail for action in work.actions]
@@ -216,7 +218,7 @@ def test_cut_off() -> None:
 # The checkpoint is lowered first
 
 
-def is_mended(files: CrashingFiles, log: Log, damaged: bytes) -> bool:
+def is_mended(files: CrashingFiles, log: Log[CrashingFiles], damaged: bytes) -> bool:
     """Whether the next start finds another log than the damaged one."""
     settle_leftovers(files, log.folder)
     return files.read_all(log.log_path(BASE)) != damaged
@@ -317,7 +319,7 @@ def test_a_start_without_repairs_leaves_the_checkpoint_alone() -> None:
 # Logs that have lost more than damage
 
 
-def without_end(log: Log) -> int:
+def without_end(log: Log[CrashingFiles]) -> int:
     """Take all segments but the first. Returns where the log ends then."""
     log.write([(b"a", b"1"), (KEY, b"value")], [(b"b", b"1"), (b"c", b"1")], [(b"d", b"1")])
     with log.open() as store:

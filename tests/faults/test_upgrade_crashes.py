@@ -37,11 +37,12 @@ class History:
         self.partition.close(self.partition.open())
         self.records = records_in(b"".join(self.logs(self.files).values()))
         self.old = self.logs(self.files)
-        finished = Partition(self.files.after_kill())
+        found = self.files.after_kill()
+        finished = Partition(found)
         log = finished.open()
         self.digest = str(upgrade_log(log).after)
         finished.close(log)
-        self.new = self.logs(finished.files)
+        self.new = self.logs(found)
         self.log = self.partition.open()
 
     def _write(self, writer: LegacyWriter) -> None:

@@ -84,7 +84,7 @@ def decode_by_kernel(data: bytes, piece_bytes: int) -> Decoded:
             ):
                 records[row].append((offset, timestamp, key, value, [(h["key"], h["value"]) for h in headers]))
         for row, batch in enumerate(piece.batches):
-            fields = {name: batch[name].item() for name in piece.batches.dtype.names}
+            fields = {name: batch[name].item() for name in piece.batches.dtype.names or ()}
             seen.append(told(**{**fields, "crc_ok": fields["crc_ok"] == 1}, records=records[row]))
         if piece.fault is not None:
             return Decoded(seen, piece.fault)
@@ -120,7 +120,7 @@ def scan_by_kernel(data: bytes, piece_bytes: int) -> Scanned:
     for piece in read_pieces(MemorySource(data), piece_bytes=piece_bytes):
         scanned.positions += piece.batches["position"].tolist()
         scanned.crc_bad += piece.batches["position"][piece.batches["crc_ok"] == 0].tolist()
-        scanned.fault = piece.fault and (piece.fault.fault, piece.fault.position)
+        scanned.fault = None if piece.fault is None else (piece.fault.fault, piece.fault.position)
         scanned.tail_bytes = piece.tail_bytes
     return scanned
 

@@ -26,7 +26,9 @@ INTERVAL_BYTES = {"store/txn-0": 1024}
 
 
 def base_offset_of(path):
-    return parse_segment_file(path.name).offset
+    file = parse_segment_file(path.name)
+    assert file is not None
+    return file.offset
 
 
 def test_the_rule_gives_both_indexes(decode, golden, log_with_indexes):

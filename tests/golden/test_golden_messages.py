@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +60,7 @@ def test_a_message_that_is_cut_anywhere_is_refused(vector):
     for end in range(0, len(encoded), 1 + len(encoded) // 200):
         with pytest.raises(CorruptRecord) as caught:
             decode_message(message, vector["version"], encoded[:end])
+        assert caught.value.position is not None
         assert 0 <= caught.value.position <= end
 
 
@@ -69,6 +71,12 @@ def records_of(golden, folder):
         for batch in batches.scan(data):
             if not batch.is_control:
                 yield from batches.decode_records(data, batch)
+
+
+def described(topic: str, key: bytes | None, value: bytes | None) -> dict[str, Any]:
+    said = describe_record(topic, key, value)
+    assert said is not None
+    return said
 
 
 @pytest.mark.parametrize(
@@ -89,7 +97,7 @@ def test_coordinator_records_are_encoded_to_the_same_bytes(golden, folder, count
 def test_committed_offsets(golden):
     committed = {}
     for record in records_of(golden, "__consumer_offsets-0"):
-        said = describe_record("__consumer_offsets", record.key, record.value)
+        said = described("__consumer_offsets", record.key, record.value)
         if said["type"] == "OffsetCommit":
             assert said["version"] == 4
             committed[tuple(said["key"].values())] = said["value"]
@@ -108,7 +116,7 @@ def test_committed_offsets(golden):
 
 def test_a_group_and_its_members(golden):
     record = list(records_of(golden, "__consumer_offsets-0"))[1]
-    said = describe_record("__consumer_offsets", record.key, record.value)
+    said = described("__consumer_offsets", record.key, record.value)
     member_id = "consumer-readers-1-215cb33a-e99e-410e-bfa2-6a7076296bfa"
     assert said == {
         "type": "GroupMetadata",
@@ -153,7 +161,7 @@ def test_a_group_and_its_members(golden):
 @pytest.mark.parametrize(("partition", "transactional_id", "producer_id"), [(0, "t2", 4), (1, "t1", 3)])
 def test_the_states_of_a_transactional_producer(golden, partition, transactional_id, producer_id):
     said = [
-        describe_record("__transaction_state", record.key, record.value)
+        described("__transaction_state", record.key, record.value)
         for record in records_of(golden, f"__transaction_state-{partition}")
     ]
     assert {entry["key"]["transactional_id"] for entry in said} == {transactional_id}
@@ -184,7 +192,7 @@ def test_metadata_records_are_encoded_to_the_same_bytes(golden):
 def test_topics_and_configs_of_the_cluster(golden):
     topics, configs = {}, {}
     for record in records_of(golden, "__cluster_metadata-0"):
-        said = describe_record("__cluster_metadata", record.key, record.value)
+        said = described("__cluster_metadata", record.key, record.value)
         value = said["value"]
         if said["type"] == "TOPIC_RECORD":
             topics[value["name"]] = value["topic_id"]
@@ -202,7 +210,7 @@ def test_topics_and_configs_of_the_cluster(golden):
 def test_a_metadata_snapshot_is_a_log_too(golden):
     data = (golden / "store/bootstrap.checkpoint").read_bytes()
     said = [
-        describe_record("__cluster_metadata", record.key, record.value)["value"]
+        described("__cluster_metadata", record.key, record.value)["value"]
         for batch in batches.scan(data)
         if not batch.is_control
         for record in batches.decode_records(data, batch)

@@ -21,21 +21,22 @@ SAMPLE = 40
 
 
 def open_segment(log: Path, options: SegmentOptions, *, read_only: bool) -> Segment:
-    base_offset = parse_segment_file(log.name).offset
+    file = parse_segment_file(log.name)
+    assert file is not None
     size_bytes = log.stat().st_size
     return Segment(
-        FS, str(log.parent), base_offset, size_bytes=size_bytes, created_ms=0, options=options, read_only=read_only
+        FS, str(log.parent), file.offset, size_bytes=size_bytes, created_ms=0, options=options, read_only=read_only
     )
 
 
 @pytest.fixture
-def options(golden, log_with_truth) -> SegmentOptions:
+def options(golden: Path, log_with_truth: Path) -> SegmentOptions:
     folder = log_with_truth.parent.relative_to(golden).as_posix()
     return SegmentOptions(index_interval_bytes=INTERVAL_BYTES.get(folder, 4096))
 
 
 @pytest.fixture
-def copy(tmp_path, log_with_truth) -> Path:
+def copy(tmp_path: Path, log_with_truth: Path) -> Path:
     """The segment's files in a folder of their own."""
     for path in log_with_truth.parent.glob(log_with_truth.stem + ".*"):
         shutil.copy2(path, tmp_path)

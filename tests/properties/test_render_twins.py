@@ -85,9 +85,9 @@ def laid_out(lines, batches, order):
                 getattr(columns, f"{part}_length")[row] = -1 if content is None else len(content)
                 data += content or b""
     rows = np.zeros(len(batches), BATCH_DTYPE)
-    for row, batch in zip(rows, batches, strict=True):
+    for number, batch in enumerate(batches):
         for name, value in batch.items():
-            row[name] = value
+            rows[name][number] = value
     batch_row = np.array([line.batch for line in lines], np.int32)
     return DecodedRecords(np.frombuffer(bytes(data), np.uint8), columns, batch_row, rows)
 

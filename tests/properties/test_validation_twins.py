@@ -20,7 +20,7 @@ from duralog.errors import CorruptRecord, DuralogError, Fault, InvalidRecord, In
 from duralog.format import batches, record_batch
 from duralog.format.batch import Batch
 from duralog.format.checksum import crc32c
-from duralog.format.compression import Codec, compress
+from duralog.format.compression import Codec, compress, decompress
 from duralog.format.layout import BATCH_V2
 from duralog.format.record import Record, TimestampType
 from duralog.format.varint import as_int64, encode_varint, encode_varlong
@@ -165,7 +165,7 @@ def told_by_kernel(data: bytes) -> tuple[Any, ...]:
     if fault == Fault.NONE and data[BATCH_V2.at.attributes + 1] & 7:
         batch = record_batch.decode_header(data, 0)
         try:
-            records = record_batch.decompress(Codec(batch.codec_id), data[BATCH_V2.size : size])
+            records = decompress(Codec(batch.codec_id), data[BATCH_V2.size : size])
         except CorruptRecord as error:
             return error.fault, 0
         except ValueError:

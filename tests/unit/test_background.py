@@ -101,8 +101,11 @@ def test_a_failure_of_another_package_is_told_with_its_kind() -> None:
 
 
 def test_only_the_latest_failures_are_kept(clock: Clock, scheduler: Scheduler) -> None:
+    def fail() -> None:
+        raise KeyError(0)
+
     for number in range(150):
-        scheduler.after(0, f"task {number}", lambda: {}[0])
+        scheduler.after(0, f"task {number}", fail)
     scheduler.run_due()
     assert len(scheduler.errors) == 100
     assert scheduler.errors[-1].task == "task 149"
@@ -116,7 +119,11 @@ def test_threads_run_what_is_due_at_once(threaded: Scheduler) -> None:
 
 def test_a_task_runs_while_another_one_is_busy(threaded: Scheduler) -> None:
     first_may_end, second_ran = threading.Event(), threading.Event()
-    threaded.after(0, "busy", lambda: first_may_end.wait(60))
+
+    def wait() -> None:
+        first_may_end.wait(60)
+
+    threaded.after(0, "busy", wait)
     threaded.after(0, "other", second_ran.set)
     assert second_ran.wait(60)
     first_may_end.set()

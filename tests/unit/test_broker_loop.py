@@ -146,7 +146,7 @@ class TestLoop:
         done: list[int] = []
         loop.call_soon(lambda: [][0])
         loop.call_soon(lambda: done.append(1))
-        loop.timers.after(0, lambda: {}["no such key"])
+        loop.timers.after(0, lambda: [][1])
         loop.timers.after(0, lambda: done.append(2))
         loop.run_turn(0)
         assert done == [1, 2]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -97,10 +98,11 @@ def test_bytes_that_are_no_text_are_refused():
 @given(st.lists(st.sampled_from([b"0", b"1", b"2", b"\n", b"\r", b" ", b"\t", b"t", b"-", b"+", b"\xff", b"\xc3\xa9"])))
 def test_random_text_is_decoded_or_refused(pieces):
     data = b"".join(pieces)
-    for decode, encode in (
+    pairs: tuple[tuple[Any, Any], ...] = (
         (decode_offset_checkpoint, encode_offset_checkpoint),
         (decode_leader_epoch_checkpoint, encode_leader_epoch_checkpoint),
-    ):
+    )
+    for decode, encode in pairs:
         with contextlib.suppress(CorruptRecord):
             entries = decode(data)
             assert decode(encode(entries)) == entries

@@ -244,7 +244,10 @@ def test_a_load_factor_that_no_map_could_have_is_not_used(
     bench: Bench, caplog: pytest.LogCaptureFixture, factor: float
 ) -> None:
     bench.topic("orders", [10, 10, 1])
-    config = {"log.cleaner.io.buffer.load.factor": factor, "log.cleaner.dedupe.buffer.size": (1 << 20) + 1}
+    config: dict[str, object] = {
+        "log.cleaner.io.buffer.load.factor": factor,
+        "log.cleaner.dedupe.buffer.size": (1 << 20) + 1,
+    }
     bench.cleaner(config).clean_next()
     assert bench.calls[0].load_factor == 0.9
     assert f"log.cleaner.io.buffer.load.factor is {factor}" in caplog.text
@@ -498,7 +501,9 @@ def test_a_failure_is_visible_and_costs_the_other_logs_nothing(bench: Bench) -> 
     assert bench.told == ["compaction of bad-0, to be tried again in 15 s: the disk is bad"]
     totals = cleaner.totals()
     assert (totals.uncleanable_partitions_count, totals.failed_cleanings, totals.cleanings) == (1, 1, 1)
-    assert totals.uncleanable_bytes == sum(segment.size_bytes for segment in bench.logs()[("bad", 0)].segments[:-1])
+    assert totals.uncleanable_bytes == sum(
+        segment.size_bytes for segment in bench.logs()[TopicPartition("bad", 0)].segments[:-1]
+    )
     assert totals.dead_threads == 0
 
 
@@ -951,7 +956,7 @@ def test_all_threads_together_keep_to_the_limit(bench: Bench, threads: int) -> N
     for number in range(threads):
         bench.topic(f"topic-{number}", [10, 10, 1])
         bench.does[f"topic-{number}"] = read
-    config = {"log.cleaner.io.max.bytes.per.second": limit, "log.cleaner.threads": threads}
+    config: dict[str, object] = {"log.cleaner.io.max.bytes.per.second": limit, "log.cleaner.threads": threads}
     bench.cleaner(config, wait=wait)
     bench.pass_time(0)
     assert len(bench.calls) == threads

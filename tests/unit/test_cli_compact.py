@@ -191,6 +191,7 @@ def test_a_partition_that_fails_costs_the_others_nothing(
         return compact_log(log, **settings)
 
     defaults = duralog.storage.cleaner.Cleaner.__init__.__kwdefaults__
+    assert defaults is not None
     monkeypatch.setitem(defaults, "compact_log", failing)
     result = compact("--json", directory.path, code=1)
     rows = [json.loads(line) for line in result.stdout.splitlines()]

@@ -121,7 +121,14 @@ def test_what_is_told_is_what_happens(
     done = json.loads(run("--json", path, code=int(is_damaged)).stdout.splitlines()[0])
 
     would = told["would"]
-    same = ("records_before", "records_after", "bytes_before", "bytes_after", "freed_bytes", "segments_before")
+    same: tuple[str, ...] = (
+        "records_before",
+        "records_after",
+        "bytes_before",
+        "bytes_after",
+        "freed_bytes",
+        "segments_before",
+    )
     same += ("segments_after", "superseded_records", "expired_tombstones", "keyless_records", "aborted_records")
     same += ("kept_tombstones", "end_offset")
     assert {name: would[name] for name in same} == {name: done[name] for name in same}

@@ -78,7 +78,7 @@ def test_by_time_shows_both_indexes() -> None:
 def test_by_key_finds_the_newest(tmp_path: Path) -> None:
     log = Store(str(STORE), read_only=True).partition("txn", 0)
     newest = {record.key: record.offset for record in log.read(0)}
-    key, offset = next(item for item in newest.items() if item[0] is not None)
+    key, offset = next((key, offset) for key, offset in newest.items() if key is not None)
     rows = objects(STORE / "txn-0", "--key", f"0x{key.hex()}")
     (record,) = by_kind(rows, "record")
     assert record["offset"] == offset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,6 @@ from duralog.format.filenames import MetadataSnapshotFile, SnapshotState
 from duralog.format.metadata_records import METADATA_TYPES, MetadataRecord, encode_metadata_record
 from duralog.format.record import Record
 from duralog.format.uuids import uuid_bytes, uuid_text
-from duralog.storage import metadata_changes
 from duralog.storage.cluster_metadata import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterMetadata
 from duralog.storage.metadata_changes import (
     FEATURE_LEVELS,
@@ -31,7 +31,7 @@ from duralog.storage.metadata_log import Snapshot, decode_batches, decode_snapsh
 
 NODE_ID = 4
 DIRECTORY_ID = uuid_text(bytes(range(16)))
-PLACED = {"node_id": NODE_ID, "directory_id": DIRECTORY_ID}
+PLACED: dict[str, Any] = {"node_id": NODE_ID, "directory_id": DIRECTORY_ID}
 NOW_MS = 1_700_000_000_000
 TYPE_IDS = {message.name: type_id for type_id, message in METADATA_TYPES.items()}
 
@@ -166,7 +166,9 @@ class TestState:
 
     def test_a_negative_partition(self):
         metadata = one_topic()
-        fields = {name: [] for name in ("replicas", "isr", "removing_replicas", "adding_replicas", "directories")}
+        fields: dict[str, list[int]] = {
+            name: [] for name in ("replicas", "isr", "removing_replicas", "adding_replicas", "directories")
+        }
         bad = record(
             "PARTITION_RECORD",
             1,
@@ -305,7 +307,7 @@ class TestChanges:
 
         good = uuid_bytes("A-good-one-is-taken--w")
         drawn = iter([b"\xf8" + bytes(15), bytes(16), bytes(15) + b"\1", good])
-        monkeypatch.setattr(metadata_changes.uuid, "uuid4", lambda: Given(next(drawn)))
+        monkeypatch.setattr("duralog.storage.metadata_changes.uuid.uuid4", lambda: Given(next(drawn)))
         assert new_id() == uuid_text(good)
 
 

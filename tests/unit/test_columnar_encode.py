@@ -82,7 +82,7 @@ def test_the_rows_tell_what_a_scan_finds():
     assert len(found) > 5
     assert encoded.batches.dtype == BATCH_DTYPE
     for row, batch in zip(encoded.batches, found, strict=True):
-        assert {name: int(row[name]) for name in BATCH_DTYPE.names} == {
+        assert {name: int(row[name]) for name in BATCH_DTYPE.names or ()} == {
             "position": batch.position,
             "base_offset": batch.base_offset,
             "last_offset": batch.last_offset,

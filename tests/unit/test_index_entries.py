@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -34,7 +35,7 @@ ABORTED = [
 
 def faults_of(decode, data):
     """The entries that were accepted, and where each refused one stands."""
-    refused = []
+    refused: list[Any] = []
     entries = list(decode(data, BASE, on_corrupt=refused.append))
     return entries, [(error.fault, error.position) for error in refused]
 
@@ -242,7 +243,7 @@ def test_the_rule_can_be_fed_batch_by_batch():
 )
 @given(data=st.binary(max_size=400))
 def test_random_bytes_give_entries_that_can_be_encoded(decode, encode, entry_bytes, data):
-    refused = []
+    refused: list[Any] = []
     entries = list(decode(data, BASE, on_corrupt=refused.append))
     assert list(decode(encode(entries), BASE)) == entries
     assert all(0 <= error.position <= len(data) for error in refused)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,7 +33,7 @@ COMMIT = CoordinatorRecord(
 def test_a_committed_offset():
     assert decode_coordinator_record(CONSUMER_OFFSETS_TYPES, COMMIT_KEY, COMMIT_VALUE) == COMMIT
     assert encode_coordinator_record(CONSUMER_OFFSETS_TYPES, COMMIT) == (COMMIT_KEY, COMMIT_VALUE)
-    assert describe_record("__consumer_offsets", COMMIT_KEY, COMMIT_VALUE) == {
+    assert described("__consumer_offsets", COMMIT_KEY, COMMIT_VALUE) == {
         "type": "OffsetCommit",
         "key": {"group": "g", "topic": "t", "partition": 2},
         "version": 3,
@@ -40,11 +41,15 @@ def test_a_committed_offset():
     }
 
 
+def described(topic: str, key: bytes | None, value: bytes | None) -> Any:
+    return describe_record(topic, key, value)
+
+
 def test_a_tombstone():
     record = decode_coordinator_record(CONSUMER_OFFSETS_TYPES, COMMIT_KEY, None)
     assert (record.version, record.value) == (None, None)
     assert encode_coordinator_record(CONSUMER_OFFSETS_TYPES, record) == (COMMIT_KEY, None)
-    assert describe_record("__consumer_offsets", COMMIT_KEY, None)["value"] is None
+    assert described("__consumer_offsets", COMMIT_KEY, None)["value"] is None
 
 
 @pytest.mark.parametrize(
@@ -62,11 +67,11 @@ def test_unknown_types_and_versions_keep_their_bytes(key, value):
     record = decode_coordinator_record(CONSUMER_OFFSETS_TYPES, key, value)
     assert isinstance(record.value, bytes | None)
     assert encode_coordinator_record(CONSUMER_OFFSETS_TYPES, record) == (key, value)
-    json.dumps(describe_record("__consumer_offsets", key, value))
+    json.dumps(described("__consumer_offsets", key, value))
 
 
 def test_an_unknown_type_is_told_by_its_number():
-    assert describe_record("__consumer_offsets", b"\x00\x63ab", b"\x00\x01cd") == {
+    assert described("__consumer_offsets", b"\x00\x63ab", b"\x00\x01cd") == {
         "type": 99,
         "key": "YWI=",
         "version": 1,
@@ -87,13 +92,13 @@ def test_an_unknown_type_is_told_by_its_number():
 )
 def test_damaged_coordinator_records_are_refused(key, value, fault):
     with pytest.raises(CorruptRecord) as caught:
-        describe_record("__consumer_offsets", key, value)
+        described("__consumer_offsets", key, value)
     assert caught.value.fault is fault
 
 
 def test_an_error_names_the_message_it_was_found_in():
     with pytest.raises(CorruptRecord, match="position 8: OffsetCommitKey v0: the bytes end inside partition"):
-        describe_record("__consumer_offsets", COMMIT_KEY[:-1], COMMIT_VALUE)
+        described("__consumer_offsets", COMMIT_KEY[:-1], COMMIT_VALUE)
 
 
 @given(
@@ -169,7 +174,7 @@ def group_of(*, protocol_type: str, subscription: bytes) -> tuple[bytes, bytes |
 )
 def test_the_subscription_of_a_consumer_is_decoded_where_it_can_be(protocol_type, subscription, expected):
     key, value = group_of(protocol_type=protocol_type, subscription=subscription)
-    said = describe_record("__consumer_offsets", key, value)
+    said = described("__consumer_offsets", key, value)
     assert said["value"]["members"][0]["subscription"] == expected
     assert said["value"]["members"][0]["assignment"] == ""
 
@@ -194,10 +199,10 @@ def test_a_transaction():
     assert value is not None
     assert key.hex() == "0000000174"
     assert value.hex() == "0000000000000000000100020000000304ffffffff00000000000000050000000000000006"
-    said = describe_record("__transaction_state", key, value)
+    said = described("__transaction_state", key, value)
     assert said["value"]["transaction_status_name"] == "COMPLETE_COMMIT"
     unknown_status = value[:16] + b"\x63" + value[17:]
-    assert describe_record("__transaction_state", key, unknown_status)["value"]["transaction_status_name"] is None
+    assert described("__transaction_state", key, unknown_status)["value"]["transaction_status_name"] is None
 
 
 TOPIC = bytes.fromhex("01 02 00 06 70 6c 61 69 6e") + bytes(range(16)) + b"\0"
@@ -212,7 +217,7 @@ def test_a_metadata_record():
         fields={"name": "plain", "topic_id": "AAECAwQFBgcICQoLDA0ODw"},
     )
     assert encode_metadata_record(decoded) == TOPIC
-    assert describe_record("__cluster_metadata", None, TOPIC) == {
+    assert described("__cluster_metadata", None, TOPIC) == {
         "type": "TOPIC_RECORD",
         "version": 0,
         "value": {"name": "plain", "topic_id": "AAECAwQFBgcICQoLDA0ODw"},
@@ -225,7 +230,7 @@ def test_unknown_metadata_types_and_versions_keep_their_bytes(value):
     decoded = decode_metadata_record(value)
     assert decoded.fields == b"\xaa\xbb"
     assert encode_metadata_record(decoded) == value
-    assert describe_record("__cluster_metadata", None, value)["value"] == "qrs="
+    assert described("__cluster_metadata", None, value)["value"] == "qrs="
 
 
 @pytest.mark.parametrize(
@@ -246,7 +251,7 @@ def test_damaged_metadata_records_are_refused(value, fault):
 
 
 def test_other_topics_are_not_described():
-    assert describe_record("orders", b"k", b"v") is None
+    assert described("orders", b"k", b"v") is None
 
 
 def test_what_json_cannot_hold_is_changed():

@@ -39,7 +39,7 @@ def test_fields_of_a_batch() -> None:
     rows, position, fault = scan(batch, base_position=1000)
     assert (position, fault) == (len(batch), Fault.PARTIAL_BATCH)
     (row,) = rows
-    assert dict(zip(BATCH_DTYPE.names, row.tolist(), strict=True)) == {
+    assert dict(zip(BATCH_DTYPE.names or (), row.tolist(), strict=True)) == {
         "position": 1000,
         "base_offset": 70,
         "last_offset": 75,

@@ -6,6 +6,7 @@ import datetime
 import pickle
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +28,7 @@ DAY_MS = 86_400_000
 
 
 def records(*times_ms: int | None) -> pa.RecordBatch:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"topic": "t", "partition": 0, "offset": place, "timestamp_type": 0, "key": None, "value": b"v", "headers": []}
         for place, _ in enumerate(times_ms)
     ]

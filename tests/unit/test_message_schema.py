@@ -132,6 +132,7 @@ def test_random_bytes_are_decoded_or_refused(version, data):
     else:
         refused_at = 0
         assert decode_message(MESSAGE, version, encode_message(MESSAGE, version, decoded)) == decoded
+    assert refused_at is not None
     assert 0 <= refused_at <= len(data)
 
 

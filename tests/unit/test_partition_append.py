@@ -395,7 +395,7 @@ def test_the_short_way_to_decide_on_a_roll_decides_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     random = Random(seed)
-    configs: dict[str, object] = {
+    configs: dict[str, Any] = {
         "internal_segment_bytes": random.choice((800, 3000)),
         "segment_index_bytes": random.choice((24, 60, 400)),
         "index_interval_bytes": random.choice((1, 150)),

@@ -14,6 +14,8 @@ import pytest
 from duralog.columnar.schema import RECORD_SCHEMA
 from duralog.errors import CorruptRecord, Fault, OffsetOutOfRange, RecordTooLarge
 from duralog.format import batches, message_set, record_batch
+from duralog.format.batch import Batch
+from duralog.format.compression import Codec
 from duralog.format.record import Record, TimestampType
 from duralog.storage.partition_log import EARLIEST, LATEST, MAX_TIMESTAMP, AppendOrigin, PartitionLog, TimestampedOffset
 from tests.unit.log_in_folder import NOW_MS, LogInFolder, numbered, values
@@ -29,7 +31,7 @@ def filled(folder: LogInFolder, *, appends: int = 10, records: int = 10, roll_ev
     return log
 
 
-def at_positions(log: PartitionLog) -> list[tuple[int, batches.Batch]]:
+def at_positions(log: PartitionLog) -> list[tuple[int, Batch]]:
     return [
         (number, batch)
         for number, info in enumerate(log.segments)
@@ -157,7 +159,7 @@ def test_legacy_messages_are_read_like_any_other(tmp_path: Path) -> None:
     records = [Record(key=b"k", value=b"%d" % number, timestamp_ms=NOW_MS + number) for number in range(4)]
     old = b"".join(
         message_set.encode(records, magic=magic, base_offset=base, codec=codec)
-        for magic, base, codec in ((0, 0, record_batch.Codec.NONE), (1, 4, record_batch.Codec.GZIP))
+        for magic, base, codec in ((0, 0, Codec.NONE), (1, 4, Codec.GZIP))
     )
     log.append_batches(old, origin=AppendOrigin.AS_IS)
     log.append(numbered(8, 9))
@@ -332,15 +334,15 @@ def damaged(tmp_path: Path, change: Any) -> PartitionLog:
     return log
 
 
-def flip_value(data: bytearray, batch: batches.Batch) -> None:
+def flip_value(data: bytearray, batch: Batch) -> None:
     data[batch.position + batch.size_bytes - 2] ^= 0xFF
 
 
-def shrink_length(data: bytearray, batch: batches.Batch) -> None:
+def shrink_length(data: bytearray, batch: Batch) -> None:
     data[batch.position + 8 : batch.position + 12] = (3).to_bytes(4, "big")
 
 
-def grow_length(data: bytearray, batch: batches.Batch) -> None:
+def grow_length(data: bytearray, batch: Batch) -> None:
     data[batch.position + 8 : batch.position + 12] = (1 << 30).to_bytes(4, "big")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -401,7 +402,7 @@ def test_straight_to_arrow_is_the_same(columns: list[str] | None) -> None:
     ]
     piece = one_piece(b"".join(mixed))
     for rows in (None, np.array([2, 3, 4]), np.array([7, 1, 0])):
-        options = {"topic": "orders", "partition": 3, "columns": columns}
+        options: dict[str, Any] = {"topic": "orders", "partition": 3, "columns": columns}
         decoded = [records.to_arrow(**options) for records in piece.decode(rows)]
         arrow = in_one_go(piece, rows=rows, **options)
         assert pa.Table.from_batches(arrow) == pa.Table.from_batches(decoded)

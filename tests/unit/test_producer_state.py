@@ -62,9 +62,13 @@ def state_of(*batches: ProducerBatch) -> ProducerState:
     return state
 
 
+def never_read(_position: int, _size: int) -> bytes:
+    pytest.fail("the log was read")
+
+
 def open_transaction(state: ProducerState, producer: int, epoch: int) -> int | None:
     """Where the producer's transaction starts, if it has one open in this epoch."""
-    (entry,) = [entry for entry in state.entries() if entry.producer_id == producer] or [None]
+    entry = next((entry for entry in state.entries() if entry.producer_id == producer), None)
     assert state.entry(producer) == entry
     if entry is None or entry.producer_epoch != epoch or entry.transaction_first_offset < 0:
         return None
@@ -397,7 +401,7 @@ def scanned(log: bytes) -> np.ndarray:
 
 
 def test_replay_reads_markers_from_the_log() -> None:
-    transactional = {"producer_id": PRODUCER, "producer_epoch": 0, "is_transactional": True}
+    transactional: dict[str, Any] = {"producer_id": PRODUCER, "producer_epoch": 0, "is_transactional": True}
     log = b"".join(
         (
             record_batch.encode([Record(value=b"plain", timestamp_ms=1)]),
@@ -454,7 +458,7 @@ def test_a_marker_that_compaction_took_out_has_ended_its_transaction() -> None:
         producer_epoch=3,
         max_timestamp_ms=9,
     )
-    assert state.replay(scanned(log), pytest.fail) == []
+    assert state.replay(scanned(log), never_read) == []
     assert state.last_stable_offset(2) == 2
     (entry,) = state.entries()
     assert (entry.producer_epoch, entry.timestamp_ms, entry.coordinator_epoch) == (3, 9, -1)
@@ -469,14 +473,14 @@ def test_replay_takes_what_an_append_would_refuse() -> None:
     rows["base_offset"] = rows["last_offset"] = [0, 1, 2]
     rows["attributes"] = [0x10, 0x10, 0]
     state = ProducerState()
-    state.replay(rows, pytest.fail)
+    state.replay(rows, never_read)
     (entry,) = state.entries()
     assert (entry.producer_epoch, entry.last_sequence, entry.transaction_first_offset) == (2, 90, 0)
 
 
 def test_no_rows_change_nothing() -> None:
     state = ProducerState(end_offset=9)
-    assert state.replay(np.zeros(0, BATCH_DTYPE), pytest.fail) == []
+    assert state.replay(np.zeros(0, BATCH_DTYPE), never_read) == []
     assert state.end_offset == 9
 
 
@@ -484,8 +488,8 @@ def test_few_of_many_batches_are_looked_at() -> None:
     rows = np.zeros(1000, BATCH_DTYPE)
     rows["producer_id"] = np.arange(1000) % 4 - 1
     rows["base_offset"] = rows["last_offset"] = rows["base_sequence"] = np.arange(1000)
-    assert len(list(producer_batches(rows, pytest.fail))) == 750
-    lasting = list(producer_batches(rows, pytest.fail, only_lasting=True))
+    assert len(list(producer_batches(rows, never_read))) == 750
+    lasting = list(producer_batches(rows, never_read, only_lasting=True))
     assert len(lasting) == 15
     assert {batch.base_offset for batch in lasting} == set(range(980, 1000)) - set(range(980, 1000, 4))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -565,7 +566,7 @@ def test_epochs_of_batches_that_go_are_not_kept() -> None:
 # Read-only
 
 
-def read_only(disk: CrashingFiles, **options: int) -> LoadedLog:
+def read_only(disk: CrashingFiles, **options: Any) -> LoadedLog:
     """With a check that nothing has changed."""
     changes = disk.changes
     loaded = load(disk, read_only=True, **options)

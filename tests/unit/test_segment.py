@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from duralog.columnar.pieces import MemorySource, read_pieces
 from duralog.errors import CorruptRecord, Fault, InvalidRecord, RecordTooLarge, StorageError
 from duralog.format import batches, message_set, record_batch
+from duralog.format.batch import Batch
 from duralog.format.compression import Codec
 from duralog.format.filenames import FileKind, FileState
 from duralog.format.index_entries import (
@@ -79,7 +80,7 @@ class Reference:
     """A log as a plain list of batches, with the answers that a segment must give."""
 
     data: bytes
-    batches: list[batches.Batch] = field(init=False)
+    batches: list[Batch] = field(init=False)
 
     def __post_init__(self) -> None:
         self.batches = list(batches.scan(self.data))
@@ -655,7 +656,12 @@ def test_reading_somebody_elses_segment_changes_nothing(tmp_path: Path, tail: by
 def test_flushing_syncs_what_was_written_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     sync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(descriptor), sync(descriptor)))
+
+    def record(descriptor: int) -> None:
+        synced.append(descriptor)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", record)
     segment = create(tmp_path)
     append(segment, v2(BASE, [1]))
     segment.flush()

@@ -205,7 +205,7 @@ def test_a_directory_that_somebody_holds(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_commit_waits_for_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Store(str(tmp_path))
-    monkeypatch.setattr(committing.time, "sleep", lambda _: other.close())
+    monkeypatch.setattr("duralog.spark.committing.time.sleep", lambda _: other.close())
     write(options_of(tmp_path, topic="t"), [rows_of(value=["x"])])
     assert values_in(tmp_path) == {("t", 0): [b"x"]}
 

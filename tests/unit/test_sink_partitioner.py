@@ -51,7 +51,8 @@ def choose(
     value = binary_column(pa.chunked_array([pa.array(values, pa.binary())]), "value")
     has_key = np.array([key is not None for key in keys])
     own = None if given is None else np.array(given, np.int32)
-    return partitioner.choose(np.full(len(keys), partitions, np.int32), key, has_key, value, own).tolist()
+    chosen = partitioner.choose(np.full(len(keys), partitions, np.int32), key, has_key, value, own)
+    return [int(partition) for partition in chosen]
 
 
 def test_a_rows_own_partition_comes_before_its_key() -> None:

@@ -148,7 +148,7 @@ def test_restored_batches_are_written_in_the_logs_epoch_unless_they_have_one(tmp
         source.become_leader(4)
         source.append([Record(value=b"x")])
         slice_ = source.read_slice(0)
-        batch = bytearray(slice_.file.read(slice_.position, slice_.size))
+        batch = bytearray(slice_.read())
         without = bytearray(batch)
         without[7] = 1  # the next offset
         without[12:16] = b"\xff" * 4
@@ -156,7 +156,7 @@ def test_restored_batches_are_written_in_the_logs_epoch_unless_they_have_one(tmp
         log.append_batches(batch, origin=AppendOrigin.RESTORED)
         log.append_batches(bytes(without), origin=AppendOrigin.RESTORED)
         written = log.read_slice(0)
-        stored = written.file.read(written.position, written.size)
+        stored = written.read()
         assert stored[12:16] == b"\0\0\0\x04"
         assert stored[len(batch) + 12 : len(batch) + 16] == b"\0\0\0\x09"
         with pytest.raises(InvalidRecord, match="begin at 2 or above"):

@@ -158,7 +158,7 @@ def hourly(path: Path, timestamp_type: str) -> Store:
 
 def test_what_is_too_late_is_left_out_where_the_log_sets_the_times(tmp_path: Path) -> None:
     with hourly(tmp_path, "LogAppendTime") as store:
-        between = {"not_before_ms": CLOCK_MS + 3 * HOUR_MS, "before_ms": CLOCK_MS + 5 * HOUR_MS}
+        between: dict[str, Any] = {"not_before_ms": CLOCK_MS + 3 * HOUR_MS, "before_ms": CLOCK_MS + 5 * HOUR_MS}
         # One hour more than asked for: clocks are not exact.
         assert offsets(read(plan_all(store, **between).slices)) == [3, 4, 5]
 
@@ -230,7 +230,7 @@ def test_each_slice_knows_the_aborted_transactions_that_it_needs(tmp_path: Path)
         store.create_topic("orders", 1)
         log = store.partition("orders", 0)
         for number in range(60):
-            producer = {"producer_id": number % 3, "producer_epoch": 0, "is_transactional": True}
+            producer: dict[str, Any] = {"producer_id": number % 3, "producer_epoch": 0, "is_transactional": True}
             records = [record(value) for value in range(10)]
             log.append(records, base_sequence=number // 3 * 10, **producer)
             if number % 3 == 2:

@@ -42,7 +42,7 @@ def fill(log: PartitionLog, segments: int = 3, *, at_ms: int | None = NOW_MS, pr
         if number:
             log.roll()
         values = [b"%s%d.%d" % (prefix, number, place) for place in range(10)]
-        times = {} if at_ms is None else {"timestamp_ms": at_ms}
+        times: dict[str, Any] = {} if at_ms is None else {"timestamp_ms": at_ms}
         log.append([Record(key=b"k%d" % (place % KEYS), value=value, **times) for place, value in enumerate(values)])
 
 

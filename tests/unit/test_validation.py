@@ -435,12 +435,11 @@ def test_the_topics_codec(source: Codec, target: str) -> None:
 @pytest.mark.parametrize(("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 17), ("zstd", 1, 19)])
 def test_the_topics_level(codec: str, low: int, high: int) -> None:
     records = [Record(value=bytes(range(n % 7, 200)) * 3 + bytes([n]) * n, timestamp_ms=NOW) for n in range(200)]
-    sizes = [
-        appended(
-            record_batch.encode(records), compression_type=codec, **{f"compression_{codec}_level": level}
-        ).size_bytes
-        for level in (low, high)
-    ]
+
+    def configs(level: int) -> dict[str, Any]:
+        return {"compression_type": codec, f"compression_{codec}_level": level}
+
+    sizes = [appended(record_batch.encode(records), **configs(level)).size_bytes for level in (low, high)]
     assert sizes[1] < sizes[0]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 
@@ -353,6 +353,7 @@ def test_stopping_in_the_middle(store: Path) -> None:
     before = set(threading.enumerate())
     run = Verification(str(store)).run()
     next(run)
+    assert isinstance(run, Generator)
     run.close()
     assert not [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("duralog-verify")]
 
