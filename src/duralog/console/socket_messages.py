@@ -131,7 +131,7 @@ def _is_handshake(about: Mapping[str, Any]) -> bool:
 
 
 def _is_event(about: Mapping[str, Any]) -> bool:
-    """Of an element that is there, or is no longer: whose page has gone, too."""
+    """Of a listener that the element has. One that is no longer there is no fault: the page may have changed since."""
     number, listener, given = about.get("id"), about.get("listener_id"), about.get("args", [])
     if not isinstance(number, int) or not isinstance(listener, str) or not isinstance(given, list):
         return False
