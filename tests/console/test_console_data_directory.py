@@ -261,7 +261,6 @@ def test_a_compaction_does_what_was_told(stores: Any, sources: Any, tmp_path: Pa
     assert (result.records_before, result.records_after) == (told.records_before, told.records_after)
     assert (result.superseded_records, result.rounds) == (told.superseded_records, 1)
     assert (result.size_before, result.segments_before) == (before.size_bytes, len(before.segments))
-    assert "1 partition compacted" in run.report
     assert source.compaction() is run
     source.step()
     after = source.partition("profiles", 0)

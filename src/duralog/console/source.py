@@ -56,7 +56,7 @@ class KeySearch(Protocol):
         """Quick. By offset; a bounded number. If there are more, the search stops there and can go on from there."""
 
     def stop(self) -> None:
-        """Quick. Ends soon; what was found stays."""
+        """Quick. Ends soon; what was found below the offset of its progress stays."""
 
 
 class CompactionRun(Protocol):
@@ -72,10 +72,6 @@ class CompactionRun(Protocol):
     @property
     def error(self) -> str | None:
         """Quick. A sentence, if the state is `failed`."""
-
-    @property
-    def report(self) -> str:
-        """Quick. What `duralog compact` would have printed; empty until it has ended."""
 
 
 class VerifyRun(Protocol):

@@ -113,7 +113,6 @@ class DirectoryCompaction:
         self.place = place
         self.result: CompactionResult | None = None
         self.error: str | None = None
-        self.report = ""
         self._path = path
         self._began = time.monotonic()
         self._view = CompactionView(
@@ -158,7 +157,7 @@ class DirectoryCompaction:
 
     def _compact(self) -> None:
         tasks = tasks_at_once()
-        text, output = _captured()
+        _, output = _captured()  # The page tells the result in its own way.
         topic, number = self.place
         with opened_store(self._path, read_only=False, server_properties=None, quiet=True, scheduler=tasks) as store:
             config = store.topic_config(topic)
@@ -182,8 +181,6 @@ class DirectoryCompaction:
             if report is None:
                 raise StorageError(f"{self.place} could not be compacted: {state.reason}")
             self.result = _result(report, before, (log.size_bytes, len(log.segments)))
-        output.flush()
-        self.report = text.getvalue().decode("utf-8", "replace")
 
     def _show(self, progress: CompactionProgress) -> None:
         self._tell(
