@@ -137,22 +137,23 @@ def offsets_of_open_transactions(dialog: Dialog) -> None:
 def transactions_that_take_too_long(dialog: Dialog) -> None:
     """The coordinator aborts them; what their producers do then comes too late."""
     topic = group = dialog.name
-    dialog.create_topic(topic)
+    dialog.create_topic(topic, 5)
     find_coordinator_of(dialog, group)
 
-    def overdue(number: int) -> Owner:
-        name = f"{dialog.name}-{number}"
-        owner = started(dialog, 5, name, transaction_timeout=1)
-        write(dialog, 12, owner, topic, 0)
-        find_state(dialog, name, "CompleteAbort")
+    def begun(partition: int) -> Owner:
+        """Time enough for the write: Kafka may otherwise abort between adding the partition and appending to it."""
+        owner = started(dialog, 5, f"{dialog.name}-{partition}", transaction_timeout=2_000)
+        write(dialog, 12, owner, topic, 0, partition)
         return owner
 
-    for number, (version, commit) in enumerate(((5, True), (5, False), (4, True), (4, False))):
-        end(dialog, version, overdue(number), commit=commit)
-    late = overdue(4)
+    *owners, late = [begun(partition) for partition in range(5)]
+    for owner in (*owners, late):
+        find_state(dialog, owner["transactional_id"], "CompleteAbort")
+    for owner, (version, commit) in zip(owners, ((5, True), (5, False), (4, True), (4, False)), strict=True):
+        end(dialog, version, owner, commit=commit)
     for version in (11, 12):
-        write(dialog, version, late, topic, 2)
-    add(dialog, 3, late, (topic, [0]))
+        write(dialog, version, late, topic, 2, 4)
+    add(dialog, 3, late, (topic, [4]))
     dialog.ask("add_offsets_to_txn", 3, **late, group_id=group)
     asked = {"group_id": group, "generation_id": -1, "member_id": "", "topics": [offsets.commits(topic, (0, 5))]}
     for version in (3, 5):
@@ -160,5 +161,6 @@ def transactions_that_take_too_long(dialog: Dialog) -> None:
     known = {"producer_id": late["producer_id"], "producer_epoch": late["producer_epoch"]}
     for request in (known, known, {}, known):
         started(dialog, 5, late["transactional_id"], **request)
-    read(dialog, topic)
+    for partition in range(5):
+        read(dialog, topic, partition)
     offsets.committed(dialog, 7, group, everything=True, require_stable=True)
