@@ -19,21 +19,30 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from duralog.spark.connector_columns import record_columns
+from duralog.spark.jobs.export_report import ExportedTable, ExportReport
 from duralog.spark.jobs.topic_choice import partitions_by_topic
 from duralog.spark.lake.columns import DATE, by_day, table_schema, to_table_columns
 from duralog.spark.lake.log_ends import DETAIL, check_ends, remember_ends
 from duralog.spark.lake.parquet_files import EXTENSION, DataFile, ParquetFiles
 from duralog.spark.lake.table_state import StateRefused, TableFormat, TableState
-from duralog.spark.lake.tables import LakeTable, TableSpec, check_apart, only_writer, open_table, split_options
+from duralog.spark.lake.tables import (
+    LakeTable,
+    TableRefused,
+    TableSpec,
+    check_apart,
+    only_writer,
+    open_table,
+    split_options,
+)
 from duralog.spark.lake.targets import PART_SUFFIX, Target
 from duralog.spark.locations import location_of, open_store
 from duralog.spark.planning import DataLoss, OffsetRange, Offsets, Plan, plan, resolve
@@ -46,55 +55,12 @@ from duralog.storage.store import Store
 from duralog.storage.time_lookup import EARLIEST, LATEST
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+__all__ = ["ExportReport", "ExportedTable", "export"]
 
 _JOB = "export"
 _FILE_NAME = re.compile(rf"part-(\d{{5,10}})-(\d{{20}})-(\d{{20}})(?:-\d+)?{re.escape(EXTENSION)}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportedTable:
-    """What a run did to the table of one topic."""
-
-    topic: str
-    path: str
-    format: str
-    records: int
-    undated_records: int
-    """Without a timestamp, or with one that is in no calendar."""
-    files: int
-    read_bytes: int
-    """Of the log."""
-    written_bytes: int
-    start_offsets: Mapping[int, int]
-    end_offsets: Mapping[int, int]
-    """By partition, exclusive: where the next run begins."""
-    leftover_files: int
-    """Of a run that died, removed."""
-    lost: tuple[str, ...] = ()
-    """Offsets that were gone from the log before they could be exported."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportReport:
-    tables: tuple[ExportedTable, ...]
-    seconds: float
-
-    @property
-    def records(self) -> int:
-        return sum(table.records for table in self.tables)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "records": self.records}
-
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """A row for each table."""
-        schema = (
-            "topic string, path string, format string, records long, undated_records long, files long,"
-            " read_bytes long, written_bytes long, start_offsets map<int, long>, end_offsets map<int, long>,"
-            " leftover_files long, lost array<string>"
-        )
-        return spark.createDataFrame([asdict(table) for table in self.tables], schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,9 +111,7 @@ class _TopicRun:
             details={**self.state.details, DETAIL: self.log_ends},
         )
         if files or dict(after.next_offsets) != dict(self.state.next_offsets):
-            # Of an attempt whose executor was lost: where the log was compacted meanwhile, it had other files.
-            spec.target.delete({*_leftovers(self.table, self.state)} - {file.path for file in files})
-            self.table.commit(after, files)
+            self._commit(after, files)
         return ExportedTable(
             topic=spec.topic,
             path=spec.target.location,
@@ -162,6 +126,24 @@ class _TopicRun:
             leftover_files=self.leftover_files,
             lost=(*self.lost, *(told for task in written for told in task.lost)),
         )
+
+    def _commit(self, after: TableState, files: Sequence[DataFile]) -> None:
+        target, ours = self.table.spec.target, {file.path for file in files}
+        listed = {file.path for file in target.files(self.table.data_folder.rstrip("/"))}
+        if gone := sorted(ours - listed):
+            raise TableRefused(
+                f"{self.table.spec.where}: {gone[0]} is gone, which this run wrote: another one writes to the table,"
+                " too. Run it again, one at a time"
+            )
+        # Of an attempt whose executor was lost: where the log was compacted meanwhile, it had other files.
+        strays = {*_leftovers(listed, self.state)} - ours
+        if not self.table.has_commits:
+            # Every file in the folder counts there.
+            target.delete(strays)
+        self.table.commit(after, files)
+        if self.table.has_commits:
+            # Not before: if somebody else has committed meanwhile, these are his, and the commit is refused.
+            target.delete(strays)
 
 
 def export(
@@ -270,7 +252,7 @@ def _prepare(
         max_slice_bytes=max_slice_bytes,
         on_data_loss=on_data_loss,
     )
-    leftovers = _leftovers(table, state)
+    leftovers = _leftovers((file.path for file in spec.target.files(table.data_folder.rstrip("/"))), state)
     return _TopicRun(
         table=table,
         state=state,
@@ -304,15 +286,15 @@ def _telling(lost: list[str]) -> Callable[[DataLoss], None]:
     return lambda loss: lost.append(str(loss))
 
 
-def _leftovers(table: LakeTable, state: TableState) -> list[str]:
+def _leftovers(paths: Iterable[str], state: TableState) -> list[str]:
     """Files of a run whose offsets never came to count."""
     found = []
-    for file in table.spec.target.files(table.data_folder.rstrip("/")):
-        name = file.path.rpartition("/")[2]
+    for path in paths:
+        name = path.rpartition("/")[2]
         match = _FILE_NAME.fullmatch(name)
         is_new = match is not None and int(match[2]) >= state.next_offsets.get(int(match[1]), 0)
         if is_new or (name.startswith(".part-") and name.endswith(PART_SUFFIX)):
-            found.append(file.path)
+            found.append(path)
     return found
 
 

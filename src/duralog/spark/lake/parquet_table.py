@@ -15,6 +15,8 @@ _FOLDER = re.compile(r"snapshot-\d{6,}/")
 
 
 class ParquetTable(LakeTable):
+    has_commits = False
+
     def _load(self) -> TableState | None:
         return self._state_file()
 

@@ -94,6 +94,8 @@ class LakeTable(ABC):
     """Where in the table's folder data files go; it ends with a slash, unless it is empty."""
     has_partition_column = False
     """Whether the files themselves hold the column that the table is partitioned by."""
+    has_commits = True
+    """Whether only files count that were committed. Otherwise all do that lie in the folder."""
 
     def __init__(self, spec: TableSpec) -> None:
         self.spec = spec
