@@ -245,3 +245,14 @@ def test_what_the_store_warns_of_is_told_in_the_same_voice(directory: Path, tmp_
     assert "duralog: warning: not used: " in told
     assert "\x1b" not in told
     assert all(line.startswith("duralog: ") for line in told.splitlines())
+
+
+@pytest.mark.parametrize(
+    "command", ["repair", "repair --dry-run", "retain --retention-ms 1", "topic delete -t orders -y"]
+)
+def test_a_directory_that_somebody_has_is_told_with_who_has_it(tmp_path: Path, command: str) -> None:
+    with Store(str(tmp_path)) as store:
+        store.create_topic("orders", 1, {})
+        said = told(*command.split(), tmp_path, code=1)
+    assert f"{tmp_path} is in use by " in said
+    assert "stop it first" in said

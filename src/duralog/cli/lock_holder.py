@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from duralog.errors import StoreLocked
+from duralog.format.filenames import LOCK
 
 _LOCKS = "/proc/locks"
+
+
+@contextmanager
+def holder_told(directory: str) -> Iterator[None]:
+    """If somebody else has the directory, say who, and what to do."""
+    try:
+        yield
+    except StoreLocked:
+        holder = lock_holder(os.path.join(directory, LOCK)) or "another process"
+        raise StoreLocked(
+            f"{directory} is in use by {holder}: stop it first. Only commands that change nothing work meanwhile"
+        ) from None
 
 
 def lock_holder(path: str) -> str | None:

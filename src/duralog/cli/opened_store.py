@@ -12,11 +12,10 @@ from dataclasses import replace
 
 from duralog.cli.addresses import check_directory, check_log_directory
 from duralog.cli.failures import say
-from duralog.cli.lock_holder import lock_holder
+from duralog.cli.lock_holder import holder_told
 from duralog.cli.progress import Progress
 from duralog.config import BrokerConfig
-from duralog.errors import CorruptRecord, DuralogError, StoreLocked
-from duralog.format.filenames import LOCK
+from duralog.errors import CorruptRecord, DuralogError
 from duralog.storage.background import Scheduler
 from duralog.storage.files import directory_of, read_small
 from duralog.storage.metadata_folder import METADATA_PARTITION
@@ -48,13 +47,8 @@ def opened_store(
         return
     scheduler = scheduler or tasks_at_once()
     try:
-        with _Loading(wanted=not quiet) as loading:
+        with holder_told(path), _Loading(wanted=not quiet) as loading:
             store = Store(path, config=_left_alone(config), show_progress=loading.show, scheduler=scheduler)
-    except StoreLocked:
-        holder = lock_holder(f"{path}/{LOCK}") or "another process"
-        raise StoreLocked(
-            f"{path} is in use by {holder}: stop it first. Only commands that change nothing work meanwhile"
-        ) from None
     except CorruptRecord as corrupt:
         if METADATA_PARTITION.topic not in (corrupt.file or ""):
             raise

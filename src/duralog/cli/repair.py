@@ -9,6 +9,7 @@ import typer
 
 from duralog.cli.addresses import check_log_directory
 from duralog.cli.failures import FAILURE, printable, told_plainly
+from duralog.cli.lock_holder import holder_told
 from duralog.cli.options import (
     HOW,
     AsJson,
@@ -75,7 +76,8 @@ def repair(
         if chosen is not None:
             topic, partition = chosen.topic, chosen.partition
         output = standard_output(as_json=as_json, quiet=quiet)
-        work = Repair(path, topic=topic, partition=partition, restore=restore, dry_run=dry_run)
+        with holder_told(path):
+            work = Repair(path, topic=topic, partition=partition, restore=restore, dry_run=dry_run)
         try:
             with Progress(work.size_bytes, wanted=not (no_progress or quiet)) as progress:
                 output.before_writing = progress.hide
