@@ -38,7 +38,7 @@ def objects(*arguments: object) -> list[dict[str, Any]]:
     return [json.loads(line) for line in run(*arguments, "--json").stdout.splitlines()]
 
 
-def consumer_heartbeat(desk: GroupDesk, member: str, epoch: int) -> Any:
+def consumer_heartbeat(desk: GroupDesk, member: str, epoch: int, topic: str | None = "t") -> Any:
     return desk.ask(
         CONSUMER_HEARTBEAT,
         1,
@@ -48,7 +48,7 @@ def consumer_heartbeat(desk: GroupDesk, member: str, epoch: int) -> Any:
         instance_id=None,
         rack_id=None,
         rebalance_timeout=60_000,
-        subscribed_topic_names=["t"],
+        subscribed_topic_names=[] if topic is None else [topic],
         subscribed_topic_regex=None,
         server_assignor=None,
         topic_partitions=[],
@@ -148,3 +148,13 @@ def test_a_deleted_group_has_nothing_that_waits(desk: GroupDesk) -> None:
         again.end_transaction("g", PRODUCER, commit=True)
         assert again.committed("g") == {}
         assert again.ask(DELETE_GROUPS, 2, groups_names=["g"]).results[0].error_code == GROUP_ID_NOT_FOUND
+
+
+def test_a_group_whose_members_read_nothing_yet_is_listed(desk: GroupDesk) -> None:
+    assert consumer_heartbeat(desk, "m", 0, topic=None).error_code == 0
+    desk.close()
+    assert [(group["group"], group["type"], group["members"]) for group in objects("list", desk.path)] == [
+        ("g", "consumer", 1)
+    ]
+    run("delete", desk.path, "-g", "g", "--yes", "--evict")
+    assert objects("list", desk.path) == []

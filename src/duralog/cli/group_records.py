@@ -37,7 +37,12 @@ class _Group:
 
     @property
     def is_gone(self) -> bool:
-        return self.classic is None and not self.is_consumer and not self.offsets
+        return self.classic is None and not self.has_newer_protocol and not self.offsets
+
+    @property
+    def has_newer_protocol(self) -> bool:
+        """As long as its members read nothing, it has no record but theirs."""
+        return self.is_consumer or bool(self.members)
 
 
 class GroupRecords:
@@ -55,12 +60,12 @@ class GroupRecords:
         name = str(key.get("group", key.get("group_id")))
         group = self._groups.setdefault(name, _Group())
         _apply(group, described["type"], key, value)
-        if group.is_gone and not group.members:
+        if group.is_gone:
             del self._groups[name]
 
     def views(self, end_offset: EndOffset) -> list[GroupView]:
         """By name."""
-        return [_view(name, group, end_offset) for name, group in sorted(self._groups.items()) if not group.is_gone]
+        return [_view(name, group, end_offset) for name, group in sorted(self._groups.items())]
 
 
 def _apply(group: _Group, kind: str | int, key: Mapping[str, Any], value: Mapping[str, Any] | None) -> None:
@@ -104,7 +109,7 @@ def _view(name: str, group: _Group, end_offset: EndOffset) -> GroupView:
     ]
     if group.classic is not None:
         members += [_classic_member(member) for member in group.classic["members"]]
-    kind = "consumer" if group.is_consumer else "classic"
+    kind = "consumer" if group.has_newer_protocol else "classic"
     return GroupView(group=name, state=None, kind=kind, members=members, offsets=offsets)
 
 
