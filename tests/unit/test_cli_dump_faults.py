@@ -128,7 +128,8 @@ def test_preallocated_space_is_not_corrupt(path: Path, zeros: int) -> None:
     rows = objects(path, code=0)
     assert rows[-1]["zero_bytes"] == zeros
     assert rows[-1]["position"] == 5 * SIZE
-    assert "zeros: preallocated" in run(path).stdout
+    told = "1 zero byte" if zeros == 1 else f"{zeros:,} zero bytes"
+    assert f"{told} at the end, preallocated" in run(path).stdout
     path.write_bytes(b"".join(BATCHES) + bytes(zeros) + b"\x01")
     assert errors(objects(path, code=1))
 
