@@ -124,10 +124,11 @@ def write_reports(reports: Sequence[CompactionReport], totals: CompactionTotals,
     if rows and not output.quiet:
         write_table(output, _NAMES, rows, right=_NAMES[1:], least=_LEAST)
     idle = [report for report in reports if not report.rounds]
+    silent = {(report.topic, report.partition) for report in idle[_MOST_IDLE:]}
     for report in reports:
         for damage in (*report.left_segments, *report.corrupt_batches):
             output.damage(damage)
-        for note in report.notes if report not in idle[_MOST_IDLE:] else ():
+        for note in report.notes if (report.topic, report.partition) not in silent else ():
             output.note(f"{report.topic}-{report.partition}", in_words(note))
     if len(idle) > _MOST_IDLE:
         output.note(f"and {len(idle) - _MOST_IDLE:,} more", "nothing can be compacted; --explain tells why")
