@@ -502,6 +502,34 @@ def test_topics_too_much_alike_are_served_though_kafka_would_not(
         assert values(store, "a_b") == ["x"]
 
 
+def test_a_copied_folder_loses_nothing_in_the_background(
+    directory: Directory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its topic may have kept records for ever: a default of seven days, which nobody gave, must not delete them."""
+    with directory.open() as store:
+        store.create_topic("orders", 1, {"retention.ms": -1})
+        log = store.partition("orders", 0)
+        log.append(records("old"))
+        log.roll()
+        log.append(records("new"))
+    for name in ("untold", "told"):
+        shutil.copytree(directory.path / "orders-0", tmp_path / name / "orders-0")
+    month_ms = 30 * 24 * 3_600_000
+
+    copied = Directory(tmp_path / "untold", directory.clock)
+    for _ in range(2):
+        with caplog.at_level(logging.WARNING, "duralog"), copied.open() as store:
+            copied.pass_time(month_ms)
+            assert values(store, "orders") == ["old", "new"]
+            assert store.topic_overrides("orders") == {"retention.ms": "-1"}
+    assert caplog.text.count("no metadata tells the configs of 1 topic, orders first") == 1
+
+    told = Directory(tmp_path / "told", directory.clock)
+    with told.open({"log.retention.hours": 1}) as store:
+        told.pass_time(month_ms)
+        assert values(store, "orders") == []
+
+
 def test_a_partition_without_its_folder_is_made(directory: Directory) -> None:
     with directory.open() as store:
         store.create_topic("orders", 2)

@@ -199,6 +199,16 @@ def test_a_topic_that_was_only_found_has_the_defaults(log: MemoryLog) -> None:
     assert log.batches == []
 
 
+def test_a_topic_that_was_only_found_loses_nothing_by_a_time_that_nobody_gave(log: MemoryLog, topics: Topics) -> None:
+    topics.add_found("orders", None, [0])
+    assert topics.get("orders").config.retention_ms == -1
+    topics.adopt("orders")
+    again = topics_of(log)
+    assert again.get("orders").config.retention_ms == -1
+    again.alter_config("orders", {"retention.ms": None})
+    assert again.get("orders").config.retention_ms == 7 * 24 * 3_600_000
+
+
 def test_a_found_topic_is_adopted_with_its_id_and_without_gaps(log: MemoryLog, topics: Topics) -> None:
     topics.add_found("orders", DIRECTORY_ID, [2, 0])
     topic = topics.adopt("orders")

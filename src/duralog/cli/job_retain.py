@@ -16,7 +16,7 @@ from duralog.cli.options import (
     directory_given,
     standard_output,
 )
-from duralog.cli.retain import RetentionBytes, RetentionMs, note_defaults, write_removals
+from duralog.cli.retain import RetentionBytes, RetentionMs, note_defaults, unknown_configs, write_removals
 from duralog.cli.spark_job import (
     DEFAULT_MASTER,
     Conf,
@@ -28,6 +28,7 @@ from duralog.cli.spark_job import (
     spark_session,
 )
 from duralog.cli.unknown_names import names_checked
+from duralog.errors import DuralogError
 
 
 @job_app.command()
@@ -56,8 +57,12 @@ def retain(
     with told_plainly(), names_checked(path, topic, partition):
         from duralog.cli.opened_store import broker_config
 
-        limits = {"retention.ms": retention_ms, "retention.bytes": retention_bytes}
+        limits = (("retention.ms", retention_ms), ("retention.bytes", retention_bytes))
+        overrides = {name: value for name, value in limits if value is not None}
         output = standard_output(as_json=as_json, quiet=quiet)
+        unknown = None if overrides else unknown_configs(path)
+        if unknown is not None and not dry_run:
+            raise DuralogError(f"{path}: {unknown}")
         with (
             spark_session("retain", master=master, conf=conf) as spark,
             JobProgress(wanted=not (no_progress or quiet)) as progress,
@@ -69,14 +74,16 @@ def retain(
                 path,
                 topics=topic or None,
                 partition=partition,
-                overrides={name: value for name, value in limits.items() if value is not None},
+                overrides=overrides,
                 config=broker_config(server_properties),
                 dry_run=dry_run,
                 on_progress=progress.show,
             )
         for failed, reason in report.failures.items():
             say(f"error: {failed}: {reason}")
-        if server_properties is None:
+        if unknown is not None:
+            output.note(path, unknown)
+        elif server_properties is None:
             note_defaults(output, path, report.configs.values())
         write_removals(output, report.removals, partitions=len(report.configs), dry_run=dry_run)
         output.flush()

@@ -98,7 +98,7 @@ def retain(
             if value is not None
         }
         output = standard_output(as_json=as_json, quiet=quiet)
-        unknown = None if overrides else _unknown_configs(path)
+        unknown = None if overrides else unknown_configs(path)
         if unknown is not None and not dry_run:
             raise DuralogError(f"{path}: {unknown}")
         with opened_store(path, read_only=dry_run, server_properties=server_properties, quiet=quiet) as store:
@@ -116,7 +116,7 @@ def retain(
             raise typer.Exit(FAILURE)
 
 
-def _unknown_configs(path: str) -> str | None:
+def unknown_configs(path: str) -> str | None:
     """What to say where the topics' own configs are not: by Kafka's defaults, what was to be kept for ever would go."""
     from duralog.storage.metadata_folder import METADATA_PARTITION
 

@@ -13,7 +13,8 @@ Folders and metadata may differ. What is done about it, for writing:
 | the topic, but not this partition here | yes      | the partition is offline: Kafka would set the folder aside      |
 | that an older topic was deleted, its id the folder's | yes | the folder is deleted, and the partition made anew     |
 | that the topic was deleted             | yes      | the folder is deleted: a crash has interrupted that             |
-| nothing                                | yes      | the topic is adopted, unless another node leads the metadata    |
+| nothing                                | yes      | the topic is adopted, unless another node leads the metadata;   |
+|                                        |          | unless the store was told otherwise, it keeps its records       |
 | nothing, after a loss of records       | yes      | the partition is offline: retention must not go by defaults     |
 
 A directory without metadata gets it now if nobody owns it yet. If it belongs to a Kafka node that keeps its metadata in
@@ -30,6 +31,7 @@ from functools import cache
 from itertools import groupby
 
 from duralog.config import BrokerConfig
+from duralog.config.plurals import plural
 from duralog.errors import CorruptRecord, DuralogError, InvalidConfig, InvalidTopic, StorageError, TopicExists
 from duralog.format.properties import MetaProperties
 from duralog.storage.background import Clock, Scheduler
@@ -165,6 +167,7 @@ class Opening:
         topics = opened.topics
         has_lost_records = cache(opened.metadata.has_lost_records)
         removed_ids = cache(opened.metadata.removed_topic_ids)
+        kept_for_ever = []
         for name, partitions in _by_topic(folders.live):
             if topics.is_in_metadata(name):
                 known = topics.by_name[name].partitions if name in topics.by_name else ()
@@ -180,8 +183,18 @@ class Opening:
                 self._set_offline(opened, kept, f"{reason}: its configs are not known")
             elif kept:
                 topics.add_found(name, _told_id(kept.values()), (partition.partition for partition in kept))
+                if topics.get(name).config.retention_ms == -1:
+                    kept_for_ever.append(name)
                 if may_adopt:
                     _adopt(topics, name)
+        if kept_for_ever:
+            _logger.warning(
+                "%s: no metadata tells the configs of %s, %s first: records are kept for ever (retention.ms=-1) until"
+                " the topic, or log.retention.ms, says otherwise",
+                self._directory.path,
+                plural(len(kept_for_ever), "topic"),
+                kept_for_ever[0],
+            )
 
     def _set_offline(self, opened: OpenedDirectory, partitions: Iterable[TopicPartition], reason: str) -> None:
         for partition in partitions:

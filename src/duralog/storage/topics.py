@@ -5,8 +5,9 @@ checked, written, synced, and only then applied here. So a crash leaves all of a
 caller sees is on disk.
 
 Topics that only have folders, in a directory without metadata, are known by `add_found`: they have the configs that
-the store was opened with. When there is a metadata log that may be written, `adopt` puts them into it, for Kafka sets
-folders aside that its metadata does not name.
+the store was opened with. If these say nothing of how long records are kept, they are kept for ever: the topic may have
+had that set, and Kafka's seven days are nobody's word. When there is a metadata log that may be written, `adopt` puts
+them into it, for Kafka sets folders aside that its metadata does not name.
 
 What is read here is immutable and replaced whole: readers take no lock. Changes are for one thread at a time.
 """
@@ -20,6 +21,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from duralog.config import TopicConfig, topic_config_texts
+from duralog.config.sources import Origin
 from duralog.config.topic import topic_definition
 from duralog.errors import DuralogError, InvalidTopic, StorageError, TopicExists, UnknownTopic
 from duralog.format.layout import NO_LEADER_EPOCH
@@ -36,6 +38,7 @@ _OTHER_RESOURCES = (BROKER_RESOURCE, GROUP_RESOURCE)
 """What has configs beside topics."""
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+_KEEP_FOR_EVER: Mapping[str, str] = MappingProxyType({"retention.ms": "-1"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +95,10 @@ OpenLog = Callable[[], WritableLog]
 """Gives the metadata log, and makes it first if need be. Raises for a directory whose metadata must not be changed."""
 
 
+def _of_found_topics(defaults: TopicConfig) -> Mapping[str, str]:
+    return _KEEP_FOR_EVER if defaults.source("retention.ms").origin is Origin.DEFAULT else _NO_CONFIGS
+
+
 class Topics:
     """The topics of one directory, by name."""
 
@@ -144,7 +151,8 @@ class Topics:
         """Partitions that folders were found of, and that the metadata knows nothing about."""
         known = self._topics.get(name)
         if known is None:
-            known = Topic(name=name, topic_id=topic_id, partitions=(), overrides=_NO_CONFIGS, config=self._defaults)
+            config = self._defaults.with_stored(_of_found_topics(self._defaults))
+            known = Topic(name=name, topic_id=topic_id, partitions=(), overrides=_NO_CONFIGS, config=config)
         found = replace(known, partitions=tuple(sorted({*known.partitions, *partitions})))
         self._topics = {**self._topics, name: found}
 
@@ -160,7 +168,7 @@ class Topics:
                 f"{missing} partitions below {name}-{found.partitions[-1]} are not in this directory; expected at most"
                 f" {_MOST_MISSING}"
             )
-        return self._create(name, found.partitions[-1] + 1, {}, found.topic_id)
+        return self._create(name, found.partitions[-1] + 1, _of_found_topics(self._defaults), found.topic_id)
 
     def create(self, name: str, partitions: int, config: Mapping[str, object]) -> Topic:
         if name in self._topics:
@@ -215,8 +223,12 @@ class Topics:
     def follow(self, defaults: TopicConfig) -> list[Topic]:
         """Let all topics have these configs that set none themselves. Returns those that have others now."""
         before, self._defaults = self._topics, defaults
+        of_found = _of_found_topics(defaults)
         self._topics = {
-            name: replace(topic, config=defaults.with_stored(topic.overrides)) for name, topic in before.items()
+            name: replace(
+                topic, config=defaults.with_stored(topic.overrides if self.is_in_metadata(name) else of_found)
+            )
+            for name, topic in before.items()
         }
         return [topic for name, topic in self._topics.items() if topic.config != before[name].config]
 
