@@ -13,6 +13,7 @@ import pytest
 from duralog.console.sources import group_tracking
 from duralog.console.sources.directory_source import DirectorySource
 from duralog.console.sources.metrics_reading import CleanerMetrics
+from tests.broker.group_desk import GroupDesk
 from tests.console.console_stores import COMMITTED, ORDERS, commit
 
 METRICS = b"""# HELP duralog_cleanings_total Compactions that came to their end.
@@ -42,10 +43,26 @@ def test_a_long_topic_is_read_in_several_goes(stores: Any, tmp_path: Path, monke
 
 def test_groups_are_not_read_again_where_nothing_came(stores: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     source = DirectorySource(str(stores["shop"]))
-    monkeypatch.setattr(group_tracking, "read_chunks", lambda *_: pytest.fail("it was read again"))
+    monkeypatch.setattr(group_tracking, "read_log", lambda *_: pytest.fail("it was read again"))
     source.step()
     assert [group.name for group in source.overview().groups] == ["billing"]
     source.close()
+
+
+def test_a_transaction_that_has_not_ended_hides_no_commit(tmp_path: Path) -> None:
+    def committed() -> dict[tuple[str, int], int | None]:
+        return {(each.topic, each.partition): each.committed for each in source.group("g").view.offsets}
+
+    with GroupDesk(tmp_path / "data") as desk:
+        desk.with_topics(t=2)
+        desk.commit_in_transaction("g", {("t", 0): 50}, producer_id := 7)
+        desk.commit("g", {("t", 1): 4})
+        source = DirectorySource(str(desk.path))
+        assert committed() == {("t", 1): 4}
+        desk.end_transaction("g", producer_id, commit=True)
+        source.step()
+        assert committed() == {("t", 0): 50, ("t", 1): 4}
+        source.close()
 
 
 @pytest.fixture

@@ -45,10 +45,15 @@ class FoldedLog:
         self._open: dict[int, dict[bytes, LoggedRecord]] = {}
 
     def add(self, entries: Iterable[LoggedRecord | LoggedMarker]) -> None:
+        for _ in self.taking_effect(entries):
+            pass
+
+    def taking_effect(self, entries: Iterable[LoggedRecord | LoggedMarker]) -> Iterator[LoggedRecord]:
+        """Add the entries, and give each record when it counts: those of a transaction at its end."""
         last, open_ones = self._last, self._open
         for entry in entries:
             if isinstance(entry, LoggedMarker):
-                self._end(entry)
+                yield from self._end(entry)
             elif entry.producer_id != NO_PRODUCER_ID:
                 open_ones.setdefault(entry.producer_id, {})[entry.key] = entry
             else:
@@ -56,12 +61,14 @@ class FoldedLog:
                 if entry.value is None:
                     for pending in open_ones.values():
                         pending.pop(entry.key, None)
+                yield entry
 
-    def _end(self, marker: LoggedMarker) -> None:
+    def _end(self, marker: LoggedMarker) -> Iterator[LoggedRecord]:
         for key, record in self._open.pop(marker.producer_id, {}).items():
             known = self._last.get(key)
             if marker.commit and (known is None or known.offset < record.offset):
                 self._last[key] = record
+                yield record
 
     def last(self) -> list[LoggedRecord]:
         """In the order of the log."""

@@ -141,14 +141,21 @@ class GroupLog:
                 yield number, partition.log
 
 
-def read_log(log: PartitionLog) -> Iterator[LoggedRecord | LoggedMarker]:
-    """Everything in a coordinator's log. Damage is raised after what is before it."""
+def read_log(log: PartitionLog, offset: int = 0) -> Iterator[LoggedRecord | LoggedMarker]:
+    """What is in a coordinator's log, from an offset on. Damage is raised after what is before it."""
     view = log.view
-    for segment, end in view.segments_from(view.start_offset):
-        for piece in read_pieces(segment.file, end=end):
+    start_offset = max(offset, view.start_offset)
+    for segment, end in view.segments_from(start_offset):
+        position = 0
+        if segment.base_offset < offset:
+            first = segment.find_batch(start_offset, end)
+            if first is None:
+                continue
+            position = first.position
+        for piece in read_pieces(segment.file, start=position, end=end):
             for chunk in piece.decode():
                 for entry, is_control in _entries(chunk):
-                    if entry.offset < view.start_offset:
+                    if entry.offset < start_offset:
                         continue
                     if not is_control:
                         yield entry

@@ -6,22 +6,21 @@ far as they are known, and a note says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from duralog.broker.groups.group_loading import FoldedLog
+from duralog.broker.groups.group_log import LoggedMarker, LoggedRecord, read_log
 from duralog.cli.failures import printable
 from duralog.cli.group_records import EndOffset, GroupRecords
 from duralog.cli.group_views import GroupView
-from duralog.columnar.python_records import to_records
 from duralog.console.facts.overview import GroupDetails, GroupFacts, LagSample
 from duralog.console.reading.folder_watch import PartitionLook
 from duralog.console.reading.fresh_logs import FreshLogs
 from duralog.console.sources.rates import History
 from duralog.errors import DuralogError
 from duralog.format.internal_topics import CONSUMER_OFFSETS
-from duralog.storage.isolation import Isolation
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.partition_log import PartitionLog
-from duralog.storage.reading import read_chunks
 
 _RECORDS_AT_ONCE = 20_000
 _MOST_LAGS = 300
@@ -65,6 +64,7 @@ class GroupTracking:
     def __init__(self, logs: FreshLogs) -> None:
         self._logs = logs
         self._records = GroupRecords()
+        self._folded: dict[TopicPartition, FoldedLog] = {}
         self._positions: dict[TopicPartition, tuple[PartitionLook | None, int]] = {}
         """Of each partition, the look after which it was read to its end, and up to where."""
         self.note: str | None = None
@@ -77,7 +77,7 @@ class GroupTracking:
         )
         if is_other:
             # The topic is gone, or another one has its name.
-            self._records, self._positions = GroupRecords(), {}
+            self._records, self._folded, self._positions = GroupRecords(), {}, {}
         self.note = None
         left = _RECORDS_AT_ONCE
         for place, look in found.items():
@@ -87,8 +87,9 @@ class GroupTracking:
             if left <= 0:
                 self.note = "The groups are still being read: there is more in __consumer_offsets."
                 break
+            folded = self._folded.setdefault(place, FoldedLog())
             try:
-                reached, taken, is_all = self._logs.ask(place, self._reading(position, left))
+                reached, taken, is_all = self._logs.ask(place, self._reading(folded, position, left))
             except DuralogError as error:
                 self.note = f"The groups in {place} cannot be read: {printable(str(error))}"
                 continue
@@ -100,21 +101,27 @@ class GroupTracking:
     def views(self, end_offset: EndOffset) -> list[GroupView]:
         return self._records.views(end_offset)
 
-    def _reading(self, position: int, most: int) -> Callable[[PartitionLog], tuple[int, int, bool]]:
+    def _reading(self, folded: FoldedLog, position: int, most: int) -> Callable[[PartitionLog], tuple[int, int, bool]]:
         def read(log: PartitionLog) -> tuple[int, int, bool]:
             """Up to where it was read, how many records that were, and whether there are no more for now."""
-            view = log.view
-            start, end = max(position, view.start_offset), self._logs.stability(log).last_stable_offset
-            taken = 0
-            if start >= end:
+            end = log.end_offset
+            if position >= end:
                 return position, 0, True
-            # What a transaction committed counts when the transaction does.
-            for chunk in read_chunks(view, start, end, Isolation.READ_COMMITTED):
-                for record in to_records(chunk):
-                    if taken >= most:
-                        return record.offset, taken, False
-                    self._records.take(record)
-                    taken += 1
-            return end, taken, True
+            taken, reached = 0, end
+
+            def entries() -> Iterator[LoggedRecord | LoggedMarker]:
+                nonlocal taken, reached
+                for entry in read_log(log, position):
+                    if isinstance(entry, LoggedRecord):
+                        if taken >= most:
+                            reached = entry.offset
+                            return
+                        taken += 1
+                    yield entry
+
+            # What a transaction committed counts when the transaction does; other commits do not wait for it.
+            for record in folded.taking_effect(entries()):
+                self._records.take(record)
+            return reached, taken, reached == end
 
         return read
