@@ -56,6 +56,7 @@ def test_a_directory_without_groups(tmp_path: Path) -> None:
     Store(str(tmp_path)).close()
     assert objects("list", tmp_path) == []
     assert "no groups" in run("list", tmp_path).stdout
+    assert "no groups" in run("describe", tmp_path).stdout
 
 
 def test_wrong_usage() -> None:

@@ -219,3 +219,10 @@ def test_a_directory_in_use(new: Path) -> None:
         assert len(objects("list", new)) == 1
     finally:
         lock.release()
+
+
+@pytest.mark.parametrize("command", ["list", "describe"])
+def test_a_directory_without_topics_says_how_to_make_one(new: Path, command: str) -> None:
+    Store(str(new)).close()
+    assert f"no topics yet. To make one: duralog topic create {new} --topic NAME" in topic(command, new).stdout
+    assert objects(command, new) == []

@@ -93,12 +93,14 @@ def describe(
     """
     place = target_given(target, data)
     with told_plainly():
-        from duralog.cli.group_views import no_such_group, write_group
+        from duralog.cli.group_views import no_such_group, write_group, write_no_groups
 
         output = standard_output(as_json=as_json, quiet=quiet)
         views = _views(place, group, is_shown=not (no_progress or quiet))
         if group is not None and not any(view.group == group and view.state != "dead" for view in views):
             raise no_such_group(group, place)
+        if not views:
+            write_no_groups(output)
         for view in views:
             write_group(view, output)
         output.flush()

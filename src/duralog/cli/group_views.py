@@ -78,7 +78,13 @@ def write_groups(groups: Sequence[GroupView], output: Output) -> None:
     ]
     if rows:
         write_table(output, _LIST_NAMES, rows, right=_LIST_NAMES[3:], cut=("group",), least=("kind", "partitions"))
-    output.heading(plural(len(rows), "group") if rows else "no groups: nobody has committed offsets")
+        output.heading(plural(len(rows), "group"))
+    else:
+        write_no_groups(output)
+
+
+def write_no_groups(output: Output) -> None:
+    output.heading("no groups: nobody has committed offsets")
 
 
 def write_group(group: GroupView, output: Output) -> None:

@@ -109,7 +109,7 @@ def describe(
     with told_plainly(), names_checked(place, topic):
         from duralog.cli.logs import say_warnings
         from duralog.cli.opened_store import opened_store
-        from duralog.cli.topic_views import write_description
+        from duralog.cli.topic_views import write_description, write_no_topics
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
@@ -118,7 +118,10 @@ def describe(
             is_well = _of_broker(place).write_descriptions(topic, output, all_configs=all_configs)
         else:
             with opened_store(place, read_only=True, server_properties=server_properties) as store:
-                for name in store.topics() if topic is None else [topic]:
+                names = store.topics() if topic is None else [topic]
+                if not names:
+                    write_no_topics(store.path, output)
+                for name in names:
                     is_well &= write_description(store, name, output, all_configs=all_configs)
         output.flush()
         if not is_well:

@@ -71,8 +71,12 @@ def write_list(store: Store, only: str | None, output: Output, *, is_shown: bool
         if rows or only is not None:
             output.heading(plural(len(rows), "topic"))
         else:
-            output.heading(f"no topics yet. To make one: duralog topic create {printable(store.path)} --topic NAME")
+            write_no_topics(store.path, output)
     return is_well
+
+
+def write_no_topics(place: str, output: Output) -> None:
+    output.heading(f"no topics yet. To make one: duralog topic create {printable(place)} --topic NAME")
 
 
 def write_description(store: Store, name: str, output: Output, *, all_configs: bool) -> bool:

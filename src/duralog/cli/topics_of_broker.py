@@ -9,6 +9,7 @@ from duralog.cli.failures import printable, say
 from duralog.cli.output import Output
 from duralog.cli.tables import plural, write_table
 from duralog.cli.target import ANSWER_SECONDS, admin_client, admin_module, edge_offsets, kafka_client, told_by_broker
+from duralog.cli.topic_views import write_no_topics
 from duralog.cli.unknown_names import unknown_topic
 
 _LIST_NAMES = ("topic", "id", "partitions", "offsets", "configs")
@@ -72,7 +73,7 @@ class BrokerTopics:
                 write_table(output, _LIST_NAMES, rows, right=right, cut=cut, least=least)
                 output.heading(plural(len(rows), "topic"))
             else:
-                output.heading(f"no topics yet. To make one: duralog topic create {self._address} --topic NAME")
+                write_no_topics(self._address, output)
         return self._tell_unusable(described)
 
     def write_descriptions(self, only: str | None, output: Output, *, all_configs: bool) -> bool:
@@ -82,6 +83,8 @@ class BrokerTopics:
             described = self._described(names)
             edges = self._edges(described)
             configs = self._configs(names)
+        if not names:
+            write_no_topics(self._address, output)
         for name in names:
             shown = [entry for entry in configs[name] if all_configs or entry.source != _DEFAULT]
             if output.as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 
 from duralog.config import TopicConfig
 from duralog.errors import DuralogError
@@ -42,16 +43,24 @@ def explain_live(
     settings: ExplainSettings,
 ) -> Explanation:
     """What a compaction of the partition would do, if its topic had these configs. REQUIRES: the store is read-only."""
-    for attempt in range(_ATTEMPTS):
-        try:
-            # Before the log: a broker may go on compacting it, and the checkpoint must not be ahead of what is read.
-            checkpoint = checkpoints.get(partition)
-            log = store.partition(*partition)
-            log.update_config(config)
-            return explain_compaction(log, checkpoint, settings)
-        except DuralogError:
-            if attempt == _ATTEMPTS - 1:
-                raise
+    with ExitStack() as opened:
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(DuralogError):
+                return _explained(store, partition, config, checkpoints, settings)
             # Its segments may have been deleted, or replaced, since their names were read.
-            store = Store(store.path, config=store.config, read_only=True)
-    raise AssertionError
+            store = opened.enter_context(Store(store.path, config=store.config, read_only=True))
+        return _explained(store, partition, config, checkpoints, settings)
+
+
+def _explained(
+    store: Store,
+    partition: TopicPartition,
+    config: TopicConfig,
+    checkpoints: CleanerCheckpoints,
+    settings: ExplainSettings,
+) -> Explanation:
+    # Before the log: a broker may go on compacting it, and the checkpoint must not be ahead of what is read.
+    checkpoint = checkpoints.get(partition)
+    log = store.partition(*partition)
+    log.update_config(config)
+    return explain_compaction(log, checkpoint, settings)
