@@ -43,24 +43,18 @@ def explain_live(
     settings: ExplainSettings,
 ) -> Explanation:
     """What a compaction of the partition would do, if its topic had these configs. REQUIRES: the store is read-only."""
+
+    def explained(found: Store) -> Explanation:
+        # Before the log: a broker may go on compacting it, and the checkpoint must not be ahead of what is read.
+        checkpoint = checkpoints.get(partition)
+        log = found.partition(*partition)
+        log.update_config(config)
+        return explain_compaction(log, checkpoint, settings)
+
     with ExitStack() as opened:
         for _ in range(_ATTEMPTS - 1):
             with suppress(DuralogError):
-                return _explained(store, partition, config, checkpoints, settings)
+                return explained(store)
             # Its segments may have been deleted, or replaced, since their names were read.
             store = opened.enter_context(Store(store.path, config=store.config, read_only=True))
-        return _explained(store, partition, config, checkpoints, settings)
-
-
-def _explained(
-    store: Store,
-    partition: TopicPartition,
-    config: TopicConfig,
-    checkpoints: CleanerCheckpoints,
-    settings: ExplainSettings,
-) -> Explanation:
-    # Before the log: a broker may go on compacting it, and the checkpoint must not be ahead of what is read.
-    checkpoint = checkpoints.get(partition)
-    log = store.partition(*partition)
-    log.update_config(config)
-    return explain_compaction(log, checkpoint, settings)
+        return explained(store)
