@@ -42,11 +42,13 @@ _NOT_SHOWN = ("WARNING: Using incubator modules: ", "duralog: compiling for this
 """What Java says about itself, whatever it runs, and what the first run on a machine says."""
 
 _HANGING_UP = re.compile(
-    r"Traceback \(most recent call last\):\n"
-    r"(?:  File \"[^\"\n]*pyspark/daemon\.py\".*\n(?:    .*\n)*)*"
-    r"(?:BrokenPipeError: .*(?:\n|\Z)|\Z)"
+    r"^Traceback \(most recent call last\):(?:\n|\Z)(?!  File \"(?![^\"\n]*pyspark/daemon\.py\"))"
+    r"|^  File \"[^\"\n]*pyspark/daemon\.py\".*(?:\n    .*)*(?:\n|\Z)"
+    r"|^BrokenPipeError: .*(?:\n|\Z)",
+    re.MULTILINE,
 )
-"""What a worker of Spark says when Spark has hung up on it, on a busy machine; as far as it gets."""
+"""What a worker of Spark says when Spark has hung up on it, on a busy machine: as far as it gets, and between the lines
+of what is run. A traceback that leads anywhere else stays."""
 
 
 _VARYING = (

@@ -34,8 +34,9 @@ def run_here(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
         return [result for group in run_tasks(_, [list(items)], function) for result in group]
 
     for module in modules:
-        monkeypatch.setattr(module, "run_tasks", run_tasks)
-        monkeypatch.setattr(module, "run_in_groups", run_in_groups, raising=False)
+        for run in (run_tasks, run_in_groups):
+            if hasattr(module, run.__name__):
+                monkeypatch.setattr(module, run.__name__, run)
 
 
 def rows_of(table_format: str, path: str | Path) -> list[dict[str, Any]]:
