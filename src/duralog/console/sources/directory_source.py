@@ -277,7 +277,7 @@ class DirectorySource:
         place = self._known(topic, partition)
         look = self._snapshots.newest.looks.get(place)
         if look is not None and not look.segments:
-            raise StorageError(printable(look.trouble or f"{place} cannot be read"))
+            self._look(place)  # It may have been in the making then. If it still has no log, this raises.
         return self._read(lambda: self._logs.ask(place, question))
 
     def _page(
