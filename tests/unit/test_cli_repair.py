@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import PartitionOffset, decode_offset_checkpoint, encode_offset_checkpoint
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.folder_changes import survey
+from duralog.storage.local_files import LocalLock
 from duralog.storage.store import Store
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
@@ -288,6 +293,45 @@ def test_a_directory_in_use_is_refused(store: Path, option: list[str]) -> None:
         lock.release()
     assert "error:" in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_dry_run_works_where_nothing_can_be_written(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (store / ".lock").write_text("left by a job that died")
+    flip(store / "codecs-1" / LOG, 50_000)
+    before = contents(store)
+    opened = os.open
+
+    def read_only(path: Any, flags: int, *others: Any, **named: Any) -> int:
+        if str(path).startswith(str(store)) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        return opened(path, flags, *others, **named)
+
+    monkeypatch.setattr(os, "open", read_only)
+    assert ("quarantined", LOG) in done(repair("--dry-run", store), "codecs-1")
+    assert contents(store) == before
+
+
+def test_dry_runs_of_several_processes_do_not_refuse_each_other(store: Path) -> None:
+    (store / ".lock").touch()
+    lock = LocalLock(str(store / ".lock"), shared=True)
+    try:
+        taken = subprocess.run([sys.executable, "-c", _LOCKING, str(store / ".lock")], capture_output=True, text=True)
+    finally:
+        lock.release()
+    assert taken.stdout.split() == ["shared", "refused"], taken.stderr
+
+
+_LOCKING = """
+import sys
+from duralog.errors import StoreLocked
+from duralog.storage.local_files import LocalLock
+LocalLock(sys.argv[1], shared=True).release()
+print("shared")
+try:
+    LocalLock(sys.argv[1])
+except StoreLocked:
+    print("refused")
+"""
 
 
 def test_lines(store: Path) -> None:

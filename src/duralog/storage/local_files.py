@@ -218,6 +218,9 @@ class LocalLock:
     Such a lock belongs to the process: a second one of the same process would be granted, and closing any descriptor of
     the file would drop them all. So the process remembers which files it has locked, and does not open them again.
 
+    A shared one keeps writers out and other readers not. It changes nothing, so it can be had on a disk or of an owner
+    that lets this process only read.
+
     The file is empty, unless a job has lent the directory to its tasks (`duralog.storage.lent_lock`).
     """
 
@@ -226,16 +229,20 @@ class LocalLock:
     guard = threading.Lock()
     """For whoever looks at `held`, or changes it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, shared: bool = False) -> None:
+        """The file is made if it is not there, unless the lock is a shared one."""
         self.path = path
+        # Without O_NONBLOCK, opening a pipe that nobody writes to would never return.
+        access = os.O_RDONLY | os.O_NONBLOCK if shared else os.O_RDWR | os.O_CREAT
         with self.guard, refusals("lock", path):
             if os.path.exists(path) and identity_of(os.stat(path)) in self.held:
                 raise StoreLocked(f"{path}: this process has it open already")
-            self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+            self.descriptor = os.open(path, access | os.O_CLOEXEC, FILE_MODE)
             try:
-                fcntl.lockf(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # A job that was here before may have died: its tasks are not to find their way in any more.
-                os.ftruncate(self.descriptor, 0)
+                fcntl.lockf(self.descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+                if not shared:
+                    # A job that was here before may have died: its tasks are not to find their way in any more.
+                    os.ftruncate(self.descriptor, 0)
             except OSError as error:
                 os.close(self.descriptor)
                 if error.errno in (errno.EACCES, errno.EAGAIN):

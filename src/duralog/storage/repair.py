@@ -28,6 +28,7 @@ from duralog.format.filenames import (
 from duralog.storage.background import Clock, wall_clock_ms
 from duralog.storage.file_system import FileSystem, LocalFileSystem, Lock
 from duralog.storage.folder_changes import Action
+from duralog.storage.local_files import LocalLock
 from duralog.storage.log_directory import LogDirectory, TopicPartition
 from duralog.storage.metadata_log import METADATA_TOPIC
 from duralog.storage.partition_check import PartitionReport
@@ -113,12 +114,13 @@ class TopicConfigs:
 
 
 def lock_for_repair(path: str, *, dry_run: bool) -> Lock | None:
-    """For a dry run, too, if there is something to lock: what it tells must not change meanwhile."""
+    """For a dry run, too, as far as reading goes: what it tells must not change meanwhile, but it may not write."""
     if not os.path.isdir(path):
         raise DuralogError(f"{path}: there is no such directory")
     directory = LogDirectory(LocalFileSystem(), path)
-    if dry_run and not os.path.exists(directory.path_of(LOCK)):
-        return None
+    if dry_run:
+        lock = directory.path_of(LOCK)
+        return LocalLock(lock, shared=True) if os.access(lock, os.R_OK) else None
     return directory.lock()
 
 
