@@ -16,8 +16,8 @@ run: env java ## the whole story: write a change stream, stream and compact it o
 console: env ## the page in the browser, on the directory that `make run` left (DATA=path for another)
 	@$(BIN)/duralog console $(DATA)
 
-test: env-dev java test-programs ## all tests, in two processes (TESTS=path for some)
-	@$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder $(TESTS)
+test: env-dev java test-programs ## all tests, in two processes, and the few that fail a second time (TESTS=path for some)
+	@$(BIN)/python -m scripts.run_tests -n $(PROCESSES) $(TESTS)
 
 check: env-dev java test-programs lint types imports test ## lint, types, import contracts, tests
 

@@ -1,0 +1,60 @@
+"""`scripts/run_tests.py`: what fails once is told, what fails twice fails, and many failures are no chance."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+UNSTEADY = """
+from pathlib import Path
+
+def test_unsteady():
+    tried = Path("tried")
+    if not tried.exists():
+        tried.touch()
+        raise AssertionError("by chance")
+"""
+WRONG = """
+import pytest
+
+@pytest.mark.parametrize("number", range({count}))
+def test_wrong(number):
+    assert number < 0
+"""
+
+
+def run_tests(folder: Path, **files: str) -> tuple[int, str]:
+    for name, text in files.items():
+        (folder / f"test_{name}.py").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "scripts.run_tests", "-n", "1", *(f"test_{name}.py" for name in files)]
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    ran = subprocess.run(
+        command, cwd=folder, env=alone | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    return ran.returncode, ran.stdout
+
+
+def test_what_passes_on_the_second_try_is_told(tmp_path: Path) -> None:
+    status, said = run_tests(tmp_path, chance=UNSTEADY)
+    assert status == 0
+    assert "AssertionError: by chance" in said
+    assert said.endswith("UNSTEADY, passed on the second try: test_chance.py::test_unsteady\n")
+
+
+def test_what_fails_twice_fails(tmp_path: Path) -> None:
+    status, said = run_tests(tmp_path, chance=UNSTEADY, broken=WRONG.format(count=1))
+    assert status == pytest.ExitCode.TESTS_FAILED
+    assert "UNSTEADY, passed on the second try: test_chance.py::test_unsteady" in said
+    assert "FAILED TWICE: test_broken.py::test_wrong[0]" in said
+
+
+def test_many_failures_are_no_chance(tmp_path: Path) -> None:
+    status, said = run_tests(tmp_path, broken=WRONG.format(count=6))
+    assert status == pytest.ExitCode.TESTS_FAILED
+    assert "second try" not in said
