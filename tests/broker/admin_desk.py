@@ -148,7 +148,7 @@ def wait_until(is_true: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.005)
 
 
-def append(broker: Broker, topic: str, number: int, timestamps: list[int], **producer: int) -> None:
+def append(broker: Broker, topic: str, number: int, timestamps: list[int], **producer: Any) -> None:
     records = [Record(key=b"k", value=b"v", timestamp_ms=timestamp) for timestamp in timestamps]
     batch = bytearray(record_batch.encode(records, **producer))
     on_loop(broker, lambda: broker.partitions.append(topic, number, batch))

@@ -137,7 +137,8 @@ class DeskBroker:
             done.clear()
 
             def run(work: Callable[[], None]) -> None:
-                done.append(work())
+                work()
+                done.append(None)
 
             self.timers.run_due(run)
 
@@ -158,7 +159,7 @@ class DeskBroker:
             answer.deliver_to(lambda _: None, lambda code, text: api.refuse(request, code, text))
             return answer
         later = Later()
-        later.answer(answer)  # type: ignore[arg-type]
+        later.answer(answer)
         return later
 
     def answered(self, api_key: int, version: int, later: Later) -> Any:

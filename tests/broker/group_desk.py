@@ -15,6 +15,7 @@ from uuid import UUID
 
 from duralog.broker import messages
 from duralog.broker.broker import Broker
+from duralog.broker.groups.classic_group import ClassicGroup
 from duralog.broker.groups.offset_table import PartitionCommit
 from duralog.broker.internal_topics import CONSUMER_OFFSETS
 from duralog.broker.request import Later, Request
@@ -117,6 +118,11 @@ class GroupDesk:
         while not told:
             self.broker.run_pending()
         assert not isinstance(told[0], Exception)
+
+    def classic_group(self, group: str) -> ClassicGroup:
+        found = self.groups.by_id[group]
+        assert isinstance(found, ClassicGroup)
+        return found
 
     # Requests
 

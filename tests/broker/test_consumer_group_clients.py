@@ -29,11 +29,12 @@ def broker_config() -> dict[str, object]:
 
 class Clients:
     def __init__(self, broker: Broker) -> None:
-        self.servers = {"bootstrap.servers": f"127.0.0.1:{broker.address.port}", "log_level": 0}
+        address = f"127.0.0.1:{broker.address.port}"
+        self.servers: dict[str, str | int | float | bool] = {"bootstrap.servers": address, "log_level": 0}
         self.admin = AdminClient(self.servers)
         self.producer = Producer(self.servers)
         self.consumers: dict[str, Consumer] = {}
-        self.read: dict[tuple[str, int, int], list[str]] = {}
+        self.read: dict[tuple[str | None, int | None, int | None], list[str]] = {}
 
     def create(self, topic: str, partitions: int) -> None:
         self.admin.create_topics([NewTopic(topic, partitions)])[topic].result()

@@ -323,11 +323,12 @@ def test_classic_members_of_a_consumer_group_need_a_protocol_in_common(desk: Gro
     old, other = Classic(desk), Classic(desk)
     assert old.join().error_code == NONE
     metadata = subscription(["t"])
-    for more in (
+    nothing_in_common: list[dict[str, Any]] = [
         {"protocols": [{"name": "sticky", "metadata": metadata}]},
         {"protocols": []},
         {"protocol_type": "connect"},
-    ):
+    ]
+    for more in nothing_in_common:
         assert other.join(**more).error_code == INCONSISTENT_GROUP_PROTOCOL
     both = [{"name": "sticky", "metadata": metadata}, {"name": "range", "metadata": metadata}]
     joined = other.join(protocols=both)

@@ -37,7 +37,7 @@ SOURCE, TARGET = "readings", "results"
 WAIT_SECONDS = 60
 PATIENCE = 600
 """Polls of a tenth of a second that bring nothing, one after the other, until the test gives up."""
-QUICKLY = {
+QUICKLY: dict[str, str | int | float | bool] = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
     # When the only broker goes, librdkafka 2.16 otherwise starts over, and may wait for connections of before.
@@ -184,12 +184,14 @@ class Copier:
         try:
             self._at("begin")
             self._producer.begin_transaction()
+            read_up_to: dict[int, int] = {}
             for message in messages:
-                self._producer.produce(TARGET, message.value(), partition=message.partition())
+                partition, offset = _place(message)
+                self._producer.produce(TARGET, message.value(), partition=partition)
+                read_up_to[partition] = offset + 1
             self._at("produced")
             self._producer.flush(0.05)
             self._at("offsets")
-            read_up_to = {message.partition(): message.offset() + 1 for message in messages}
             positions = [TopicPartition(SOURCE, *each) for each in read_up_to.items()]
             metadata = self._consumer.consumer_group_metadata()
             _persist(lambda: self._producer.send_offsets_to_transaction(positions, metadata, WAIT_SECONDS))
@@ -219,6 +221,14 @@ class Copier:
             # It may be that the transaction was committed, and that only the answer was lost.
             self._copied[partition.partition] = max(partition.offset, 0)
             self._consumer.seek(TopicPartition(SOURCE, partition.partition, max(partition.offset, 0)))
+
+
+def _place(message: Message) -> tuple[int, int]:
+    """Of a message that was read: its partition and its offset."""
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return partition, offset
 
 
 def _persist(ask: Callable[[], Any]) -> Any:
@@ -262,8 +272,10 @@ def check_results(served: Served, count: int) -> None:
     with duralog.open(served.directory, read_only=True) as store:
         logs = [store.partition(TARGET, number) for number in range(PARTITIONS)]
         assert [log.last_stable_offset for log in logs] == [log.end_offset for log in logs]
-        found = Counter(record.value for log in logs for record in log.read(0, isolation="read_committed"))
-    wanted = Counter(str(number).encode() for number in range(count))
+        found: Counter[bytes | None] = Counter(
+            record.value for log in logs for record in log.read(0, isolation="read_committed")
+        )
+    wanted: Counter[bytes | None] = Counter(str(number).encode() for number in range(count))
     assert found - wanted == Counter(), "more than once"
     assert wanted - found == Counter(), "lost"
 

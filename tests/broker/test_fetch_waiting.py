@@ -243,14 +243,14 @@ class TestSessions:
         assert _sizes(second.only) == {0: len(batch())}
 
 
-def test_many_waiting_clients(desk: RecordDesk) -> None:
+def test_many_waiting_clients(desk: RecordDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     """An append looks at those of its own partition only."""
     waiting = [_wait(desk, {number % 4: 0}) for number in range(400)]
     assert [_waiting(desk, number) for number in range(4)] == [100] * 4
     looked: list[Any] = []
-    desk.broker.fetches.woken, woken = looked.append, desk.broker.fetches.woken
-    desk.produce_one(9, "t", batch(), partition=3)
-    desk.broker.fetches.woken = woken
+    with monkeypatch.context() as watched:
+        watched.setattr(desk.broker.fetches, "woken", looked.append)
+        desk.produce_one(9, "t", batch(), partition=3)
     assert len(looked) == 100
     for one in waiting:
         assert isinstance(one.later, Later)

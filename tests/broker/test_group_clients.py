@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from duralog.broker.broker import Broker
+from duralog.broker.groups.classic_group import ClassicGroup
 from duralog.config import BrokerConfig
 from tests.broker.conftest import QUICK
 
@@ -92,6 +93,12 @@ def wait_for(consumers: list[Consumer], is_so: Callable[[], bool]) -> None:
     pytest.fail("the consumers do not come to an end")
 
 
+def generation_of(broker: Broker) -> int:
+    group = broker.groups.by_id["readers"]
+    assert isinstance(group, ClassicGroup)
+    return group.generation
+
+
 def shares(consumers: list[Consumer]) -> list[int]:
     return sorted(len(consumer.assignment()) for consumer in consumers)
 
@@ -113,13 +120,13 @@ def test_a_static_consumer_that_comes_back_has_its_partitions_without_a_rebalanc
 ) -> None:
     consumers = [new_consumer(group_instance_id=f"static-{number}") for number in range(2)]
     wait_for(consumers, lambda: shares(consumers) == [3, 3])
-    generation = broker.groups.by_id["readers"].generation
+    generation = generation_of(broker)
     before = {partition.partition for partition in consumers[1].assignment()}
     consumers[1].close()
     back = new_consumer(group_instance_id="static-1")
     wait_for([consumers[0], back], lambda: len(back.assignment()) == 3)
     assert {partition.partition for partition in back.assignment()} == before
-    assert broker.groups.by_id["readers"].generation == generation
+    assert generation_of(broker) == generation
 
 
 def test_consumers_of_both_libraries_in_one_group(
@@ -178,7 +185,7 @@ def test_a_group_goes_on_where_it_was_after_a_restart(tmp_path: Path) -> None:
                 value = message.value()
                 assert value is not None
                 values.append(int(value))
-                consumer.commit(message, asynchronous=False)
+                consumer.commit(message=message, asynchronous=False)
             if len(values) == count:
                 break
         consumer.close()

@@ -76,7 +76,7 @@ def test_a_life_in_every_version(desk: GroupDesk, version: int) -> None:
     joined = join.answer
     member = joined.member_id
     assert (joined.error_code, joined.generation_id, joined.leader, joined.protocol_name) == (0, 1, member, "range")
-    assert desk.groups.by_id["g"].members[member].rebalance_timeout_ms == (20_000 if version else 10_000)
+    assert desk.classic_group("g").members[member].rebalance_timeout_ms == (20_000 if version else 10_000)
     sync_version = min(version, 5)
     synced = desk.sync("g", member, 1, version=sync_version, assignments={member: b"a"}).answer
     assert (synced.error_code, synced.assignment) == (0, b"a")
@@ -173,9 +173,9 @@ def test_a_member_without_heartbeats_is_out_after_its_session_timeout(desk: Grou
     for _ in range(4):
         desk.pass_time(5000)
         desk.heartbeat("g", first, 1)
-        if second in desk.groups.by_id["g"].members:
+        if second in desk.classic_group("g").members:
             last_seen = desk.now_ms
-    assert second not in desk.groups.by_id["g"].members
+    assert second not in desk.classic_group("g").members
     assert last_seen < desk.now_ms
     assert desk.heartbeat("g", first, 1) == 27
     assert desk.join("g", first).answer.generation_id == 2
@@ -202,7 +202,7 @@ def test_who_waits_for_the_others_needs_no_heartbeats(desk: GroupDesk) -> None:
     desk.join("g", second)
     assert join.answer.generation_id == 2
     desk.pass_time(9900)
-    assert first in desk.groups.by_id["g"].members
+    assert first in desk.classic_group("g").members
 
 
 def test_a_first_join_does_not_wait_longer_than_five_minutes(desk: GroupDesk) -> None:
@@ -331,7 +331,7 @@ def test_a_full_group_takes_nobody_in(new_desk: NewDesk) -> None:
 def test_ids_that_nobody_uses_are_bounded(desk: GroupDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("duralog.broker.groups.classic_groups.MOST_PENDING_MEMBERS", 3)
     given = [desk.member_id("g") for _ in range(5)]
-    assert list(desk.groups.by_id["g"].pending_members) == given[2:]
+    assert list(desk.classic_group("g").pending_members) == given[2:]
     assert desk.join("g", given[0]).answer.error_code == 25
 
 

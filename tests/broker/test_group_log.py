@@ -242,7 +242,8 @@ def test_a_group_that_left_the_size_limit_behind_rebalances_at_start(desk: Group
 def test_what_kafka_has_written(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN_STORE, tmp_path / "data")
     with GroupDesk(tmp_path / "data") as desk:
-        (group,) = desk.groups.by_id.values()
+        assert [*desk.groups.by_id] == ["readers"]
+        group = desk.classic_group("readers")
         assert (group.group_id, group.state, group.protocol_type, group.generation) == (
             "readers",
             "Empty",
@@ -331,7 +332,7 @@ def test_members_of_old_records(desk: GroupDesk) -> None:
     value = b"\0\0" + text(b"consumer") + (4).to_bytes(4) + text(b"range") + text(b"m") + (1).to_bytes(4) + member
     desk.partition_of("g").append([Record(key=b"\0\2\0\1g", value=value, timestamp_ms=START_MS)])
     with desk.restarted() as again:
-        group = again.groups.by_id["g"]
+        group = again.classic_group("g")
         assert (group.state, group.generation, group.state_timestamp_ms) == ("Stable", 4, None)
         assert group.members["m"].rebalance_timeout_ms == 9000
         assert group.is_subscribed_to("t")

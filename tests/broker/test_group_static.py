@@ -74,7 +74,7 @@ def test_a_leader_whose_client_knows_no_skipping_is_not_told_that_it_leads(desk:
     back = desk.join("g", group_instance_id="i", version=5).answer
     assert (back.leader, back.members) == (leader, ())
     assert back.member_id != leader
-    assert desk.groups.by_id["g"].leader_id == back.member_id
+    assert desk.classic_group("g").leader_id == back.member_id
 
 
 def test_other_bytes_for_the_same_protocol_are_no_reason_to_rebalance_but_another_protocol_is(desk: GroupDesk) -> None:
@@ -93,7 +93,7 @@ def test_requests_that_wait_under_the_old_id_are_fenced(desk: GroupDesk) -> None
     new = desk.join("g", group_instance_id="i")
     assert (old.answer.error_code, old.answer.member_id) == (FENCED, leader)
     assert not new.is_answered
-    member = desk.groups.by_id["g"].static_members["j"]
+    member = desk.classic_group("g").static_members["j"]
     desk.join("g", member, group_instance_id="j")
     follower_sync = desk.sync("g", member, 2, group_instance_id="j")
     desk.join("g", group_instance_id="j")
@@ -125,6 +125,6 @@ def test_if_the_new_id_cannot_be_written_the_old_one_stays(desk: GroupDesk, monk
         refused = desk.join("g", group_instance_id="i", session_timeout=20_000).answer
     assert (refused.error_code, refused.member_id) == (16, "")
     assert desk.heartbeat("g", member, 1, "i") == 0
-    assert desk.groups.by_id["g"].members[member].session_timeout_ms == 10_000
+    assert desk.classic_group("g").members[member].session_timeout_ms == 10_000
     assert desk.sync("g", member, 1, group_instance_id="i").answer.assignment == b"i"
     assert desk.join("g", group_instance_id="i").answer.error_code == 0

@@ -31,7 +31,7 @@ def test_a_commit_in_every_version(desk: GroupDesk, version: int) -> None:
     assert {number: (each.offset, each.metadata) for number, each in known.items()} == {0: (5, "m"), 1: (2, "m")}
     assert known[0].leader_epoch == (7 if version >= 6 else -1)
     assert known[0].topic_id == desk.topic_id("t")
-    assert desk.groups.by_id["g"].is_simple
+    assert desk.classic_group("g").is_simple
 
 
 @pytest.mark.parametrize("version", range(1, 10))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from uuid import UUID
 
 import pytest
@@ -100,4 +101,5 @@ def test_keys_that_are_none(data: bytes) -> None:
         with pytest.raises(CorruptRecord):
             decode_offset_key(key_bytes)
         return
-    assert decode_offset_key(key_bytes) == OffsetKey(*dict(record.key).values())
+    assert isinstance(record.key, Mapping)
+    assert decode_offset_key(key_bytes) == OffsetKey(*record.key.values())

@@ -107,12 +107,9 @@ def test_who_may_commit_in_a_transaction(desk: GroupDesk) -> None:
     assert desk.commit_in_transaction("g", {("t", 0): 1}, 50, member=member, generation=1) == {("t", 0): 0}
     desk.join("g", member)
     assert desk.commit_in_transaction("g", {("t", 0): 1}, 50, member=member, generation=2) == {("t", 0): 0}
-    for who, code in (
-        ({"member": member, "generation": 1}, ILLEGAL_GENERATION),
-        ({"member": "nobody", "generation": 2}, UNKNOWN_MEMBER),
-    ):
+    for name, generation, code in ((member, 1, ILLEGAL_GENERATION), ("nobody", 2, UNKNOWN_MEMBER)):
         with pytest.raises(GroupRefusal) as refused:
-            desk.commit_in_transaction("g", {("t", 0): 1}, 50, **who)
+            desk.commit_in_transaction("g", {("t", 0): 1}, 50, member=name, generation=generation)
         assert refused.value.error_code == code
     with pytest.raises(GroupRefusal) as refused:
         desk.commit_in_transaction("none", {("t", 0): 1}, 50, generation=1)

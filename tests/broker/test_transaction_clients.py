@@ -31,7 +31,7 @@ def address(broker: Broker, client: RawClient) -> str:
     return f"127.0.0.1:{broker.address.port}"
 
 
-def committed(broker: Broker) -> list[bytes | None]:
+def committed(broker: Broker) -> list[bytes]:
     logs = [broker.store.partition(TOPIC, number) for number in (0, 1)]
     assert all(log.last_stable_offset == log.end_offset for log in logs)
     return sorted(record.value or b"" for log in logs for record in log.read(0, isolation="read_committed"))

@@ -53,6 +53,17 @@ def next_state(known: Transaction, wanted: Transaction) -> Decision:
     return known.completed(now_ms)
 
 
+def first_state(wanted: Transaction) -> decisions.Decision:
+    return decisions.init_producer(
+        None,
+        None,
+        timeout_ms=60_000,
+        server_version=2,
+        new_id=lambda: wanted.producer_id,
+        now_ms=wanted.updated_ms,
+    )
+
+
 def test_the_steps_from_state_to_state_are_those_of_kafka(records: list[list[Record]]) -> None:
     steps = 0
     for partition in records:
@@ -63,14 +74,7 @@ def test_the_steps_from_state_to_state_are_those_of_kafka(records: list[list[Rec
             transactional_id, wanted = entry
             before = known.get(transactional_id)
             if before is None:
-                made = decisions.init_producer(
-                    None,
-                    None,
-                    timeout_ms=60_000,
-                    server_version=2,
-                    new_id=lambda wanted=wanted: wanted.producer_id,
-                    now_ms=wanted.updated_ms,
-                )
+                made = first_state(wanted)
             else:
                 made = next_state(before, wanted)
             assert isinstance(made, Transaction)
