@@ -10,6 +10,7 @@ only read: a change made here would be dropped when the node joins its cluster a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 
 from duralog.config import TopicConfig
@@ -21,7 +22,9 @@ from duralog.format.varint import Bytes
 from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.background import wall_clock_ms
 from duralog.storage.cluster_metadata import ClusterMetadata
+from duralog.storage.damage import find_batches
 from duralog.storage.file_system import FileSystem
+from duralog.storage.index_builder import build_indexes, half_a_batch
 from duralog.storage.log_directory import LogDirectory, TopicPartition
 from duralog.storage.metadata_log import (
     METADATA_TOPIC,
@@ -40,6 +43,8 @@ METADATA_CONFIG = TopicConfig().with_overrides({"max.message.bytes": 8 << 20, "r
 """As Kafka opens the log, whatever the configs of topics are."""
 
 _NO_LEADER = -1
+
+_logger = logging.getLogger(__name__)
 
 
 class MetadataFolder:
@@ -69,6 +74,21 @@ class MetadataFolder:
             return ClusterMetadata.load(self._snapshot(), self._batches())
         except CorruptRecord as error:
             raise error if error.file is not None else error.in_file(self._folder) from None
+
+    def tell_what_is_missing(self, metadata: ClusterMetadata, *, has_topics: bool) -> None:
+        """Warn of what `load` has passed over at the end of a log that is only read, or of a log without anything.
+
+        What was passed over may be damage, or an append that its owner is in the middle of.
+        """
+        left_out = self._left_out()
+        if left_out is not None:
+            _logger.warning(
+                "%s; topics and configs go by the metadata before it, which ends at offset %d, and by folders",
+                left_out,
+                metadata.next_offset,
+            )
+        elif has_topics and self.exists and not metadata.next_offset:
+            _logger.warning("%s: the metadata is empty; folders tell the topics, with default configs", self._folder)
 
     def leader_id(self) -> int | None:
         """The node that last led the metadata's quorum; None if that is not known."""
@@ -104,12 +124,13 @@ class MetadataFolder:
 
     def has_lost_records(self) -> bool:
         """Whether recovery had to take more out of the log than the end of an append that a crash cut short."""
-        reports = Quarantine(self._files, self._folder, wall_clock_ms).reports()
+        quarantine = Quarantine(self._files, self._folder, wall_clock_ms)
         return any(
-            report.fault != Fault.PARTIAL_BATCH.name
-            and report.zeros_from > report.start
+            report.zeros_from > report.start
             and not report.restored_batches
-            for report in reports
+            # No batch follows what a crash cut short.
+            and (report.fault != Fault.PARTIAL_BATCH.name or any(map(len, find_batches(quarantine.open(report)))))
+            for report in quarantine.reports()
         )
 
     def open_for_changes(self, node_id: int) -> ChangesLog:
@@ -135,6 +156,15 @@ class MetadataFolder:
             self._log = self._open_log()
         return self._log
 
+    def _left_out(self) -> CorruptRecord | None:
+        active = None if self._log is None else self._log.view.segments.active
+        if active is None or active.file.size <= active.size_bytes:
+            return None
+        interval_bytes = active.options.index_interval_bytes
+        return build_indexes(
+            active.file, active.base_offset, end=active.file.size, interval_bytes=interval_bytes
+        ).reason
+
     def _snapshot(self) -> Snapshot | None:
         newest = newest_snapshot(entry.name for entry in self._files.list(self._folder))
         if newest is None:
@@ -148,6 +178,8 @@ class MetadataFolder:
                 if piece.fault is not None:
                     raise piece.fault
                 yield piece.data.data
+                if piece.tail_bytes:
+                    raise half_a_batch(piece, segment.size_bytes - piece.tail_bytes)
 
 
 class ChangesLog:

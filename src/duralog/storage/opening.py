@@ -92,9 +92,10 @@ class Opening:
         try:
             meta = self._directory.read_meta() or _NOBODY
             metadata = metadata_folder.load()
+            metadata_folder.tell_what_is_missing(metadata, has_topics=bool(live))
         except DuralogError as error:
             # Reading can do without: folders tell the topics, and configs matter little to readers.
-            _logger.warning("the metadata is not used: %s", error)
+            _logger.warning("the metadata is not used: %s; folders tell the topics, with default configs", error)
         present = set(live)
         topics = self._topics(
             metadata,
