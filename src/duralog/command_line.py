@@ -19,7 +19,7 @@ from duralog.cli.completion import ASKED, answer_shell, completion
 from duralog.cli.consume import consume
 from duralog.cli.doctor import doctor
 from duralog.cli.dump import dump
-from duralog.cli.failures import FAILURE, INTERRUPTED, describe, leave_closed_pipe, say
+from duralog.cli.failures import CLOSED_PIPE, FAILURE, INTERRUPTED, describe, leave_standard_output, say
 from duralog.cli.group import group_app
 from duralog.cli.help_pages import LOOK, LOOK_AFTER, PIPELINE, TALK, TOOLS, CommandGroup
 from duralog.cli.job import job_app
@@ -86,10 +86,16 @@ def main() -> None:
         answer_shell(app)
     try:
         app(prog_name="duralog")
+    except SystemExit as left:
+        # typer and rich, which write the help, leave by themselves when nobody reads it, with a code of their own.
+        if isinstance(left.__context__, BrokenPipeError):
+            leave_standard_output()
+            sys.exit(CLOSED_PIPE)
+        raise
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except OSError as error:
-        leave_closed_pipe()  # As a rule it was help that standard output did not take.
+        leave_standard_output()  # As a rule it was help that standard output did not take.
         say(f"error: {describe(error)}")
         sys.exit(FAILURE)
 

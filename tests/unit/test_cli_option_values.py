@@ -28,6 +28,9 @@ NOW_MS = 1_700_000_000_000
         ("1w", NOW_MS - 604_800_000),
         ("250ms", NOW_MS - 250),
         ("1969-12-31T23:59:59.999Z", -1),
+        ("20241301", 20_241_301),
+        ("30240501", 30_240_501),
+        ("20240501T1200", 1_714_564_800_000),
     ],
 )
 def test_times(text: str, milliseconds: int) -> None:
@@ -40,6 +43,19 @@ def test_times(text: str, milliseconds: int) -> None:
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(ValueError, match="time"):
         parse_time(text, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("digits", "date", "milliseconds"),
+    [
+        ("20240501", "2024-05-01", "1970-01-01T05:37:20.501Z"),
+        ("20240501113000", "2024-05-01T11:30:00", "2611-05-26T01:25:13.000Z"),
+    ],
+)
+def test_digits_that_could_be_a_date(digits: str, date: str, milliseconds: str) -> None:
+    with pytest.raises(ValueError, match=f"give the time as {date}, or the milliseconds as {milliseconds}"):
+        parse_time(digits, now_ms=NOW_MS)
+    assert parse_time(milliseconds, now_ms=NOW_MS) == int(digits)
 
 
 @pytest.mark.parametrize(

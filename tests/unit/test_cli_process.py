@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from duralog.command_line import main
 from duralog.format import record_batch
 from duralog.format.index_entries import OffsetIndexEntry, encode_offset_index
 from duralog.format.record import Record
@@ -65,9 +67,52 @@ def test_a_reader_that_closes_the_pipe(log: Path, mode: list[str]) -> None:
         assert process.stdout.readline()
         process.stdout.close()
         complaints = process.stderr.read()
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=60) == 141
     assert b"Traceback" not in complaints
     assert b"Exception ignored" not in complaints
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--help",
+        "--version",
+        "dump --help",
+        "topic create --help",
+        "completion bash",
+        "topic list DIR",
+        "topic describe DIR --json",
+        "topic create DIR -t other",
+        "group list DIR",
+        "produce DIR -t orders --key k --value v",
+        "consume DIR -t orders",
+        "lookup DIR -t orders -p 0 --offset 0",
+        "stats DIR",
+        "stats DIR --json",
+        "verify DIR",
+        "verify DIR --json",
+        "repair DIR --dry-run",
+        "compact DIR",
+        "compact DIR --explain",
+        "retain DIR",
+        "doctor DIR",
+    ],
+)
+def test_every_command_leaves_quietly_without_a_reader(
+    tmp_path: Path, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(str(tmp_path)) as store:
+        store.create_topic("orders", 1, {"cleanup.policy": "compact"})
+        store.partition("orders", 0).append([Record(key=b"k", value=b"v", timestamp_ms=1_700_000_000_000)])
+    reading, writing = os.pipe()
+    os.close(reading)
+    monkeypatch.setattr(sys, "argv", ["duralog", *line.replace("DIR", str(tmp_path)).split()])
+    with open(writing, "w") as without_reader, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", without_reader)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert ended.value.code == 141
+    assert "error" not in capsys.readouterr().err
 
 
 def test_an_interrupt(log: Path) -> None:

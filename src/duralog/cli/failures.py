@@ -6,8 +6,10 @@
 | 1 | something was corrupt, missing or could not be read or written |
 | 2 | the command was called wrongly |
 | 130 | interrupted with Ctrl-C |
+| 141 | the reader of standard output closed it before the end, as `head` does |
 
-A reader that closes the pipe (`duralog dump x | head`) has what it wanted: that is no failure.
+The last is what a shell tells of `cat` and `ls`, which SIGPIPE ends: nothing is said, and nothing is claimed either,
+since what the command had still to do was not done. Python ignores that signal, so that files are closed in order.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ import typer
 
 from duralog.errors import DuralogError, StorageError
 
-SUCCESS = 0
 FAILURE = 1
 USAGE = 2
 INTERRUPTED = 130
+CLOSED_PIPE = 141
 
 _ADVICE = {
     errno.ENOENT: "check the path",
@@ -88,8 +90,8 @@ def say(message: str) -> None:
     print(f"duralog: {message}", file=sys.stderr)
 
 
-def leave_closed_pipe() -> None:
-    """After the reader has gone: what is still buffered goes nowhere, so that the interpreter can close quietly."""
+def leave_standard_output() -> None:
+    """Where it takes nothing more: what is still buffered goes nowhere, so that the interpreter can close quietly."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -105,8 +107,8 @@ def told_plainly() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        leave_closed_pipe()
-        raise typer.Exit(SUCCESS) from None
+        leave_standard_output()
+        raise typer.Exit(CLOSED_PIPE) from None
     except KeyboardInterrupt:
         say("interrupted")
         raise typer.Exit(INTERRUPTED) from None

@@ -1,7 +1,10 @@
 """Times as people write them, and as the commands print them.
 
 A time on a command line is ISO 8601 (without a zone it means UTC), a number of milliseconds since 1970, or an age
-such as `2h`, counted back from now. Kafka's files keep milliseconds since 1970 in UTC: so do all commands.
+such as `2h`, counted back from now. Digits that could be a date, such as `20240501`, are refused: as milliseconds they
+would be a moment of 1970, or one far in the future, and a command would quietly show all or nothing.
+
+Kafka's files keep milliseconds since 1970 in UTC: so do all commands.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ _INT64_MAX = 2**63 - 1
 _AGE = re.compile(r"(\d+)(ms|s|m|h|d|w)")
 _AGE_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _MILLISECONDS = re.compile(r"-?\d+")
+_DATE = re.compile(r"(?:19|20)\d{6}(?:\d{6})?")
 
 TIME_FORMS = "ISO 8601 (UTC unless it names a zone), milliseconds since 1970, or an age like 90s, 30m, 2h, 7d"
 
@@ -27,6 +31,11 @@ def parse_time(text: str, *, now_ms: int) -> int:
     text = text.strip()
     if _MILLISECONDS.fullmatch(text):
         milliseconds = int(text)
+        if _DATE.fullmatch(text) and (date := _read_date(text)):
+            raise ValueError(
+                f"{text!r} could be a date or a number of milliseconds: give the time as {date}, or the milliseconds as"
+                f" {format_time(milliseconds)}"
+            )
     elif age := _AGE.fullmatch(text):
         milliseconds = now_ms - int(age[1]) * _AGE_UNIT_MS[age[2]]
     else:
@@ -40,6 +49,16 @@ def parse_time(text: str, *, now_ms: int) -> int:
     if abs(milliseconds) > _INT64_MAX:
         raise ValueError(f"{text!r} is beyond the times that a log can hold")
     return milliseconds
+
+
+def _read_date(digits: str) -> str | None:
+    """A date, or a date and time, of the calendar as it is to be written."""
+    try:
+        if len(digits) == 8:
+            return datetime.strptime(digits, "%Y%m%d").date().isoformat()
+        return datetime.strptime(digits, "%Y%m%d%H%M%S").isoformat()
+    except ValueError:
+        return None
 
 
 def format_time(milliseconds: int) -> str:
