@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from duralog.config import TopicConfig
-from duralog.errors import StorageError
+from duralog.errors import CorruptRecord, StorageError
 from duralog.format import record_batch
 from duralog.format.checkpoints import EpochStart, decode_leader_epoch_checkpoint
 from duralog.format.control_records import ControlType, EndTransactionMarker, encode
@@ -436,6 +436,17 @@ def test_a_segment_whose_offsets_need_more_than_32_bits_is_split() -> None:
     before = disk.contents(FOLDER)
     close(load(disk, clean=True))
     assert disk.contents(FOLDER) == before
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_batch_that_takes_the_last_of_all_offsets_is_named_and_can_be_read(clean: bool) -> None:
+    base_offset = 2**63 - 8
+    log = b"".join((base_offset + delta).to_bytes(8) + batch(0)[8:] for delta in (0, 6))
+    disk = disk_with({base_offset: log})
+    with pytest.raises(CorruptRecord, match=f"at most offset {2**63 - 2}, found offset {2**63 - 1}") as refused:
+        load(disk, clean=clean)
+    assert (refused.value.file, refused.value.position) == (path(base_offset), SIZE)
+    assert load(disk, clean=clean, read_only=True).segments[0].next_offset() == 2**63
 
 
 # Producers, transactions, epochs

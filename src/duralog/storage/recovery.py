@@ -22,7 +22,7 @@ from threading import Lock
 
 from duralog.columnar.pieces import Piece
 from duralog.config import TopicConfig
-from duralog.errors import CorruptRecord, StorageError
+from duralog.errors import CorruptRecord, Fault, StorageError
 from duralog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, SegmentFile, parse_segment_file
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.storage.file_system import Entry, FileSystem
@@ -32,6 +32,7 @@ from duralog.storage.loaded_log import LoadedLog
 from duralog.storage.producer_recovery import ProducerRecovery
 from duralog.storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerState
 from duralog.storage.quarantine import Clock, Quarantine
+from duralog.storage.rolling import LAST_OFFSET
 from duralog.storage.segment import Segment
 from duralog.storage.segment_files import Listed, segment_options
 from duralog.storage.segment_repair import SegmentRepair
@@ -147,6 +148,8 @@ class _Loader:
         if not self._segments:
             self._segments.append(self._create(self._log_start))
         end_offset = self._segments[-1].next_offset()
+        if end_offset > LAST_OFFSET + 1 and not self._read_only:
+            raise _no_offset_left(self._segments[-1], end_offset - 1)
         start_offset = max(self._log_start, self._segments[0].base_offset)
         self._epochs.truncate_from_end(end_offset)
         self._epochs.truncate_from_start(self._log_start)
@@ -355,6 +358,18 @@ class _Loader:
 
 def _listed(entry: Entry, *, is_active: bool) -> Listed:
     return Listed(entry.file_id, None if is_active else entry.size)
+
+
+def _no_offset_left(segment: Segment, last_offset: int) -> CorruptRecord:
+    last = segment.find_batch(last_offset)
+    return CorruptRecord(
+        "a batch has an offset that none can follow: nothing can be written behind it",
+        fault=Fault.FIELD_VALUE,
+        file=segment.path(FileKind.LOG),
+        position=None if last is None else last.position,
+        expected=f"at most offset {LAST_OFFSET}",
+        found=f"offset {last_offset}",
+    )
 
 
 def _is_complete(segment: Segment) -> bool:
