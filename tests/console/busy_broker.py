@@ -73,7 +73,8 @@ class BusyBroker:
         )
         assert producer.flush(_WAIT_SECONDS) == 0
         assert told[0].error() is None
-        offset: int = told[0].offset()
+        offset = told[0].offset()
+        assert offset is not None
         return offset
 
     def stop(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from playwright.sync_api import expect
 
@@ -13,7 +15,7 @@ from tests.console.console_stores import COMMITTED, MANY_PARTITIONS, MANY_SEGMEN
 ALL_KINDS = ("golden", "shop", "many", "damaged", "hostile")
 
 
-def topics_told(stores: Stores, kind: str) -> dict[str, dict[str, object]]:
+def topics_told(stores: Stores, kind: str) -> dict[str, dict[str, Any]]:
     return {topic["topic"]: topic for topic in told_by_duralog.objects("topic", "list", str(stores[kind]))}
 
 

@@ -347,7 +347,7 @@ def test_large_changes_are_appended_in_pieces(tmp_path: Path) -> None:
 def test_a_table_that_is_emptied(store: duralog.Store, kept: int) -> None:
     """Its tombstones come once each, also if only some of them got into the log before a crash."""
     rows = [Change((1, n), "t", (n,), {"n": n}) for n in range(4)] + [Change((1, 4), "other", (1,), {"n": 1})]
-    story = [*rows, Emptied((2, 1), "t"), Change((2, 2), "t", (9,), {"n": 9})]
+    story: list[Change | Emptied] = [*rows, Emptied((2, 1), "t"), Change((2, 2), "t", (9,), {"n": 9})]
     whole = ChangeTopic(store, "whole")
     whole.append(story)
     store.create_topic("cut", 1, {"cleanup.policy": "compact"})

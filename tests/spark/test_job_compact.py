@@ -241,7 +241,7 @@ def test_what_is_not_there_or_not_compacted(spark: SparkSession, path: Path) -> 
 
 
 @pytest.fixture
-def run(spark: SparkSession) -> Iterator[CliRunner]:
+def run(spark: SparkSession) -> CliRunner:
     return CliRunner()
 
 

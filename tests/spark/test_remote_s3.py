@@ -6,6 +6,7 @@ import pickle
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.fs as pafs
 import pytest
@@ -62,7 +63,7 @@ def upload(bucket: pafs.FileSystem, path: Path, prefix: str) -> str:
 
 
 def planned(
-    url: str, options: dict[str, str], isolation: Isolation = Isolation.READ_UNCOMMITTED, **limits: int
+    url: str, options: dict[str, str], isolation: Isolation = Isolation.READ_UNCOMMITTED, **limits: Any
 ) -> Plan:
     with open_store(url, options) as store:
         ranges = resolve(store, select_partitions(store, topics=store.topics()), isolation=isolation)

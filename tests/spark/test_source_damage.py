@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,7 @@ def test_a_task_that_is_stopped_early_leaves_a_whole_report_alone(damaged: Path,
             found += batch.num_rows
             if found >= rows:
                 break
+        assert isinstance(reading, Generator)
         reading.close()
         (file,) = folder.iterdir()
         return len(file.read_text().splitlines())

@@ -38,7 +38,7 @@ def narrowed(*filters: Filter) -> dict[str, tuple[int, int]]:
     pushed = PushedFilters()
     assert pushed.push(list(filters)) == []
     again: PushedFilters = pickle.loads(pickle.dumps(pushed))
-    return {str(partition): tuple(found) for partition, found in again.narrow(ALL).items()}
+    return {str(partition): (found.start_offset, found.end_offset) for partition, found in again.narrow(ALL).items()}
 
 
 @pytest.mark.parametrize(

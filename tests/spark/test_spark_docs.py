@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -40,7 +41,7 @@ def test_the_snippets_run(name: str, spark: SparkSession, places: dict[str, str]
     snippets = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
     about_spark = [snippet for snippet in snippets if name.startswith("docs") or "duralog.spark" in snippet]
     assert about_spark
-    names = {"spark": spark, "frame": spark.createDataFrame([("k", "v")], "key string, value string")}
+    names: dict[str, Any] = {"spark": spark, "frame": spark.createDataFrame([("k", "v")], "key string, value string")}
     for snippet in about_spark:
         # A backup is restored to where nothing is.
         ours = (

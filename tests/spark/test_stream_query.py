@@ -51,7 +51,7 @@ class Query:
 
     def run(self, **options: str) -> list[dict[str, Any]]:
         """All that is available now. Returns the progress of the micro-batches that read something."""
-        query = self.start(**options)
+        query = self.start(available_now=True, **options)
         query.awaitTermination()
         return [json.loads(progress.json) for progress in query.recentProgress if progress.numInputRows]
 

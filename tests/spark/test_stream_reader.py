@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,8 +27,11 @@ ALL = ReadAllAvailable()
 
 
 @pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream.time, "sleep", lambda _: None)
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What the reader takes for the module `time`: it never pauses."""
+    clock = SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic)
+    monkeypatch.setattr(stream, "time", clock)
+    return clock
 
 
 @pytest.fixture
@@ -242,9 +247,9 @@ def test_bytes_limit_a_log_with_gaps(store: Store) -> None:
     assert offset["c"]["0"] == log.end_offset
 
 
-def test_few_records_wait_for_more_but_not_for_ever(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_records_wait_for_more_but_not_for_ever(store: Store, clock: SimpleNamespace) -> None:
     now = 0.0
-    monkeypatch.setattr(stream.time, "monotonic", lambda: now)
+    clock.monotonic = lambda: now
     query = reader(store, minOffsetsPerTrigger="10", maxTriggerDelay="60s")
     limit = query.getDefaultReadLimit()
     fill(store, "a", 0, 3)
