@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -191,3 +192,23 @@ def test_a_loan_is_a_small_thing(path: Path) -> None:
         loan = held.lend(FIRST)
         assert len(pickle.dumps(loan)) < 8192
         assert isinstance(pickle.loads(pickle.dumps(loan)), Loan)
+
+
+def test_a_deletion_that_a_crash_interrupted_is_finished_though_the_name_is_another_topics_now(
+    path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    saved = tmp_path_factory.mktemp("saved") / "orders-0"
+    (path / "orders-0").rename(saved)
+    with duralog.open(str(path), config={"log.segment.delete.delay.ms": 0}) as store:
+        store.delete_topic("orders")
+        store.create_topic("orders", 2)
+    shutil.rmtree(path / "orders-0")
+    saved.rename(path / "orders-0")
+    with hold(str(path)) as held:
+        assert list(held.partitions) == [SECOND]
+        with borrow(held.lend(SECOND)) as found:
+            assert found.log.end_offset == 0
+    assert not list(path.glob("orders-0*"))
+    with duralog.open(str(path)) as store:
+        assert not store.offline
+        assert store.partition("orders", 0).end_offset == 0

@@ -125,6 +125,7 @@ class Opening:
         lock = self._directory.lock()
         try:
             opened = self._for_writing(lock)
+            self._finish_deletions(opened)
         except BaseException:
             lock.release()
             raise
@@ -229,6 +230,19 @@ class Opening:
         )
         opened.logs.update(outcome.results)
         opened.offline.update(outcome.failures)
+
+    def _finish_deletions(self, opened: OpenedDirectory) -> None:
+        """Of older topics, whose names others have by now: who loads all partitions finds that out by loading."""
+        removed_ids = cache(opened.metadata.removed_topic_ids)
+        left_over = [
+            partition
+            for partition in self._directory.folders().live
+            if (topic := opened.topics.by_name.get(partition.topic)) is not None
+            and (own_id := _own_id(opened.loader, partition)) not in (None, topic.topic_id)
+            and own_id in removed_ids()
+        ]
+        if left_over:
+            opened.deleted.delete(left_over)
 
     def _loader(self, *, clean: bool, read_only: bool) -> PartitionLoader:
         return PartitionLoader(
