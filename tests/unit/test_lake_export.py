@@ -7,6 +7,7 @@ import importlib
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -301,6 +302,43 @@ def test_files_of_an_attempt_that_was_lost_do_not_count(job: Export, monkeypatch
     monkeypatch.setattr(export_module, "run_tasks", run_twice)
     job.run()
     assert job.rows("parquet") == expected(job.data)
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_a_task_that_outlives_its_run(job: Export, table_format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps the next run away while it works, and gets nothing into the table when that one has been."""
+    left: list[Any] = []
+
+    def interrupted(_: Any, items: Any, *__: Any, **___: Any) -> list[Any]:
+        left.extend(items)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(export_module, "run_tasks", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            job.run(format=table_format)
+    # More records, so that the files of the next run have other names.
+    job.append(3, 20)
+    job.run(format=table_format)
+    for task in left:
+        with pytest.raises(duralog.StoreLocked, match="the job that this task belongs to does not hold"):
+            export_module._write(task)
+    assert job.rows(table_format) == expected(job.data)
+
+    def at_work(_: Any, items: Any, *__: Any, **___: Any) -> list[Any]:
+        stack.enter_context(items[0].right.used())
+        raise KeyboardInterrupt
+
+    job.append(1, 23)
+    with ExitStack() as stack:
+        with monkeypatch.context() as patched:
+            patched.setattr(export_module, "run_tasks", at_work)
+            with pytest.raises(KeyboardInterrupt):
+                job.run(format=table_format)
+        with pytest.raises(TableRefused, match="or a task of one that was interrupted"):
+            job.run(format=table_format)
+    assert job.run(format=table_format).records == 1
+    assert job.rows(table_format) == expected(job.data)
 
 
 def test_a_file_that_was_being_written_is_removed(job: Export) -> None:

@@ -39,11 +39,11 @@ from duralog.spark.lake.tables import (
     TableRefused,
     TableSpec,
     check_apart,
-    only_writer,
     open_table,
     split_options,
 )
 from duralog.spark.lake.targets import PART_SUFFIX, Target
+from duralog.spark.lake.writing_right import WritingRight, only_writer
 from duralog.spark.locations import location_of, open_store
 from duralog.spark.planning import DataLoss, OffsetRange, Offsets, Plan, plan, resolve
 from duralog.spark.slice_reading import read_slices
@@ -68,6 +68,7 @@ class _Task:
     """Some neighbouring slices of one partition."""
 
     slices: tuple[Slice, ...]
+    right: WritingRight
     target: Target
     folder: str
     schema: pa.Schema
@@ -184,7 +185,7 @@ def export(
                 catalog=catalog,
             )
             check_apart(folder, location_of(store))
-            stack.enter_context(only_writer(folder, _JOB))
+            right = stack.enter_context(only_writer(folder, _JOB))
             table = open_table(table_format, spec)
             nothing = TableState(
                 job=_JOB,
@@ -200,6 +201,7 @@ def export(
                 _prepare(
                     store,
                     table,
+                    right,
                     nothing,
                     partitions,
                     fail_on_data_loss=fail_on_data_loss,
@@ -225,6 +227,7 @@ def export(
 def _prepare(
     store: Store,
     table: LakeTable,
+    right: WritingRight,
     nothing: TableState,
     partitions: list[TopicPartition],
     *,
@@ -258,7 +261,7 @@ def _prepare(
         state=state,
         ranges=ranges,
         log_ends=remember_ends(store, state, {partition: found.end_offset for partition, found in ranges.items()}),
-        tasks=_tasks(table, planned, fail_on_data_loss),
+        tasks=_tasks(table, right, planned, fail_on_data_loss),
         read_bytes=planned.planned_bytes,
         leftover_files=spec.target.delete(leftovers),
         lost=lost,
@@ -298,12 +301,13 @@ def _leftovers(paths: Iterable[str], state: TableState) -> list[str]:
     return found
 
 
-def _tasks(table: LakeTable, planned: Plan, fail_on_data_loss: bool) -> list[_Task]:
+def _tasks(table: LakeTable, right: WritingRight, planned: Plan, fail_on_data_loss: bool) -> list[_Task]:
     """A file holds records of one partition, so that its name tells its offsets."""
     spec = table.spec
     return [
         _Task(
             slices=tuple(slices),
+            right=right,
             target=spec.target,
             folder=table.data_folder,
             schema=table.file_schema,
@@ -321,7 +325,10 @@ def _write(task: _Task) -> _Written:
     lost: list[str] = []
     columns = record_columns(task.schema.names)
     on_data_loss = None if task.fail_on_data_loss else _telling(lost)
-    with ParquetFiles(task.target, task.schema, column=DATE, stem=stem, folder=task.folder) as files:
+    with (
+        task.right.used(),
+        ParquetFiles(task.target, task.schema, column=DATE, stem=stem, folder=task.folder) as files,
+    ):
         for records in read_slices(task.slices, columns=columns, on_data_loss=on_data_loss):
             for day, of_day in by_day(records):
                 files.write(None if day is None else day.isoformat(), to_table_columns(of_day, task.schema, day))

@@ -41,8 +41,9 @@ from duralog.spark.lake.columns import table_schema
 from duralog.spark.lake.log_ends import DETAIL, check_ends, remember_ends
 from duralog.spark.lake.parquet_table import ParquetVersions
 from duralog.spark.lake.table_state import TableFormat, TableState
-from duralog.spark.lake.tables import LakeTable, TableSpec, check_apart, now_ms, only_writer, open_table, split_options
+from duralog.spark.lake.tables import LakeTable, TableSpec, check_apart, now_ms, open_table, split_options
 from duralog.spark.lake.targets import PART_SUFFIX, Target
+from duralog.spark.lake.writing_right import WritingRight, only_writer
 from duralog.spark.locations import location_of, open_store
 from duralog.spark.planning import OffsetRange, Offsets, Timestamps, resolve
 from duralog.spark.tasks import OnProgress, run_tasks
@@ -188,8 +189,8 @@ def snapshot(
                 is_replaced=True,
             )
             check_apart(folder, location_of(store))
-            stack.enter_context(only_writer(folder, _JOB))
-            runs.append(_prepare(store, open_table(request.format, spec), request, partitions))
+            right = stack.enter_context(only_writer(folder, _JOB))
+            runs.append(_prepare(store, open_table(request.format, spec), right, request, partitions))
         return _run(spark, runs, on_progress, began)
 
 
@@ -218,7 +219,9 @@ def _run(
     return SnapshotReport(tables=tuple(tables), seconds=time.perf_counter() - began)
 
 
-def _prepare(store: Store, table: LakeTable, request: _Request, partitions: list[TopicPartition]) -> _TopicRun:
+def _prepare(
+    store: Store, table: LakeTable, right: WritingRight, request: _Request, partitions: list[TopicPartition]
+) -> _TopicRun:
     spec = table.spec
     read_ms = now_ms()
     nothing = TableState(
@@ -283,6 +286,7 @@ def _prepare(store: Store, table: LakeTable, request: _Request, partitions: list
             starts,
             before if why_full is None else nothing,
             old_files,
+            right=right,
             run=after.run,
             isolation=request.isolation,
             map_bytes=request.map_bytes,

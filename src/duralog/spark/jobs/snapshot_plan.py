@@ -10,6 +10,7 @@ from duralog.spark.jobs.snapshot_task import PartitionTask
 from duralog.spark.lake.parquet_table import ParquetVersions
 from duralog.spark.lake.table_state import TableState
 from duralog.spark.lake.tables import LakeTable
+from duralog.spark.lake.writing_right import WritingRight
 from duralog.spark.planning import OffsetRange, plan
 from duralog.storage.isolation import Isolation
 from duralog.storage.log_directory import TopicPartition
@@ -23,6 +24,7 @@ def partition_tasks(
     before: TableState,
     old_files: Sequence[str],
     *,
+    right: WritingRight,
     run: int,
     isolation: Isolation,
     map_bytes: int,
@@ -51,10 +53,11 @@ def partition_tasks(
                 first_offset=first_offset,
                 most_keys=known + wanted.end_offset - wanted.start_offset,
                 map_bytes=map_bytes,
+                right=right,
                 target=spec.target,
                 folder=table.data_folder,
                 schema=table.file_schema,
-                stem=f"part-{run:06d}-{number:05d}",
+                stem=f"part-{run:06d}-{number:05d}-{right.run_id[:8]}",
                 copies=copies,
             )
         )

@@ -4,8 +4,8 @@ Each part of the log, and each file of the previous snapshot, is a source. First
 mark of each of its keys (digest and mark, see `keyed_offsets`). Spark brings those of one key together and keeps the
 largest, spilling to disk as it needs to. Then a task for each source that has records left writes them.
 
-A source of the previous snapshot that has all its rows left is not touched. Names tell the source, so a task that runs
-twice writes the same files.
+A source of the previous snapshot that has all its rows left is not touched. Names tell the run and the source, so a
+task that runs twice writes the same files.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _sources(task: PartitionTask) -> list[_Source]:
 
 def _shuffle(spark: SparkSession, task: PartitionTask, sources: list[_Source]) -> list[_Written]:
     def write(table: pa.Table) -> pa.Table:
-        with plain_errors():
+        with plain_errors(), task.right.used():
             number = table.column("source")[0].as_py()
             written = _write(task, sources[number], number, table.column("mark").to_numpy())
             return pa.table({"outcome": [pickle.dumps(written)]})

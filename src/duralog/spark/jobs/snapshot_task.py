@@ -33,6 +33,7 @@ from duralog.spark.jobs.keyed_offsets import (
 from duralog.spark.lake.columns import to_table_columns
 from duralog.spark.lake.parquet_files import DataFile, ParquetFiles
 from duralog.spark.lake.targets import Target
+from duralog.spark.lake.writing_right import WritingRight
 from duralog.spark.slices import Slice
 from duralog.storage.compaction_run import map_bytes_for
 
@@ -55,6 +56,7 @@ class PartitionTask:
     most_keys: int
     """There cannot be more."""
     map_bytes: int
+    right: WritingRight
     target: Target
     folder: str
     schema: pa.Schema
@@ -115,7 +117,10 @@ def _write(task: PartitionTask, wanted: Numbers) -> tuple[list[DataFile], list[s
     kept, rewritten = _sorted_out(task, wanted)
     value = str(task.partition)
     left = len(wanted) - sum(kept.values())
-    with ParquetFiles(task.target, task.schema, column=PARTITION, stem=task.stem, folder=task.folder) as files:
+    with (
+        task.right.used(),
+        ParquetFiles(task.target, task.schema, column=PARTITION, stem=task.stem, folder=task.folder) as files,
+    ):
         for path in rewritten:
             for rows in rows_of_file(task.target, path, wanted, task.schema):
                 files.write(value, rows)

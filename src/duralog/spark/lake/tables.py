@@ -15,19 +15,17 @@ import importlib.util
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from duralog.errors import DuralogError, StoreLocked
+from duralog.errors import DuralogError
 from duralog.spark.lake.columns import without
 from duralog.spark.lake.parquet_files import EXTENSION, DataFile
 from duralog.spark.lake.table_state import TableFormat, TableState, read_state, write_state
 from duralog.spark.lake.targets import Target
 from duralog.spark.locations import Location
-from duralog.storage.file_system import LocalFileSystem
 
 _CATALOG = "catalog."
 
@@ -43,23 +41,6 @@ def check_apart(target: Target, directory: Location) -> None:
         raise TableRefused(
             f"{target.location}: the table would lie in the log directory {directory.url}: give a target outside of it"
         )
-
-
-@contextmanager
-def only_writer(target: Target, job: str) -> Iterator[None]:
-    """Keep other runs away from the table. In an object store that cannot be done: there the caller sees to it."""
-    if not target.is_local:
-        yield
-        return
-    os.makedirs(target.path(), exist_ok=True)
-    try:
-        lock = LocalFileSystem().lock(target.path(f"_duralog_{job}.lock"))
-    except StoreLocked as error:
-        raise TableRefused(f"{target.location}: another run of job {job} writes to it: {error}") from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
