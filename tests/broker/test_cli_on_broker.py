@@ -130,6 +130,7 @@ def test_what_comes_before_a_line_that_is_no_record_is_written(address: str) -> 
     lines = '{"value": "1"}\n{"value": "2"}\nno record\n'
     refused = run("produce", address, "-t", "t", "--from-json", given=lines, code=1)
     assert "line 3: not JSON" in refused.stderr
+    assert refused.stdout == "t-0: 2 records, offsets 0 to 1\n"
     assert [each["value"] for each in objects("consume", address, "-t", "t")] == ["1", "2"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import subprocess
 import sys
@@ -132,8 +134,35 @@ def test_a_line_that_is_no_record(directory: Path, line: str, complaint: str) ->
 
 
 def test_what_came_before_a_bad_line_is_written(directory: Path) -> None:
-    run("produce", directory, "-t", "one", "--key-separator", "=", given="a=1\nb=2\nnothing\n", code=1)
+    lines = "a=1\nb=2\nnothing\nc=3\n"
+    result = run("produce", directory, "-t", "one", "--key-separator", "=", given=lines, code=1)
+    assert "line 3: no '='" in result.stderr
+    assert result.stdout == "one-0: 2 records, offsets 0 to 1\n"
     assert [record["value"] for record in objects("consume", directory, "-t", "one")] == ["1", "2"]
+
+
+def test_what_came_before_a_partition_that_is_not_there_is_written(directory: Path) -> None:
+    lines = '{"value": "1", "partition": 2}\n{"value": "2", "partition": 7}\n{"value": "3", "partition": 2}\n'
+    result = run("produce", directory, "-t", "t", "--from-json", "--json", given=lines, code=1)
+    assert "there is no partition 7 of t" in result.stderr
+    (written,) = map(json.loads, result.stdout.splitlines())
+    assert (written["partition"], written["records"], written["last_offset"]) == (2, 1, 0)
+    assert [record["value"] for record in objects("consume", directory, "-t", "t")] == ["1"]
+
+
+def test_what_came_before_a_read_that_fails_is_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(io.BytesIO):
+        def readline(self, size: int | None = -1, /) -> bytes:
+            if line := super().readline(size):
+                return line
+            raise OSError(errno.EIO, "Input/output error")
+
+    plain = record_input.LineFormat(key=None, key_separator=None, headers=(), timestamp_ms=None, from_json=False)
+    monkeypatch.setattr(record_input._ReadAhead, "is_empty", False)  # The error is there before the group is given.
+    groups = iter(record_input.RecordLines("-", Failing(b"one\ntwo\n"), plain))
+    assert [record.value for _, record in next(groups)] == [b"one", b"two"]
+    with pytest.raises(OSError, match="Input/output error"):
+        next(groups)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ from duralog.cli.unknown_names import names_checked
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from duralog.cli.output import Output
+    from duralog.cli.produced_store import Place
     from duralog.cli.record_input import Placed
 
 
@@ -128,7 +130,6 @@ def produce(
     with told_plainly(), names_checked(place, topic, partition):
         from duralog.cli.progress import Progress
         from duralog.cli.record_input import LineFormat, RecordLines, one_record
-        from duralog.cli.tables import plural
         from duralog.format.compression import Codec
 
         if codec is not None:
@@ -146,31 +147,40 @@ def produce(
             )
             records = RecordLines(file, sys.stdin.buffer, line_format, progress=progress)
         output = standard_output(as_json=as_json, quiet=quiet)
-        with progress:
-            progress.begin(topic)
-            if is_broker(place):
-                from duralog.cli.produced_broker import to_broker
+        written: dict[int, Place] = {}
+        try:
+            with progress:
+                progress.begin(topic)
+                if is_broker(place):
+                    from duralog.cli.produced_broker import to_broker
 
-                written = to_broker(place, topic, records, partition=partition, codec=codec)
-            else:
-                from duralog.cli.produced_store import to_store
+                    to_broker(place, topic, records, partition=partition, codec=codec, written=written)
+                else:
+                    from duralog.cli.produced_store import to_store
 
-                written = to_store(place, topic, records, partition=partition, codec=codec, quiet=quiet)
-        for number, told in sorted(written.items()):
-            if as_json:
-                output.object(
-                    {
-                        "kind": "written",
-                        "topic": topic,
-                        "partition": number,
-                        "records": told.records,
-                        "first_offset": told.first_offset,
-                        "last_offset": told.last_offset,
-                    }
-                )
-            elif not quiet:
-                output.line(
-                    f"{topic}-{number}: {plural(told.records, 'record')}, offsets {told.first_offset}"
-                    f" to {told.last_offset}"
-                )
-        output.flush()
+                    to_store(place, topic, records, partition=partition, codec=codec, quiet=quiet, written=written)
+        finally:
+            # Where a line was refused, it is good to know what came before it.
+            _tell(topic, written, output)
+
+
+def _tell(topic: str, written: dict[int, Place], output: Output) -> None:
+    from duralog.cli.tables import plural
+
+    for number, told in sorted(written.items()):
+        if output.as_json:
+            output.object(
+                {
+                    "kind": "written",
+                    "topic": topic,
+                    "partition": number,
+                    "records": told.records,
+                    "first_offset": told.first_offset,
+                    "last_offset": told.last_offset,
+                }
+            )
+        elif not output.quiet:
+            output.line(
+                f"{topic}-{number}: {plural(told.records, 'record')}, offsets {told.first_offset} to {told.last_offset}"
+            )
+    output.flush()

@@ -20,11 +20,20 @@ _QUEUED_KILOBYTES = 2 * LARGEST_LINE_BYTES >> 10
 
 
 def to_broker(
-    address: str, topic: str, groups: Iterable[list[Placed]], *, partition: int | None, codec: str | None
-) -> dict[int, Place]:
-    """Returns when the broker has acknowledged every record, or raises with the first that it refused."""
+    address: str,
+    topic: str,
+    groups: Iterable[list[Placed]],
+    *,
+    partition: int | None,
+    codec: str | None,
+    written: dict[int, Place],
+) -> None:
+    """Returns when the broker has acknowledged every record, or raises with the first that it refused.
+
+    `written` tells what it has acknowledged, also where an error ends it.
+    """
     client = kafka_client()
-    delivery = _Delivery()
+    delivery = _Delivery(written)
     admin = admin_client(address)
     with told_by_broker(address):
         known = admin.list_topics(timeout=ANSWER_SECONDS).topics
@@ -60,7 +69,6 @@ def to_broker(
         delivery.check(address)
         if left:
             raise DuralogError(f"{address}: {plural(left, 'record')} not acknowledged in {_DELIVERY_SECONDS} seconds")
-    return delivery.written
 
 
 def _send(producer: Any, topic: str, placed: Placed, partition: int | None, delivery: _Delivery) -> None:
@@ -82,8 +90,8 @@ def _send(producer: Any, topic: str, placed: Placed, partition: int | None, deli
 
 
 class _Delivery:
-    def __init__(self) -> None:
-        self.written: dict[int, Place] = {}
+    def __init__(self, written: dict[int, Place]) -> None:
+        self.written = written
         self.refusal: str | None = None
         """Why the first record that was refused was."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from duralog.cli.opened_store import opened_store
 from duralog.cli.record_input import Placed
 from duralog.cli.unknown_names import unknown_partition
+from duralog.errors import UnknownTopic
 from duralog.format.murmur2 import partition_of_key
 from duralog.format.record import Record
 
@@ -34,13 +35,17 @@ def to_store(
     partition: int | None,
     codec: str | None,
     quiet: bool,
-) -> dict[int, Place]:
-    """Each group is appended as it comes: records with a key where Kafka's clients put them, others in turn."""
-    written: dict[int, Place] = {}
+    written: dict[int, Place],
+) -> None:
+    """Each group is appended as it comes: records with a key where Kafka's clients put them, others in turn.
+
+    `written` tells what became of them, also where an error ends it.
+    """
     with opened_store(directory, read_only=False, server_properties=None, quiet=quiet) as store:
         numbers = store.partitions(topic)
         for turn, group in enumerate(groups):
             chosen: dict[int, list[Record]] = {}
+            refusal: UnknownTopic | None = None
             for named, record in group:
                 number = partition if partition is not None else named
                 if number is None:
@@ -49,9 +54,11 @@ def to_store(
                     else:
                         number = partition_of_key(record.key, store.partition_count(topic))
                 if number not in numbers:
-                    raise unknown_partition(directory, topic, number, numbers)
+                    refusal = unknown_partition(directory, topic, number, numbers)
+                    break
                 chosen.setdefault(number, []).append(record)
             for number, records in chosen.items():
                 result = store.partition(topic, number).append(records, codec=codec)
                 written.setdefault(number, Place()).add(result.base_offset, result.last_offset, len(records))
-    return written
+            if refusal is not None:
+                raise refusal

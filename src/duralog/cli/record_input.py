@@ -1,7 +1,7 @@
 """Records from lines of text. A thread reads ahead, so that what is there is written without waiting for more.
 
-A line that is no record ends the input with its number; what came before it is written. What is read ahead is bounded,
-in lines and in bytes. The thread may still wait for a line when the command ends.
+A line that is no record ends the input with its number, as does a read that fails; what came before is written.
+What is read ahead is bounded, in lines and in bytes. The thread may still wait for a line when the command ends.
 """
 
 from __future__ import annotations
@@ -86,6 +86,8 @@ class RecordLines:
             line = self._lines.get()
             while line is not None:
                 if isinstance(line, OSError):
+                    if group:
+                        yield group
                     raise line
                 number += 1
                 try:
