@@ -455,28 +455,33 @@ def test_a_batch_that_takes_the_last_of_all_offsets_is_named_and_can_be_read(cle
 def transactions(offset: int) -> bytes:
     """A transaction that is aborted, and one that stays open; ten offsets."""
 
-    def data(at: int, producer_id: int) -> bytes:
-        return record_batch.encode(
-            [Record(key=b"k", value=b"v", timestamp_ms=RECORD_TIME_MS)],
-            base_offset=at,
-            leader_epoch=0,
-            producer_id=producer_id,
-            producer_epoch=0,
-            base_sequence=at,
-            is_transactional=True,
-        )
+    marker = end_of_transaction(offset + 2, offset, ControlType.ABORT)
+    return in_transaction(offset, offset) + in_transaction(offset + 1, offset + 1) + marker + batch(offset + 3, 7)
 
-    key, value = encode(EndTransactionMarker(type=ControlType.ABORT, coordinator_epoch=0))
-    marker = record_batch.encode(
-        [Record(key=key, value=value, timestamp_ms=RECORD_TIME_MS)],
-        base_offset=offset + 2,
+
+def in_transaction(offset: int, producer_id: int) -> bytes:
+    return record_batch.encode(
+        [Record(key=b"k", value=b"v", timestamp_ms=RECORD_TIME_MS)],
+        base_offset=offset,
         leader_epoch=0,
-        producer_id=offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=offset,
+        is_transactional=True,
+    )
+
+
+def end_of_transaction(offset: int, producer_id: int, how: ControlType) -> bytes:
+    key, value = encode(EndTransactionMarker(type=how, coordinator_epoch=0))
+    return record_batch.encode(
+        [Record(key=key, value=value, timestamp_ms=RECORD_TIME_MS)],
+        base_offset=offset,
+        leader_epoch=0,
+        producer_id=producer_id,
         producer_epoch=0,
         is_transactional=True,
         is_control=True,
     )
-    return data(offset, offset) + data(offset + 1, offset + 1) + marker + batch(offset + 3, 7)
 
 
 @pytest.mark.parametrize("recovery_point", [0, 10])
@@ -493,6 +498,18 @@ def test_producers_and_aborted_transactions_are_read_from_the_log(recovery_point
     assert sorted(entry.producer_id for entry in loaded.read_producers().entries()) == [0, 1, 10, 11]
     assert loaded.read_producers().end_offset == loaded.end_offset == 20
     assert loaded.producer_snapshots.offsets == (10, 20)
+
+
+def test_a_commit_that_is_damaged_does_not_let_a_later_abort_hide_what_it_had_committed() -> None:
+    committed = in_transaction(0, 7) + end_of_transaction(1, 7, ControlType.COMMIT)
+    disk = closed_disk({0: committed, 2: in_transaction(2, 7) + end_of_transaction(3, 7, ControlType.ABORT)})
+    make_partition(disk, {0: with_flipped_bit(committed, len(committed) - 1)})
+    disk.remove(path(0, INDEX))
+    loaded = load(disk, recovery_point=2)
+    assert offsets_on_disk(disk) == {0: [(0, 0)], 2: [(2, 2), (3, 3)]}
+    assert loaded.segments[1].transaction_index.entries == [
+        AbortedTransaction(producer_id=7, first_offset=2, last_offset=3, last_stable_offset=4)
+    ]
 
 
 def test_snapshots_of_what_never_came_to_the_disk_go() -> None:

@@ -35,8 +35,12 @@ class ProducerRecovery:
         self.state = ProducerState(expiration_ms=expiration_ms)
 
     def bring_to(self, segments: Sequence[Segment], base_offset: int, log_start_offset: int) -> None:
-        """Let the state be what it was when the segment at `base_offset` began, and keep it in a snapshot."""
-        if self._ready_for == base_offset:
+        """Let the state be what it was when the segment at `base_offset` began, and keep it in a snapshot.
+
+        A snapshot that was taken there knows more than the batches before it: compaction, or damage, may have taken
+        some of them, the end of a transaction among them.
+        """
+        if self._ready_for == base_offset and base_offset not in self.snapshots:
             self.state.update((), base_offset)
         else:
             self.read(segments, log_start_offset, base_offset)

@@ -26,6 +26,9 @@ class ProducerSnapshots:
         self._folder = folder
         self._offsets = set(_list_offsets(file_system, folder) if offsets is None else offsets)
 
+    def __contains__(self, offset: int) -> bool:
+        return offset in self._offsets
+
     @property
     def offsets(self) -> tuple[int, ...]:
         """Of all snapshots, rising."""
