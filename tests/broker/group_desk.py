@@ -333,7 +333,7 @@ class GroupDesk:
             for record in self.broker.store.partition(CONSUMER_OFFSETS, number).read(0):
                 described = describe_record(CONSUMER_OFFSETS, record.key, record.value)
                 assert described is not None
-                if group in (None, described["key"]["group"]):
+                if group in (None, described["key"].get("group", described["key"].get("group_id"))):
                     found.append(described)
         return found
 

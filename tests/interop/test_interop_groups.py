@@ -8,6 +8,7 @@ from typing import Any
 from duralog.broker.broker import Broker
 from duralog.config import BrokerConfig
 from oracle.conformance.coordinators import wait_for_coordinators
+from oracle.conformance.wire import Connection
 from oracle.kafka_process import KafkaProcess
 from oracle.kafka_server import KafkaServer, format_directory
 from tests.broker.raw_client import RawClient
@@ -83,9 +84,38 @@ def fill(client: RawClient) -> None:
     assert client.ask(42, 2, {"groups_names": ["gone"]}).results[0].error_code == 0
 
 
+def fill_others(address: tuple[str, int]) -> None:
+    """A share group and a streams group, each with a member."""
+    connection = Connection(address)
+    member = {"member_epoch": 0, "rack_id": None}
+    share = {**member, "group_id": "share", "member_id": "A" * 22, "subscribed_topic_names": ["not there"]}
+    nothing = "state_changelog_topics", "repartition_sink_topics", "repartition_source_topics", "copartition_groups"
+    topology = {"subtopology_id": "0", "source_topics": ["t"], "source_topic_regex": [], **{key: [] for key in nothing}}
+    streams: dict[str, Any] = {
+        **member,
+        "group_id": "streams",
+        "member_id": "B" * 22,
+        "instance_id": None,
+        "rebalance_timeout": 60_000,
+        "topology": {"epoch": 0, "subtopologies": [topology]},
+        "process_id": "process",
+        **{key: [] for key in ("active_tasks", "standby_tasks", "warmup_tasks", "client_tags")},
+        **dict.fromkeys(("user_endpoint", "task_offsets", "task_end_offsets")),
+    }
+    assert connection.ask("share_group_heartbeat", 1, share)["error_code"] == 0
+    assert connection.ask("streams_group_heartbeat", 0, streams)["error_code"] == 0
+    connection.close()
+
+
+def others(client: RawClient) -> list[tuple[str, str, str]]:
+    """Those two. What a streams group waits for is not told without serving it."""
+    listed = client.ask(LIST, 5, {"states_filter": [], "types_filter": ["share", "streams"]}).groups
+    return sorted((group.group_id, group.protocol_type, group.group_type) for group in listed)
+
+
 def seen(client: RawClient) -> dict[str, Any]:
     """All that a client can learn of the groups, in an order that does not depend on who is asked."""
-    listed = client.ask(LIST, 5, {"states_filter": [], "types_filter": []}).groups
+    listed = client.ask(LIST, 5, {"states_filter": [], "types_filter": ["classic"]}).groups
     names = sorted(group.group_id for group in listed)
     return {
         "listed": sorted(
@@ -132,11 +162,14 @@ def test_duralog_finds_the_groups_that_kafka_left(kafka: KafkaProcess, tmp_path:
         wait_for_coordinators(server.address)
         client = RawClient(*server.address)
         fill(client)
-        left = seen(client)
+        fill_others(server.address)
+        left, others_left = seen(client), others(client)
         client.close()
     with Broker(str(tmp_path / "data"), config=BrokerConfig.of(CONFIGS)) as broker:
         broker.start()
         client = RawClient("127.0.0.1", broker.address.port)
         assert seen(client) == left
+        assert others(client) == others_left
         client.close()
     assert len(left["listed"]) == 3
+    assert others_left == [("share", "share", "share"), ("streams", "streams", "streams")]

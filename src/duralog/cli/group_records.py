@@ -13,6 +13,9 @@ from duralog.cli.group_views import GroupMember, GroupOffset, GroupView
 from duralog.format.internal_topics import CONSUMER_OFFSETS, describe_record
 
 _OFFSET_TYPES = ("OffsetCommit", "LegacyOffsetCommit")
+_MEMBER_TYPES = ("ConsumerGroupMemberMetadata", "ShareGroupMemberMetadata", "StreamsGroupMemberMetadata")
+_OTHER_KINDS = {"ShareGroup": "share", "StreamsGroup": "streams"}
+"""By how the names of their records' types begin."""
 
 EndOffset = Callable[[str, int], int | None]
 """Of a topic's partition; None if there is none any more."""
@@ -34,6 +37,8 @@ class _Group:
     is_consumer: bool = False
     members: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     offsets: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
+    others: dict[tuple[str, str | None], str] = field(default_factory=dict)
+    """The kind that each record of a share or a streams group stands for, by its type and member."""
 
     @property
     def is_gone(self) -> bool:
@@ -42,7 +47,13 @@ class _Group:
     @property
     def has_newer_protocol(self) -> bool:
         """As long as its members read nothing, it has no record but theirs."""
-        return self.is_consumer or bool(self.members)
+        return self.is_consumer or bool(self.members) or bool(self.others)
+
+    @property
+    def kind(self) -> str:
+        if self.others:
+            return next(iter(self.others.values()))
+        return "consumer" if self.has_newer_protocol else "classic"
 
 
 class GroupRecords:
@@ -79,11 +90,18 @@ def _apply(group: _Group, kind: str | int, key: Mapping[str, Any], value: Mappin
         group.classic = value
     elif kind == "ConsumerGroupMetadata":
         group.is_consumer = value is not None
-    elif kind == "ConsumerGroupMemberMetadata":
+    elif kind in _MEMBER_TYPES:
         if value is None:
             group.members.pop(key["member_id"], None)
         else:
             group.members[key["member_id"]] = value
+    for beginning, other_kind in _OTHER_KINDS.items():
+        if isinstance(kind, str) and kind.startswith(beginning):
+            where = kind, key.get("member_id")
+            if value is None:
+                group.others.pop(where, None)
+            else:
+                group.others[where] = other_kind
 
 
 def _view(name: str, group: _Group, end_offset: EndOffset) -> GroupView:
@@ -100,7 +118,7 @@ def _view(name: str, group: _Group, end_offset: EndOffset) -> GroupView:
     members = [
         GroupMember(
             member_id=member_id,
-            instance_id=value["instance_id"],
+            instance_id=value.get("instance_id"),
             client_id=value["client_id"],
             host=value["client_host"],
             partitions=(),
@@ -109,8 +127,7 @@ def _view(name: str, group: _Group, end_offset: EndOffset) -> GroupView:
     ]
     if group.classic is not None:
         members += [_classic_member(member) for member in group.classic["members"]]
-    kind = "consumer" if group.has_newer_protocol else "classic"
-    return GroupView(group=name, state=None, kind=kind, members=members, offsets=offsets)
+    return GroupView(group=name, state=None, kind=group.kind, members=members, offsets=offsets)
 
 
 def _classic_member(member: Mapping[str, Any]) -> GroupMember:

@@ -132,7 +132,7 @@ class StoreGroups:
         return stored
 
     def _stored(self, name: str) -> StoredGroup | None:
-        """None as long as there is no log of groups. Refused if it has members who are not to be put out."""
+        """None as long as there is no log of groups. Refused for a share group, and with members who may not go."""
         if CONSUMER_OFFSETS not in self._store.topics():
             return None
         stored = self._found.get(name)
@@ -140,6 +140,11 @@ class StoreGroups:
             number = coordinator_partition(name, self._store.partition_count(CONSUMER_OFFSETS))
             log = self._store.partition(CONSUMER_OFFSETS, number)
             stored = self._found[name] = StoredGroup(name, log, now_ms)
+        if stored.is_share_group:
+            raise DuralogError(
+                f"group {name} in {self._directory} is a share group: only Kafka can change it. Start Kafka on the"
+                " directory, and use kafka-share-groups.sh"
+            )
         if stored.members and not self._evicts:
             raise DuralogError(_has_members(name, self._directory, stored.members))
         return stored

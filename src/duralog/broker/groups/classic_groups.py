@@ -30,6 +30,7 @@ from duralog.broker.groups.classic_rebalance import ClassicRebalance
 from duralog.broker.groups.classic_records import group_record, new_group_record
 from duralog.broker.groups.group import Group
 from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.groups.unserved_group import UnservedGroup
 from duralog.broker.request import Fields
 
 if TYPE_CHECKING:
@@ -98,9 +99,11 @@ class ClassicGroups:
     # JoinGroup
 
     def join(self, request: JoinRequest, answer: AnswerTo) -> None:
-        """Answers now, or when the group has its next generation. Raises GroupRefusal if the log cannot be written."""
+        """Answers now, or when the group has its next generation. Refuses by raising GroupRefusal."""
         group = self._coordinator.by_id.get(request.group_id)
         if not isinstance(group, ClassicGroup):
+            if isinstance(group, UnservedGroup):
+                group.check_classic_join()
             if request.member_id != NO_MEMBER:
                 answer({"error_code": UNKNOWN_MEMBER_ID, "member_id": request.member_id})
                 return

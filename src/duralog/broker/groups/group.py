@@ -1,4 +1,4 @@
-"""What every kind of group can tell, be it a classic group or one of the newer protocol.
+"""What every kind of group can tell, be it a classic group, one of the newer protocol, or one that is not served.
 
 A group knows its members. Its committed offsets are kept apart from it, in the `OffsetTable`: they stay when a group
 changes its kind. All groups live on the loop's thread.
@@ -21,7 +21,9 @@ class Group(ABC):
     """One group of consumers."""
 
     kind: ClassVar[str]
-    """As ListGroups tells it: `classic` or `consumer`."""
+    """As ListGroups tells it: `classic` or `consumer`, `share` or `streams`."""
+    may_expire: ClassVar[bool] = True
+    """Whether it goes when it is empty and has no offsets."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id

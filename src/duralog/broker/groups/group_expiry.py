@@ -45,7 +45,7 @@ class GroupExpiry:
     def _look_at(self, group_ids: deque[str]) -> None:
         for _ in range(min(_GROUPS_PER_TURN, len(group_ids))):
             group = self._coordinator.by_id.get(group_ids.popleft())
-            if group is None:
+            if group is None or not group.may_expire:
                 continue
             try:
                 self.expire(group)

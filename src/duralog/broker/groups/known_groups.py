@@ -17,6 +17,8 @@ from duralog.broker.groups.consumer_group_replay import replay as replay_consume
 from duralog.broker.groups.group import Group
 from duralog.broker.groups.offset_records import CommittedOffset, OffsetKey
 from duralog.broker.groups.offset_table import OffsetTable
+from duralog.broker.groups.unserved_group import UNSERVED_TYPES
+from duralog.broker.groups.unserved_group import replay as replay_unserved_group
 from duralog.format.coordinator_records import CoordinatorRecord
 
 
@@ -40,12 +42,11 @@ class KnownGroups:
             group.cancel_timers()
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """Let a record that is in the log take effect. Offsets have a way of their own (`replay_offset`).
-
-        The records of share and streams groups have none, and stay in the log.
-        """
+        """Let a record that is in the log take effect. Offsets have a way of their own (`replay_offset`)."""
         if record.type_id in CONSUMER_GROUP_TYPES:
             replay_consumer_group(self.by_id, record)
+        elif record.type_id in UNSERVED_TYPES:
+            replay_unserved_group(self.by_id, record, self._clock)
         elif record.type_id == GROUP_METADATA and not isinstance(record.key, bytes):
             group_id = record.key["group"]
             if record.value is None:

@@ -31,6 +31,7 @@ from duralog.broker.groups.offset_records import (
     encode_offset_key,
     encode_offset_value,
 )
+from duralog.broker.groups.unserved_group import ShareGroup, StreamsGroup, UnservedGroup
 from duralog.broker.tombstone_batches import tombstone_batches
 from duralog.format.coordinator_records import CoordinatorRecord, encode_coordinator_record
 from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
@@ -63,7 +64,12 @@ class StoredGroup:
     def members(self) -> list[str]:
         """The ids of those whom the log still has as members."""
         group = self._group
-        return sorted(group.members) if isinstance(group, ClassicGroup | ConsumerGroup) else []
+        return sorted(group.members) if isinstance(group, ClassicGroup | ConsumerGroup | UnservedGroup) else []
+
+    @property
+    def is_share_group(self) -> bool:
+        """Then it must be left alone: half of it is in a topic that only Kafka writes to."""
+        return isinstance(self._group, ShareGroup)
 
     @property
     def committed(self) -> dict[Place, int]:
@@ -100,6 +106,8 @@ class StoredGroup:
             return []
         if isinstance(group, ConsumerGroup):
             return departure_records(group, members, left=(), metadata_hash=NO_TOPICS_HASH)
+        if isinstance(group, StreamsGroup):
+            return group.member_tombstones()
         assert isinstance(group, ClassicGroup)
         for member_id in members:
             group.remove(member_id)
