@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from duralog.spark.session import local_session
 from oracle.kafka_jars import spark_connector_jars
+from tests.spark.patient_starts import start_queries_patiently
 
 ROWS = 1000
 WAIT_SECONDS = 60
@@ -90,6 +91,7 @@ def beside_the_broker(spark: SparkSession, bootstrap: str, directory: str) -> di
 
 def main(bootstrap: str, directory: str, checkpoint: str) -> None:
     config = {"spark.driver.memory": "1g", "spark.jars": ",".join(map(str, spark_connector_jars()))}
+    start_queries_patiently()
     spark = local_session("local[2]", "duralog-connector", config)
     try:
         found = batch(spark, bootstrap) | stream(spark, bootstrap, directory, checkpoint)

@@ -26,6 +26,8 @@ def start_query(
 
 if __name__ == "__main__":
     from duralog.spark.session import local_session
+    from tests.spark.patient_starts import start_queries_patiently
 
+    start_queries_patiently()
     session = local_session("local[1]", "killed", {"spark.driver.memory": "512m"})
     start_query(session, *sys.argv[1:4], limit=OFFSETS_PER_TRIGGER).awaitTermination()
