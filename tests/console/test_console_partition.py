@@ -99,11 +99,14 @@ def test_the_clean_and_the_dirty_part(visit: Visit, stores: Stores, tmp_path: Pa
         expect(tab.part("picture").locator("rect.dirty").first).to_be_visible()
 
 
-def test_the_picture_grows_while_somebody_writes(visit: Visit, stores: Stores, tmp_path: Path) -> None:
+def test_a_heading_and_the_picture_change_while_somebody_writes(visit: Visit, stores: Stores, tmp_path: Path) -> None:
     directory = stores.copied("shop", tmp_path / "data")
     with duralog.open(directory, KEEP_EVERYTHING) as store, RunningConsole(str(directory)) as console:
-        tab = visit(console, "/topic/orders/0")
+        tab, topic = visit(console, "/topic/orders/0"), visit(console, "/topic/orders")
         expect(tab.part("segment")).to_have_count(ORDERS // ORDERS_A_SEGMENT)
+        expect(topic.page.locator(".heading .about")).to_have_text("cleanup.policy=delete")
+        store.alter_topic_config("orders", {"cleanup.policy": "compact,delete"})
+        expect(topic.page.locator(".heading .about")).to_have_text("cleanup.policy=compact,delete")
         log = store.partition("orders", 0)
         log.roll()
         log.append([order(number) for number in range(30)])

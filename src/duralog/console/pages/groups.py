@@ -68,7 +68,7 @@ class _GroupPage:
         self._shown: GroupDetails | None = None
         self._largest_lag = 1
         details = self._source.group(group)
-        heading(details.facts.name or "(empty name)", f"{details.facts.protocol} group")
+        self._about = heading(details.facts.name or "(empty name)")
         with block("dl", "tiles"):
             self._state_tile = Tile("State", "group-state")
             self._lag_tile = Tile("Lag", "group-lag")
@@ -90,6 +90,7 @@ class _GroupPage:
         if details == self._shown:
             return
         self._shown = details
+        self._about.text = f"{details.facts.protocol} group"
         view = details.view
         lags = [offset.lag for offset in view.offsets if offset.lag is not None]
         self._largest_lag = max(lags, default=0) or 1
