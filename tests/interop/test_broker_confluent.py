@@ -161,9 +161,13 @@ def test_transactions_that_read_process_and_write(serving: ServedDirectory, admi
             producer.begin_transaction()
             messages = read(made, 20)
             for message in messages:
-                producer.produce(target, message.value().replace(b"in", b"out"), message.key())
-            position = [TopicPartition(source, 0, messages[-1].offset() + 1)]
-            producer.send_offsets_to_transaction(position, made.consumer_group_metadata(), WAIT_SECONDS)
+                value = message.value()
+                assert value is not None
+                producer.produce(target, value.replace(b"in", b"out"), message.key())
+            last_offset = messages[-1].offset()
+            assert last_offset is not None
+            read_up_to = [TopicPartition(source, 0, last_offset + 1)]
+            producer.send_offsets_to_transaction(read_up_to, made.consumer_group_metadata(), WAIT_SECONDS)
             if commit:
                 producer.commit_transaction(WAIT_SECONDS)
             else:
@@ -220,8 +224,8 @@ def test_admin_of_records_and_offsets(serving: ServedDirectory, admin: AdminClie
         assert listed[asked].result(WAIT_SECONDS).offset == offset
     group = ConsumerGroupTopicPartitions("confluent-records", [TopicPartition(topic, 0, 7)])
     admin.alter_consumer_group_offsets([group])["confluent-records"].result(WAIT_SECONDS)
-    listed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("confluent-records")])
-    assert [each.offset for each in listed["confluent-records"].result(WAIT_SECONDS).topic_partitions] == [7]
+    committed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("confluent-records")])
+    assert [each.offset for each in committed["confluent-records"].result(WAIT_SECONDS).topic_partitions] == [7]
     groups = admin.list_consumer_groups().result(WAIT_SECONDS)
     assert "confluent-records" in [each.group_id for each in groups.valid]
     admin.delete_consumer_groups(["confluent-records"])["confluent-records"].result(WAIT_SECONDS)

@@ -76,9 +76,9 @@ def live(dialog: Dialog, stage: int) -> None:
 
 def _idempotent(dialog: Dialog, stage: int) -> None:
     """A producer that outlives its brokers: its sequence goes on, and its last batch is not taken twice."""
-    owner = {"producer_id": 4_000_000, "producer_epoch": 0}
     for sequence in (5 * stage, 5 * stage, 5 * stage + 9):
-        produce(dialog, 9, data("small", (0, records(5, **owner, base_sequence=sequence))))
+        batch = records(5, producer_id=4_000_000, producer_epoch=0, base_sequence=sequence)
+        produce(dialog, 9, data("small", (0, batch)))
 
 
 def _classic_group(dialog: Dialog, stage: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -46,8 +47,8 @@ def write(serving: ServedDirectory, topic: str, values: list[bytes], **settings:
         return [each.get(WAIT_SECONDS).offset for each in sent]
 
 
-def read(consumer: KafkaConsumer, count: int) -> list[object]:
-    found: list[object] = []
+def read(consumer: KafkaConsumer, count: int) -> list[Any]:
+    found: list[Any] = []
     while len(found) < count:
         polled = consumer.poll(WAIT_MS, max_records=count - len(found))
         assert polled, f"{len(found)} of {count} records came"

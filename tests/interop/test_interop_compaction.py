@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -242,16 +243,27 @@ def test_a_deleted_key_that_comes_back_in_kafka_alone(kafka: KafkaProcess, tmp_p
     Kafka does not see the marker, takes what the producer committed later for aborted, and does not map it: so the
     tombstone stays with the value that it has deleted, and when its time has passed it goes without it.
     """
-    configs = {"cleanup.policy": "compact", "index.interval.bytes": 0, "delete.retention.ms": 1000}
+    configs: dict[str, int | str] = {
+        "cleanup.policy": "compact",
+        "index.interval.bytes": 0,
+        "delete.retention.ms": 1000,
+    }
     history = History(seed=0, configs=configs, first_dirty_offset=0, stages=[])
 
     def stage(now_ms: int) -> Stage:
-        small = {"map_bytes": 3 * MAP_ENTRY_BYTES, "load_factor": 1.0, "buffer_bytes": 4096}
-        return Stage(batches=[], written_ms=START_MS, now_ms=now_ms, log_start_offset=0, **small)
+        return Stage(
+            batches=[],
+            written_ms=START_MS,
+            now_ms=now_ms,
+            log_start_offset=0,
+            map_bytes=3 * MAP_ENTRY_BYTES,
+            load_factor=1.0,
+            buffer_bytes=4096,
+        )
 
     kafkas, ours = tmp_path / "kafkas-0", tmp_path / "ours-0"
     log = open_log(kafkas, configs, START_MS)
-    producer = {"producer_id": 1, "producer_epoch": 0}
+    producer: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0}
     log.append([Record(key=b"key", value=b"deleted")])
     log.append([Record(key=b"x", value=b"aborted")], base_sequence=0, is_transactional=True, **producer)
     log.end_transaction(**producer, commit=False)

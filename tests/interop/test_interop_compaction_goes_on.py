@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,7 +127,7 @@ def write(store: duralog.Store, first: int) -> None:
             some = everything[start : start + 20]
             if topic == "transactions":
                 number = start // 20
-                producer = {"producer_id": 5000 + number % 2, "producer_epoch": 0}
+                producer: dict[str, Any] = {"producer_id": 5000 + number % 2, "producer_epoch": 0}
                 log.append(some, base_sequence=start // 40 * 20, is_transactional=True, **producer)
                 log.end_transaction(**producer, commit=number % 5 != 0)
             else:

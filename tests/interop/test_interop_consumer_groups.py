@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -54,8 +55,12 @@ class Client(RawClient):
         """Until every partition of `__consumer_offsets` knows them: Kafka tells each for itself, and late."""
         probes = [f"{probe}-{number}" for number in range(2)]
         assert {coordinator_partition(each, 2) for each in probes} == {0, 1}
+
+        def all_are_given(group: str) -> bool:
+            return len(self.join(group, "p", *topics).assignment.topic_partitions) == len(topics)
+
         for each in probes:
-            self.wait(lambda each=each: len(self.join(each, "p", *topics).assignment.topic_partitions) == len(topics))
+            self.wait(partial(all_are_given, each))
 
     def wait(self, is_done: Callable[[], bool]) -> None:
         until = time.monotonic() + _LONGEST_S

@@ -144,7 +144,9 @@ def test_writing(kafka: KafkaProcess, tmp_path: Path, name: str) -> None:
     if name not in MARKERS:
         assert answer["message"] == message
 
-    producer = {"producer_id": 7, "producer_epoch": 3, "is_transactional": True} if name in MARKERS else {}
+    producer: dict[str, Any] = {}
+    if name in MARKERS:
+        producer = {"producer_id": 7, "producer_epoch": 3, "is_transactional": True}
     data = record_batch.encode(
         [Record(key=key, value=value, timestamp_ms=5000)], base_offset=10, leader_epoch=2, is_control=True, **producer
     )

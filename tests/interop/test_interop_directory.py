@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,7 +116,7 @@ def sample_records(count: int, start: int = 0) -> list[Record]:
     ]
 
 
-def seen_by_kafka(records: list[Record]) -> list[dict]:
+def seen_by_kafka(records: list[Record]) -> list[dict[str, Any]]:
     return [
         {
             "offset": offset,
@@ -134,7 +135,7 @@ def test_kafka_serves_a_directory_that_duralog_made(kafka: KafkaProcess, tmp_pat
     directory_id = new_id()
     meta = MetaProperties(version=1, cluster_id=CLUSTER_ID, node_id=NODE_ID, directory_id=directory_id)
     (tmp_path / META_PROPERTIES).write_bytes(encode_meta_properties(meta, written="now"))
-    placed = {"node_id": NODE_ID, "directory_id": directory_id}
+    placed: dict[str, Any] = {"node_id": NODE_ID, "directory_id": directory_id}
 
     directory.change(first_records())
     directory.change(create_topic(directory.metadata, "orders", partitions=2, configs=CONFIGS, **placed))
@@ -262,7 +263,7 @@ def test_kafka_and_duralog_take_turns(kafka: KafkaProcess, tmp_path: Path) -> No
     """
     root = tmp_path / "store"
     format_directory(kafka, root, node_id=NODE_ID)
-    placed = {
+    placed: dict[str, Any] = {
         "node_id": NODE_ID,
         "directory_id": decode_meta_properties((root / META_PROPERTIES).read_bytes()).directory_id,
     }

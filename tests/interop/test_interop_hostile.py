@@ -9,6 +9,7 @@ import random
 import re
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,12 +129,12 @@ def comparable(batch: Json) -> Json:
 def damaged(randomised: int) -> Iterator[tuple[str, bytes]]:
     """Files of many damaged batches each: one reading by Kafka judges them all."""
     kinds: list[tuple[str, Callable[[random.Random], bytes]]] = [
-        (f"v2 {codec.label}", lambda rng, codec=codec: damaged_v2(rng, codec)) for codec in Codec
+        (f"v2 {codec.label}", partial(damaged_v2, codec=codec)) for codec in Codec
     ]
     for magic in (0, 1):
         for codec in (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4):
             name = f"v{magic} {codec.label}"
-            kinds.append((name, lambda rng, magic=magic, codec=codec: damaged_message(rng, magic, codec)))
+            kinds.append((name, partial(damaged_message, magic=magic, codec=codec)))
     for name, make in kinds:
         rng = random.Random(name)
         for _ in range(randomised):

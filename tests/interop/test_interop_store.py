@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,11 +146,11 @@ def duralog_first(store: duralog.Store, turns: Turns) -> None:
 
     transactions = store.partition("transactions", 0)
     for producer_id, (first, commit) in enumerate(((40, True), (50, False)), start=900_001):
-        transaction = {"producer_id": producer_id, "producer_epoch": 3, "is_transactional": True}
+        transaction: dict[str, Any] = {"producer_id": producer_id, "producer_epoch": 3, "is_transactional": True}
         transactions.append(numbered(first, 2), base_sequence=0, **transaction)
         transactions.append(numbered(first + 2, 2), base_sequence=2, **transaction)
         transactions.end_transaction(producer_id, 3, commit=commit, coordinator_epoch=1)
-    open_one = {"producer_id": 900_003, "producer_epoch": 0, "is_transactional": True}
+    open_one: dict[str, Any] = {"producer_id": 900_003, "producer_epoch": 0, "is_transactional": True}
     transactions.append(numbered(60, 2), base_sequence=0, **open_one)
 
     sequences = store.partition("sequences", 0)

@@ -29,8 +29,12 @@ from oracle.random_records import random_records
 pytestmark = pytest.mark.interop
 
 START_MS = 1_700_000_000_000
-SMALL = {"internal.segment.bytes": 100_000, "retention.ms": -1, "message.timestamp.after.max.ms": 2**62}
-TOPICS = {
+SMALL: dict[str, object] = {
+    "internal.segment.bytes": 100_000,
+    "retention.ms": -1,
+    "message.timestamp.after.max.ms": 2**62,
+}
+TOPICS: dict[str, dict[str, object]] = {
     "usual": {},
     "every-batch-indexed": {"index.interval.bytes": 0},
     "small-indexes": {"index.interval.bytes": 0, "segment.index.bytes": 100},
