@@ -13,8 +13,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 ATTEMPTS = 5
 TOO_LATE = "Python worker failed to connect back"
