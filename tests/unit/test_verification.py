@@ -281,6 +281,15 @@ def test_meta_properties(store: Path) -> None:
     assert verify(store)[0] == []
 
 
+def test_the_records_that_kafka_starts_with(store: Path) -> None:
+    flip(store / "bootstrap.checkpoint", 100)
+    error = only_error(store)
+    assert error.fault is Fault.CRC_MISMATCH
+    assert "bootstrap.checkpoint" in (error.file or "")
+    (store / "bootstrap.checkpoint").unlink()
+    assert verify(store)[0] == []
+
+
 def test_a_folder_of_another_topic(store: Path) -> None:
     (store / "plain-0" / "partition.metadata").write_bytes(encode_partition_metadata("AAAAAAAAQACAAAAAAAAAAQ"))
     error = only_error(store)

@@ -1,6 +1,7 @@
 """What a log directory says of its partitions, against what the partitions are.
 
     meta.properties       must be readable: it tells whose directory this is
+    bootstrap.checkpoint  must be readable if it is there: Kafka does not start without
     *-checkpoint          every offset must lie within the log it is of
     __cluster_metadata-0  must be readable; every partition that it places here must have a folder, every folder
                           must be of a topic that it knows, and with that topic's id
@@ -17,6 +18,7 @@ from duralog.columnar.pieces import read_pieces
 from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import decode_offset_checkpoint
 from duralog.format.filenames import (
+    BOOTSTRAP_SNAPSHOT,
     CLEAN_SHUTDOWN,
     HALF_WRITTEN_SUFFIX,
     LOG_START_OFFSET_CHECKPOINT,
@@ -33,7 +35,7 @@ from duralog.storage.cluster_metadata import ClusterMetadata
 from duralog.storage.files import Content, FoundFile
 from duralog.storage.findings import Findings, unreadable
 from duralog.storage.log_directory import DEFAULT_NODE_ID, TopicPartition
-from duralog.storage.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID, Snapshot, newest_snapshot
+from duralog.storage.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID, Snapshot, decode_snapshot, newest_snapshot
 from duralog.storage.partition_check import PartitionReport
 from duralog.storage.topics import Placement
 
@@ -47,6 +49,7 @@ class DirectoryCheck:
         self._meta = self._read_meta()
         self._checkpoints = {name: self._read_checkpoint(name) for name in OFFSET_CHECKPOINTS}
         self.metadata = self._read_metadata()
+        self._check_bootstrap()
         self._note_files(files)
 
     def index_interval_bytes(self, topic: str) -> int:
@@ -176,6 +179,17 @@ class DirectoryCheck:
         except OSError as error:
             self.findings.report(unreadable(folder, error))
         return None
+
+    def _check_bootstrap(self) -> None:
+        path = os.path.join(self._path, BOOTSTRAP_SNAPSHOT)
+        try:
+            data = self._source.read_small(path)
+            if data is not None:
+                decode_snapshot(data)
+        except CorruptRecord as error:
+            self.findings.report(error.in_file(path))
+        except OSError as error:
+            self.findings.report(unreadable(path, error))
 
     def _note_files(self, files: Sequence[FoundFile]) -> None:
         if not any(file.name == CLEAN_SHUTDOWN for file in files) and self._meta is not None:
