@@ -18,7 +18,7 @@ import pytest
 from duralog.errors import OffsetOutOfRange, UnknownTopic
 from duralog.format.producer_snapshot import encode_producer_snapshot
 from duralog.format.record import Record
-from duralog.spark import explain
+from duralog.spark import explain, planning
 from duralog.spark.locations import LocatedStore, Location, open_store
 from duralog.spark.planning import DataLoss, OffsetRange, plan, resolve, select_partitions
 from duralog.storage.file_system import LocalFileSystem
@@ -205,6 +205,18 @@ def test_there_are_about_as_many_tasks_as_wanted(tmp_path: Path, min_slices: int
         planned = plan_all(store, min_slices=min_slices)
         assert min_slices <= len(planned.tasks) <= min_slices + 1
         assert offsets(read(planned.slices)) == list(range(40_000))
+
+
+def test_a_tiny_slice_does_not_make_a_task_of_every_index_entry(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = len(plan_all(store, max_slice_bytes=1).tasks)
+    monkeypatch.setattr(planning, "MANY_TASKS", 20)
+    planned = plan_all(store, max_slice_bytes=1)
+    assert SEGMENTS <= len(planned.tasks) <= 20 < entries
+    assert offsets(read(planned.slices)) == list(range(END))
+    # What somebody asked for by number, and a size that is worth a task, are taken as they are.
+    assert len(plan_all(store, max_slice_bytes=1, min_slices=10**9).tasks) == entries
+    monkeypatch.setattr(planning, "WORTH_A_TASK_BYTES", 1)
+    assert len(plan_all(store, max_slice_bytes=1).tasks) == entries
 
 
 def test_partitions_share_tasks(tmp_path: Path) -> None:

@@ -58,6 +58,10 @@ __all__ = [
 
 DEFAULT_MAX_SLICE_BYTES = 128 << 20
 
+MANY_TASKS = 10_000
+WORTH_A_TASK_BYTES = 16 << 20
+"""A smaller slice is made only as long as there are not `MANY_TASKS`."""
+
 _FILE_COST_BYTES = 256 << 10
 """Opening one more file takes about as long as reading this much more."""
 
@@ -116,7 +120,9 @@ def plan(
     """How to read these ranges.
 
     Records from before `not_before_ms`, and from `before_ms` on, may be left out, but need not be. With `min_slices`
-    there are about so many tasks at least. A range that the log does not have as a whole is data loss.
+    there are about so many tasks at least. A size below `WORTH_A_TASK_BYTES` that would make more than `MANY_TASKS` is
+    raised: one slice for each index entry would keep Spark busy with nothing but tasks. A range that the log does not
+    have as a whole is data loss.
     """
     if max_slice_bytes <= 0:
         raise ValueError("max_slice_bytes must be positive")
@@ -134,6 +140,8 @@ def plan(
     extents = [extent for found in planned for extent in found.extents]
     weight = sum(extent.size_bytes + _FILE_COST_BYTES for extent in extents)
     target_bytes = max_slice_bytes if not min_slices else min(max_slice_bytes, -(-weight // min_slices))
+    least_bytes = min(WORTH_A_TASK_BYTES, weight // max(MANY_TASKS, min_slices or 0))
+    target_bytes = max(target_bytes, least_bytes)
     slices = [part for found in planned for part in found.slices(target_bytes)]
     return Plan(
         slices=tuple(slices),
