@@ -50,7 +50,7 @@ METAVARS = {
     *("HEX", "A:B", "R", "PARTITION=OFFSET"),
 }
 ARGUMENTS = {"DIR", "HOST:PORT", "DIR|HOST:PORT", "PATH", "TARGET", "SHELL"}
-OPTION_PANELS = {"Where", "Which", "What", "How", "Where to", "Spark"}
+OPTION_PANELS = ["Where", "Which", "What", "Where to", "How", "Spark"]
 
 NO_PLACE = {"completion", "bench", "doctor"}
 """They work on no directory, or on one that is theirs to choose."""
@@ -105,6 +105,9 @@ def test_help_answers_in_both_spellings(found: Found) -> None:
     assert max(map(len, answers[0].stdout.splitlines())) <= 80
     for noise in ("<bool>", "<str>", "list["):
         assert noise not in answers[0].stdout
+    panels = re.findall("^╭─ ([A-Z][a-z ]+) ─", answers[0].stdout, re.MULTILINE)
+    shown = [panel for panel in panels if panel in OPTION_PANELS]
+    assert shown == sorted(shown, key=OPTION_PANELS.index)
 
 
 @every_command

@@ -10,6 +10,8 @@ from typing import Any
 
 from typer.core import TyperGroup
 
+from duralog.cli.options import OPTION_PANELS
+
 # What `duralog --help` lists together, in this order.
 TALK = "Serve and talk"
 LOOK = "Look"
@@ -42,6 +44,7 @@ class CommandGroup(TyperGroup):
 
 def _tidy(command: Any, ctx: Any, own: list[Any] | None = None) -> None:
     command.help = _flowing(command.help)
+    command.params.sort(key=_panel_of_option)
     shown = command.get_help_option(ctx)
     if shown is not None:
         shown.help = "Show this and leave."
@@ -50,6 +53,11 @@ def _tidy(command: Any, ctx: Any, own: list[Any] | None = None) -> None:
             parameter.display_type_rich = _without_type  # Otherwise help would say that it is a <str>.
         elif parameter.is_flag:
             parameter.metavar = ""
+
+
+def _panel_of_option(parameter: Any) -> int:
+    title = getattr(parameter, "rich_help_panel", None)
+    return OPTION_PANELS.index(title) if title in OPTION_PANELS else -1
 
 
 def _without_type(ctx: Any) -> None:

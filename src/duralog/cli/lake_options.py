@@ -9,9 +9,7 @@ import typer
 
 from duralog.cli.completions import ISOLATION_LEVELS, TABLE_FORMATS, isolation_levels, table_formats
 from duralog.cli.failures import WrongUsage
-from duralog.cli.options import HOW, WHICH, directory_given
-
-WHERE_TO = "Where to"
+from duralog.cli.options import HOW, WHERE_TO, WHICH, directory_given
 
 
 def _one_of(option: str, names: Sequence[str]) -> Callable[[str], str]:

@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# The panels of a command's help, in this order.
 WHERE = "Where"
 WHICH = "Which"
 WHAT = "What"
+WHERE_TO = "Where to"
 HOW = "How"
+SPARK = "Spark"
+OPTION_PANELS = (WHERE, WHICH, WHAT, WHERE_TO, HOW, SPARK)
+"""The panels of a command's help, in this order."""
 
 Directory = Annotated[
     str | None, typer.Argument(metavar="DIR", help="A log directory: what Kafka calls log.dirs.", show_default=False)

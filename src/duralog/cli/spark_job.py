@@ -15,7 +15,7 @@ import typer
 from duralog.cli.completions import topic_names
 from duralog.cli.failures import WrongUsage, missing_extra
 from duralog.cli.help_pages import CommandGroup
-from duralog.cli.options import WHICH, named_values, parsed
+from duralog.cli.options import SPARK, WHICH, named_values, parsed
 from duralog.cli.progress import Progress
 from duralog.cli.tables import plural
 from duralog.config.byte_sizes import parse_bytes
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from duralog.spark.tasks import TaskProgress
-
-SPARK = "Spark"
 
 job_app = typer.Typer(
     name="job",
