@@ -347,6 +347,7 @@ class TestAlterBrokers:
         [
             ("1", ("num.partitions", SET, "2"), 42, "Cannot update these configs dynamically: [num.partitions]"),
             ("", ("num.partitions", DELETE, None), 42, "Cannot update these configs dynamically: [num.partitions]"),
+            ("1", ("listeners", SET, "PLAINTEXT://:1"), 42, "Cannot update these configs dynamically: [listeners]"),
             (
                 "",
                 ("listeners", SET, "PLAINTEXT://:1"),

@@ -68,6 +68,11 @@ _MIN_IN_SYNC = "min.insync.replicas"
 _CLEANER_MEMORY = "log.cleaner.dedupe.buffer.size"
 _CLEANER_THREADS = "log.cleaner.threads"
 _LEAST_MEMORY = 1 << 20
+_CONFIG_EXCEPTION = "org.apache.kafka.common.config.ConfigException"
+_NO_NAME = "for configuration Invalid dynamic configuration"
+"""Kafka takes one exception for the value of another, and its message for a name."""
+_BOUND_AT_START = frozenset({"listeners", "listener.security.protocol.map"})
+"""Dynamic in Kafka, but not for a node that is its own controller, nor here: no port is opened later."""
 
 
 def broker_configs_fault(
@@ -89,6 +94,9 @@ def broker_configs_fault(
     single = [name for name in known if for_all and name in ONE_BROKERS_CONFIGS]
     if single:
         return _refused("Cannot update these configs at default cluster level, broker id must be specified", single)
+    bound = [name for name in known if name in _BOUND_AT_START and changes[name] is not None]
+    if bound:
+        return _refused("Cannot update these configs dynamically", bound)
     for name, value in changes.items():
         fault = value_fault(BROKER_CONFIGS[name], value) if name in BROKER_CONFIGS and value is not None else None
         if fault is not None:
@@ -96,6 +104,11 @@ def broker_configs_fault(
     if _memory_of_a_cleaner(changes, config) <= _LEAST_MEMORY:
         reason = f"requirement failed: {_CLEANER_MEMORY} must be at least 1MB per cleaner thread."
         return Fault(codes.INVALID_REQUEST, reason)
+    threads, wanted = config.log_cleaner_threads, int(changes.get(_CLEANER_THREADS) or config.log_cleaner_threads)
+    if not threads // 2 <= wanted <= threads * 2:
+        step = "increased to more than double" if wanted > threads else "reduced to less than half"
+        reason = f"Log cleaner threads cannot be {step} the current value {threads}"
+        return Fault(codes.INVALID_REQUEST, f"Invalid value {_CONFIG_EXCEPTION}: {reason} {_NO_NAME}")
     if not has_eligible_replicas or _MIN_IN_SYNC not in changes:
         return None
     if not for_all:

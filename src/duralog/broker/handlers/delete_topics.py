@@ -67,7 +67,7 @@ def _resolved(broker: Broker, asked: list[_Asked]) -> tuple[list[Fields], list[T
         topic = broker.topics.by_id(topic_id)
         if topic is None:
             answers.append(_response(None, topic_id, UNKNOWN_ID))
-        elif topic.name in names:
+        elif names[topic.name] == 1:
             del names[topic.name]
             answers.append(_response(topic.name, topic_id, _NAME_OF_ID))
         else:
