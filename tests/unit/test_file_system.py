@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import resource
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -199,11 +200,44 @@ def test_a_file_that_was_opened_for_reading_is_not_written(path: str) -> None:
 def test_a_missing_file_and_a_pipe_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot open: No such file"):
         FS.open(str(tmp_path / "missing"))
-    os.mkfifo(tmp_path / "pipe")
+    pipe, socket_path = str(tmp_path / "pipe"), str(tmp_path / "socket")
+    os.mkfifo(pipe)
+    os.mknod(socket_path, 0o600 | stat.S_IFSOCK)
+    os.symlink("/dev/null", tmp_path / "device")
+    for path in (pipe, socket_path, str(tmp_path / "device")):
+        for opened in (
+            lambda path: FS.open(path),
+            lambda path: FS.open(path, writable=True, create=True),
+            lambda path: FS.read_all(path),
+            lambda path: FS.write(path, b"x", sync=True),
+        ):
+            with pytest.raises(StorageError, match=f"{path}: cannot (open|write): not a regular file"):
+                opened(path)
+    os.mkfifo(pipe + ".tmp")
     with pytest.raises(StorageError, match="not a regular file"):
-        FS.open(str(tmp_path / "pipe"))
-    with pytest.raises(StorageError, match="not a regular file"):
-        FS.read_all(str(tmp_path / "pipe"))
+        FS.replace(pipe, b"x")
+
+
+def test_a_link_to_a_file_is_as_good_as_the_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"abc")
+    os.symlink("file", tmp_path / "link")
+    assert FS.read_all(str(tmp_path / "link")) == b"abc"
+    FS.write(str(tmp_path / "link"), b"x", sync=True)
+    FS.open(str(tmp_path / "link"), writable=True).append(b"y")
+    assert (tmp_path / "file").read_bytes() == b"xy"
+
+
+def test_the_umask_decides_who_may_write(tmp_path: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        FS.open(str(tmp_path / "log"), writable=True, create=True)
+        FS.map(str(tmp_path / "index"), 8)
+        FS.write(str(tmp_path / "checkpoint"), b"x", sync=False)
+    finally:
+        os.umask(before)
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == dict.fromkeys(
+        ("log", "index", "checkpoint"), 0o664
+    )
 
 
 def test_what_is_read_whole_has_a_limit(path: str) -> None:

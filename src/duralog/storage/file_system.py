@@ -157,15 +157,8 @@ class LocalFileSystem:
     """The local disk."""
 
     def open(self, path: str, *, writable: bool = False, create: bool = False) -> LocalFile:
-        # Without O_NONBLOCK, opening a pipe that nobody writes to would never return.
-        flags = os.O_CLOEXEC | os.O_NONBLOCK | (os.O_RDWR if writable else os.O_RDONLY)
-        with refusals("open", path):
-            descriptor = os.open(path, flags | (os.O_CREAT if create else 0), FILE_MODE)
-            status = os.fstat(descriptor)
-        file = LocalFile(path, descriptor, status.st_size)
-        if not stat.S_ISREG(status.st_mode):
-            raise StorageError(f"{path}: cannot open: not a regular file")
-        return file
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0)
+        return self._open(path, flags, "open")
 
     def map(self, path: str, size: int) -> LocalMapping:
         with refusals("map", path):
@@ -195,12 +188,14 @@ class LocalFileSystem:
             return os.pread(file.fileno(), file.size, 0)
 
     def write(self, path: str, data: Bytes, *, sync: bool) -> None:
-        with refusals("write", path), open(path, "wb", buffering=0) as file:
+        file = self._open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, "write")
+        with refusals("write", path):
             view = memoryview(data).cast("B")
             while view:
-                view = view[file.write(view) :]
+                view = view[os.write(file.fileno(), view) :]
             if sync:
                 os.fsync(file.fileno())
+            file.close()
 
     def replace(self, path: str, data: Bytes) -> None:
         half_written = path + HALF_WRITTEN_SUFFIX
@@ -264,6 +259,22 @@ class LocalFileSystem:
 
     def lock(self, path: str) -> LocalLock:
         return LocalLock(path)
+
+    def _open(self, path: str, flags: int, operation: str) -> LocalFile:
+        refused = StorageError(f"{path}: cannot {operation}: not a regular file")
+        with refusals(operation, path):
+            try:
+                # Without O_NONBLOCK, opening a pipe that nobody is at the other end of would never return.
+                descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, FILE_MODE)
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    raise
+                raise refused from error  # A socket, or a pipe that nobody reads.
+            status = os.fstat(descriptor)
+        file = LocalFile(path, descriptor, status.st_size)
+        if not stat.S_ISREG(status.st_mode):
+            raise refused
+        return file
 
 
 def _entry(name: str, status: os.stat_result) -> Entry:

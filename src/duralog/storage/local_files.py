@@ -16,7 +16,8 @@ from typing import Any, ClassVar, cast
 from duralog.errors import CorruptRecord, Fault, StorageError, StoreLocked
 from duralog.format.varint import Bytes
 
-FILE_MODE = 0o644
+FILE_MODE = 0o666
+"""Less what the process's umask takes away, as of any file of Kafka's."""
 _MOST_BUFFERS = os.sysconf("SC_IOV_MAX")
 _ALLOCATED_AHEAD = 1 << 20
 _KEEP_SIZE = 1
