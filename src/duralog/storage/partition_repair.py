@@ -222,7 +222,7 @@ class PartitionRepairer:
         """Remove the side files that loading must not rely on. A segment without an offset index is recovered."""
         wrong = [file for error in report.errors if (file := parse_segment_file(name_of(error))) is not None]
         suspects = {file.offset for file in wrong if file.kind in _REBUILT_KINDS}
-        parsed = [file for name in files if (file := parse_segment_file(name)) is not None]
+        parsed = [file for name in files if (file := _live(name)) is not None]
         with_times = {file.offset for file in parsed if file.kind is FileKind.TIME_INDEX}
         suspects |= {file.offset for file in parsed if file.kind is FileKind.LOG and file.offset not in with_times}
         for offset in sorted(suspects):
@@ -289,6 +289,12 @@ def _put_back(folder: str, restored: Sequence[Restored]) -> Iterator[Action]:
                 os.path.join(folder, entry.report.file),
                 f"{plural(len(entry.restored_offsets), 'batch')} from quarantine, offsets {first} to {last}",
             )
+
+
+def _live(name: str) -> SegmentFile | None:
+    """The segment's file of that name, if it is neither left over nor unfinished."""
+    file = parse_segment_file(name)
+    return None if file is None or file.state is not FileState.LIVE else file
 
 
 def name_of(error: CorruptRecord) -> str:
