@@ -37,6 +37,8 @@ def test_finding_the_coordinator(desk: GroupDesk, version: int) -> None:
     asked: dict[str, Any] = {"coordinator_keys": ["g", ""]} if version >= 4 else {"key": "g"}
     answer = desk.ask(FIND_COORDINATOR, version, key_type=0, **asked)
     node = desk.broker.node
+    if version >= 4:
+        assert [each.key for each in answer.coordinators] == ["g", ""]
     for each in answer.coordinators if version >= 4 else [answer]:
         assert (each.error_code, each.node_id, each.host, each.port) == (0, node.node_id, node.host, node.port)
     if 1 <= version <= 3:
@@ -44,6 +46,7 @@ def test_finding_the_coordinator(desk: GroupDesk, version: int) -> None:
     if version >= 1:
         for key_type in (2, 9):
             refused = desk.ask(FIND_COORDINATOR, version, key_type=key_type, **asked)
+            assert version < 4 or len(refused.coordinators) == 2
             for each in refused.coordinators if version >= 4 else [refused]:
                 assert (each.error_code, each.node_id, each.host, each.port) == (42, -1, "", -1)
 

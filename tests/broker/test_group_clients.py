@@ -46,7 +46,7 @@ def new_consumer(broker: Broker) -> Iterator[Callable[..., Consumer]]:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "heartbeat.interval.ms": 200,
-                "session.timeout.ms": 10_000,
+                "session.timeout.ms": 60_000,
                 "topic.metadata.refresh.interval.ms": 500,
                 **dotted,
             }
@@ -141,7 +141,7 @@ def test_consumers_of_both_libraries_in_one_group(
         group_id="readers",
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        session_timeout_ms=10_000,
+        session_timeout_ms=60_000,
         heartbeat_interval_ms=200,
     )
     try:
