@@ -30,7 +30,7 @@ def test_each_has_its_own(kafka_broker):
 def test_real_clients_can_use_it(kafka_broker: TestBroker) -> None:
     producer = Producer({"bootstrap.servers": kafka_broker.bootstrap_servers})
     producer.produce("orders", b"value", b"key")
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     consumer = Consumer(
         {"bootstrap.servers": kafka_broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
     )
