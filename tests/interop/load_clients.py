@@ -176,7 +176,7 @@ class Load:
             3,
             group
             | {
-                "session_timeout": 45_000,
+                "session_timeout": 300_000,
                 "rebalance_timeout": 60_000,
                 "protocol_type": "consumer",
                 "protocols": [{"name": "range", "metadata": struct.pack(">hiI", 0, 0, 0xFFFFFFFF)}],
