@@ -114,7 +114,8 @@ def run_kafka_and_kill_it(kafka: KafkaProcess, crashes: Crashes) -> None:
         for topic, configs in TOPICS.items():
             server.create_topic(topic, 1, configs)
         server.produce("plain", 0, kafkas(0, KAFKAS_RECORDS, size=2000))
-        transactional = {"transactional.id": "t"}
+        # Not so long a time passes until Kafka would end it by itself, which is after a minute otherwise.
+        transactional = {"transactional.id": "t", "transaction.timeout.ms": "900000"}
         for first, end in ((0, "commit"), (10, "abort"), (20, "open")):
             server.produce("transactions", 0, kafkas(first, 3), transactional, transaction=end)
             server.produce("transactions", 0, kafkas(first + 5, 2))
