@@ -71,6 +71,7 @@ def test_whoever_comes_second_waits_and_takes_what_the_first_made(source: Path) 
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(kafka_jars._made_once, "jars", [source], make)
         while not made:
+            assert not first.done(), "it has made nothing"
             time.sleep(0.001)
         second = threads.submit(come_second)
         assert first.result(60) == second.result(60)
