@@ -75,9 +75,9 @@ def beside_the_broker(spark: SparkSession, bootstrap: str, directory: str) -> di
     writer.start()
     reads: list[dict[str, int]] = []
     try:
-        while acknowledged[0] == 0 and writer.is_alive():
-            enough.wait(0.01)
         for _ in range(3):
+            while acknowledged[0] <= (reads[-1]["read"] if reads else 0) and writer.is_alive():
+                enough.wait(0.01)
             before = acknowledged[0]
             rows = spark.read.format("duralog").option("path", directory).option("subscribe", "live").load()
             found = [row.offset for row in rows.select("offset").orderBy("offset").collect()]
