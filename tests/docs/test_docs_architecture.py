@@ -28,7 +28,9 @@ def test_modules_that_are_named_are_there() -> None:
 
 
 def test_folders_that_are_named_are_there() -> None:
-    for folder in set(re.findall(r"`((?:tests|oracle)(?:/\w+)?)`", PAGE)):
+    folders = set(re.findall(r"`((?:tests|oracle)(?:/\w+)?)`", PAGE))
+    assert folders
+    for folder in folders:
         assert (ROOT / folder).is_dir(), folder
 
 

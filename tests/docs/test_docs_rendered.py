@@ -35,7 +35,9 @@ def test_the_first_minute_is_that_of_the_readme() -> None:
 
 def test_every_decision_is_listed() -> None:
     listed = (ROOT / "docs" / "decisions" / "index.md").read_text(encoding="utf-8")
-    for decision in (ROOT / "docs" / "decisions").glob("0*.md"):
+    decisions = list((ROOT / "docs" / "decisions").glob("0*.md"))
+    assert decisions
+    for decision in decisions:
         assert f"({decision.name})" in listed, decision.name
 
 
