@@ -164,3 +164,28 @@ def transactions_that_take_too_long(dialog: Dialog) -> None:
     for partition in range(5):
         read(dialog, topic, partition)
     offsets.committed(dialog, 7, group, everything=True, require_stable=True)
+
+
+@scenario
+def partitions_added_in_odd_shapes(dialog: Dialog) -> None:
+    """Topics and partitions named twice, topics without any, and none at all."""
+    one, other = dialog.name, f"{dialog.name}-2"
+    dialog.create_topic(one, 2)
+    dialog.create_topic(other)
+    shapes: tuple[tuple[tuple[str, list[int]], ...], ...] = (
+        ((one, [0]), (one, [1])),
+        ((one, [0, 0, 1]),),
+        ((one, []),),
+        (),
+        ((one, []), (other, [0])),
+        ((one, [0]), ("not-there", []), (other, [])),
+        ((one, []), ("not-there", [1])),
+        ((one, [0, 0]), (one, [9])),
+    )
+    for version in (3, 5):
+        owner = started(dialog, 4, f"{dialog.name}-{version}")
+        for shape in shapes:
+            add(dialog, version, owner, *shape)
+    for shape in shapes:
+        topics = [{"name": name, "partitions": partitions} for name, partitions in shape]
+        dialog.ask("add_partitions_to_txn", 5, transactions=[owner | {"verify_only": True, "topics": topics}])

@@ -7,7 +7,7 @@ being added. Version 2 and later know PRODUCER_FENCED; before, it is told as INV
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from duralog.broker.error_codes import (
@@ -37,15 +37,13 @@ def handle(broker: Broker, request: Request) -> Answer:
             "results_by_transaction": [
                 {
                     "transactional_id": transaction.transactional_id,
-                    "topic_results": _by_topic(
-                        _add(
-                            broker,
-                            version,
-                            transaction.transactional_id,
-                            Producer(transaction.producer_id, transaction.producer_epoch),
-                            _partitions(transaction.topics),
-                            verify_only=transaction.verify_only,
-                        )
+                    "topic_results": _add(
+                        broker,
+                        version,
+                        transaction.transactional_id,
+                        Producer(transaction.producer_id, transaction.producer_epoch),
+                        transaction.topics,
+                        verify_only=transaction.verify_only,
                     ),
                 }
                 for transaction in message.transactions
@@ -56,9 +54,9 @@ def handle(broker: Broker, request: Request) -> Answer:
         version,
         message.v3_and_below_transactional_id,
         Producer(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch),
-        _partitions(message.v3_and_below_topics),
+        message.v3_and_below_topics,
     )
-    return {"results_by_topic_v3_and_below": _by_topic(results)}
+    return {"results_by_topic_v3_and_below": results}
 
 
 def _add(
@@ -66,21 +64,23 @@ def _add(
     version: int,
     transactional_id: str,
     producer: Producer,
-    partitions: list[TopicPartition],
+    topics: Sequence[Any],
     *,
     verify_only: bool = False,
-) -> dict[TopicPartition, int]:
+) -> list[Fields]:
+    """The results by topic. Where all have the same one, they are told as they were asked for."""
+    partitions = _partitions(topics)
     faults = _faults(broker, version, partitions)
     if any(faults.values()):
-        return {partition: fault or OPERATION_NOT_ATTEMPTED for partition, fault in faults.items()}
+        return _by_topic({partition: fault or OPERATION_NOT_ATTEMPTED for partition, fault in faults.items()})
     if verify_only:
         verify = broker.transactions.verify_partition
-        return {partition: verify(transactional_id, producer, partition) for partition in partitions}
+        return _by_topic({partition: verify(transactional_id, producer, partition) for partition in partitions})
     client_version = EPOCH_BUMPING if version >= _OF_BROKERS else 0
     error = broker.transactions.add_partitions(transactional_id, producer, partitions, client_version=client_version)
     if error == PRODUCER_FENCED and version < _KNOWS_FENCED:
         error = INVALID_PRODUCER_EPOCH
-    return dict.fromkeys(partitions, error)
+    return _all_alike(topics, error)
 
 
 def _faults(broker: Broker, version: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -112,12 +112,23 @@ def _by_topic(results: Mapping[TopicPartition, int]) -> list[Fields]:
     return [{"name": name, "results_by_partition": partitions} for name, partitions in topics.items()]
 
 
+def _all_alike(topics: Iterable[Any], error: int) -> list[Fields]:
+    return [
+        {
+            "name": topic.name,
+            "results_by_partition": [
+                {"partition_index": number, "partition_error_code": error} for number in topic.partitions
+            ],
+        }
+        for topic in topics
+    ]
+
+
 def refuse(request: Request, error_code: int, message: str | None) -> Fields:
     del message
     if request.version >= _OF_BROKERS:
         return {"error_code": error_code}
-    partitions = _partitions(request.message.v3_and_below_topics)
-    return {"results_by_topic_v3_and_below": _by_topic(dict.fromkeys(partitions, error_code))}
+    return {"results_by_topic_v3_and_below": _all_alike(request.message.v3_and_below_topics, error_code)}
 
 
 API = Api(24, "AddPartitionsToTxn", 0, 5, handle, refuse)
