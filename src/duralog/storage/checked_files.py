@@ -6,11 +6,24 @@ another `OSError`, and one that is no file of its kind a `CorruptRecord`. Nothin
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from duralog.columnar.pieces import ByteSource
-from duralog.storage.files import FileSource, FoundFile, is_growing, look_into, read_small, size_of
+from duralog.errors import StorageError
+from duralog.storage.file_system import File, FileSystem
+from duralog.storage.files import (
+    FileSource,
+    FoundFile,
+    check_small,
+    in_order,
+    is_growing,
+    look_into,
+    read_small,
+    size_of,
+)
 
 
 class CheckedFiles(Protocol):
@@ -52,3 +65,47 @@ class LocalFiles:
 
 
 LOCAL_FILES = LocalFiles()
+
+
+class FilesOf:
+    """Those of a file system, which may be one that only tries changes out."""
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+
+    def look_into(self, folder: str) -> tuple[list[FoundFile], list[str]]:
+        with _told_by_the_system():
+            entries = self._fs.list(folder)
+        files = (os.path.join(folder, entry.name) for entry in entries if not entry.is_folder)
+        return in_order(files, (os.path.join(folder, entry.name) for entry in entries if entry.is_folder))
+
+    def read_small(self, path: str) -> bytes | None:
+        if not self._fs.exists(path):
+            return None
+        check_small(path, self.size_of(path))
+        with _told_by_the_system():
+            return self._fs.read_all(path)
+
+    def size_of(self, path: str) -> int:
+        entry = self._fs.entry(path)
+        return 0 if entry is None else entry.size
+
+    def is_growing(self, path: str, size: int) -> bool:  # noqa: ARG002 (nobody else writes here)
+        return False
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[File]:
+        with _told_by_the_system():
+            file = self._fs.open(path)
+        try:
+            yield file
+        finally:
+            file.close()
+
+
+@contextmanager
+def _told_by_the_system() -> Iterator[None]:
+    try:
+        yield
+    except StorageError as error:
+        raise OSError(str(error)) from error

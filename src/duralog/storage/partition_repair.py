@@ -30,6 +30,7 @@ from duralog.format.filenames import (
 )
 from duralog.storage.background import Clock, wall_clock_ms
 from duralog.storage.chain_check import Options
+from duralog.storage.checked_files import LOCAL_FILES, CheckedFiles, FilesOf
 from duralog.storage.cleaner_checkpoint import CleanerCheckpoint
 from duralog.storage.file_system import FileSystem
 from duralog.storage.folder_changes import Action, changes, survey
@@ -59,7 +60,7 @@ class PartitionRepair:
     restorable_batches: int
     """Valid batches that are in quarantine and would go back into the log with `restore`."""
     left: Sequence[CorruptRecord]
-    """What is still wrong; after a dry run, what nothing would be done about."""
+    """What is still wrong; after a dry run, what would be."""
     failure: str | None = None
     """Why it could not be repaired."""
 
@@ -147,8 +148,9 @@ class PartitionRepairer:
             failure = str(error)
             self.is_in_doubt |= is_touched
         left: Sequence[CorruptRecord] = () if actions else report.errors
-        if actions and not self._dry_run:
-            left = check_partition(report.folder, report.partition).errors
+        if actions:
+            files = FilesOf(fs) if self._dry_run else LOCAL_FILES
+            left = check_partition(report.folder, report.partition, source=files).errors
         return PartitionRepair(
             partition=partition,
             folder=folder,
@@ -274,10 +276,16 @@ class PartitionRepairer:
                 )
 
 
-def check_partition(folder: str, partition: PartitionFolder | None, options: Options | None = None) -> PartitionReport:
+def check_partition(
+    folder: str,
+    partition: PartitionFolder | None,
+    options: Options | None = None,
+    *,
+    source: CheckedFiles = LOCAL_FILES,
+) -> PartitionReport:
     """What there is to find in a partition's folder, in this thread."""
-    check = PartitionCheck(folder, partition)
-    return check.finish([chain.check(options or Options(), lambda _: None) for chain in check.chains])
+    check = PartitionCheck(folder, partition, source)
+    return check.finish([chain.check(options or Options(), lambda _: None, source) for chain in check.chains])
 
 
 def _put_back(folder: str, restored: Sequence[Restored]) -> Iterator[Action]:
