@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import product
+from pathlib import Path
 
 import pytest
 
+from duralog.errors import StorageError
 from duralog.format.filenames import FileKind, FileState
+from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.leftovers import STAGING_FOLDER, settle_leftovers
 from duralog.storage.segment_rewrite import ByteRange, NewSegment, rewrite_segment
 from duralog.storage.shadow import ShadowFileSystem
@@ -289,3 +292,26 @@ def test_a_rewrite_that_loses_power_is_done_or_undone_as_a_whole() -> None:
             assert found in (before, after), (change, seed)
             seen.add(found == after)
     assert seen == {True, False}
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_folder_in_place_of_a_log_is_refused_and_costs_nothing(tmp_path: Path, read_only: bool) -> None:
+    files = LocalFileSystem()
+    (tmp_path / "00000000000000000000.log").mkdir()
+    (tmp_path / "00000000000000000000.index").write_bytes(b"")
+    (tmp_path / "00000000000000000005.log").write_bytes(b"")
+    with pytest.raises(StorageError, match=r"0\.log: cannot open: neither a regular file nor a link to one"):
+        settle_leftovers(ShadowFileSystem(files) if read_only else files, str(tmp_path))
+    assert (tmp_path / "00000000000000000000.index").exists()
+
+
+def test_a_log_on_a_disk_that_is_not_mounted_is_not_taken_for_a_deleted_one(tmp_path: Path) -> None:
+    folder, other_disk = tmp_path / "t-0", tmp_path / "disk"
+    folder.mkdir()
+    (folder / "00000000000000000000.log").symlink_to(other_disk / "0.log")
+    (folder / "00000000000000000000.index").write_bytes(b"")
+    with pytest.raises(StorageError, match="neither a regular file nor a link to one"):
+        settle_leftovers(LocalFileSystem(), str(folder))
+    other_disk.mkdir()
+    (other_disk / "0.log").write_bytes(b"")
+    assert len(settle_leftovers(LocalFileSystem(), str(folder))) == 2

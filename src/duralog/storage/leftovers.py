@@ -21,6 +21,7 @@ import os
 from collections.abc import Iterable
 
 from duralog.columnar.pieces import read_pieces
+from duralog.errors import StorageError
 from duralog.format.filenames import FileKind, FileState, SegmentFile, parse_segment_file
 from duralog.storage.file_system import Entry, FileSystem
 
@@ -40,6 +41,7 @@ def settle_leftovers(fs: FileSystem, folder: str, listing: list[Entry] | None = 
     """
     if listing is None:
         listing = fs.list(folder)
+    _check_logs(fs, folder, listing)
     if not _has_leftovers({entry.name for entry in listing}):
         return listing
     if any(entry.name == STAGING_FOLDER for entry in listing):
@@ -70,6 +72,17 @@ def settle_leftovers(fs: FileSystem, folder: str, listing: list[Entry] | None = 
         plain |= _rename_swaps(fs, folder, swaps)
     _remove(fs, folder, _without_log(plain))
     return fs.list(folder)
+
+
+def _check_logs(fs: FileSystem, folder: str, listing: list[Entry]) -> None:
+    """Refuse a folder in place of a log, and a link to a log that is not there now, as on a disk that is not mounted.
+
+    Passed over, it would be missing: the log would begin behind it, and what lies before that is retention's to delete.
+    """
+    for name in sorted(fs.list_names(folder).difference(entry.name for entry in listing if not entry.is_folder)):
+        file = parse_segment_file(name)
+        if file is not None and file.kind is FileKind.LOG and file.state is FileState.LIVE:
+            raise StorageError(f"{folder}/{name}: cannot open: neither a regular file nor a link to one")
 
 
 def _has_leftovers(names: set[str]) -> bool:
