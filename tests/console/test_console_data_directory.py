@@ -433,8 +433,11 @@ def test_the_background_thread_looks_and_ends(stores: Any, tmp_path: Path) -> No
 
 def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
+    (tmp_path / "file").touch()
     for path, words in (
         (tmp_path / "nothing", "there is no such directory"),
+        (tmp_path / "file", "this is a file, not a directory"),
+        ("s3://bucket/logs", "this is a URL"),
         (tmp_path / "orders-0", "this is one partition"),
     ):
         with pytest.raises(DuralogError, match=words):

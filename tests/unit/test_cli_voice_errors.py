@@ -52,6 +52,11 @@ def test_a_place_that_is_not_there(directory: Path, command: str) -> None:
     assert not missing.exists()
 
 
+@pytest.mark.parametrize("command", ["topic create -t new", "serve --listen 127.0.0.1:0"])
+def test_a_file_where_a_directory_would_be_made(directory: Path, command: str) -> None:
+    assert "this is a file, not a directory: give" in told(*command.split(), directory.parent / "file", code=1)
+
+
 @pytest.mark.parametrize(
     "command",
     ["verify", "repair", "compact", "retain", "stats", "doctor", "serve", "lookup --offset 0", "job verify"],
@@ -59,6 +64,16 @@ def test_a_place_that_is_not_there(directory: Path, command: str) -> None:
 def test_a_broker_where_a_directory_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.chdir(tmp_path)
     assert "is the address of a broker" in told(*command.split(), "127.0.0.1:9092", code=2)
+    assert [*tmp_path.iterdir()] == [], "no directory is made of it"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["topic create -t t", "produce -t t -v v", "serve --listen 127.0.0.1:0", "doctor", "verify", "compact", "console"],
+)
+def test_a_url_where_a_directory_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "'s3://bucket/logs' is a URL" in told(*command.split(), "s3://bucket/logs", code=2)
     assert [*tmp_path.iterdir()] == [], "no directory is made of it"
 
 

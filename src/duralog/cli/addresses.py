@@ -18,18 +18,27 @@ def is_broker(place: str) -> bool:
     return _ADDRESS.fullmatch(place) is not None and not os.path.isdir(place)
 
 
+def is_url(place: str) -> bool:
+    """Whether the place is an object store's, say. A directory of that name goes first."""
+    return "://" in place and not os.path.isdir(place)
+
+
 def check_directory(place: str) -> None:
     """Refuse a path of this machine that is no directory. What lies elsewhere is for others to look at."""
-    if "://" in place or os.path.isdir(place) or is_broker(place):
+    if is_url(place) or os.path.isdir(place) or is_broker(place):
         return
-    if os.path.exists(place):
-        raise DuralogError(
-            f"{place}: this is a file, not a directory: give the log directory, or the folder that the file is in"
-        )
+    check_no_file(place)
     raise DuralogError(
         f"{place}: there is no such directory: check the path, or make one with"
         f" duralog topic create {place} --topic NAME"
     )
+
+
+def check_no_file(place: str) -> None:
+    if os.path.exists(place) and not os.path.isdir(place):
+        raise DuralogError(
+            f"{place}: this is a file, not a directory: give the log directory, or the folder that the file is in"
+        )
 
 
 def check_log_directory(place: str) -> None:

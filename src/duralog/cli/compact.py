@@ -22,7 +22,7 @@ from duralog.cli.options import (
     ServerProperties,
     TopicChoice,
     config_settings,
-    directory_given,
+    local_directory_given,
     now_ms,
     parsed,
     parsed_time,
@@ -104,7 +104,7 @@ def compact(
 
     Exit code: 0 done, 1 a partition could not be compacted or read, or is damaged, 2 wrong usage, 130 interrupted.
     """
-    given = directory_given(directory, data)
+    given = local_directory_given(directory, data)
     overrides = config_settings(config)
     memory_bytes = None if map_bytes is None else parsed("--map-bytes", parse_bytes, map_bytes)
     if memory_bytes is not None and memory_bytes < _SMALLEST_MAP_BYTES:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duralog.cli.failures import FAILURE, say, told_plainly
-from duralog.cli.options import HOW, AsJson, Data, Directory, Quiet, directory_given, standard_output
+from duralog.cli.options import HOW, AsJson, Data, Directory, Quiet, local_directory_given, standard_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ def doctor(
     Exit code: 0 nothing fails (warnings do not count), 1 something does, 2 wrong usage, 130 interrupted.
     """
     # Without a directory, there is the machine to look at.
-    path = None if directory is None and data is None else directory_given(directory, data)
+    path = None if directory is None and data is None else local_directory_given(directory, data)
     with told_plainly():
         from duralog.cli.doctor_check import Level
         from duralog.cli.doctor_machine import ThisMachine

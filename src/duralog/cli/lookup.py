@@ -17,7 +17,7 @@ from duralog.cli.options import (
     PartitionChoice,
     Quiet,
     TopicChoice,
-    directory_given,
+    local_directory_given,
     parsed,
     parsed_time,
     standard_output,
@@ -63,7 +63,7 @@ def lookup(
 
     Exit code: 0 found, 1 there is none or something cannot be read, 2 wrong usage, 130 interrupted.
     """
-    path = directory_given(directory, data)
+    path = local_directory_given(directory, data)
     if sum(wanted is not None for wanted in (offset, time, key)) != 1:
         raise WrongUsage("give one of --offset, --time and --key")
     timestamp_ms = parsed_time("--time", time)

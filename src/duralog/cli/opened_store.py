@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from duralog.cli.addresses import check_directory, check_log_directory
+from duralog.cli.addresses import check_directory, check_log_directory, check_no_file
 from duralog.cli.failures import say
 from duralog.cli.lock_holder import holder_told
 from duralog.cli.progress import Progress
@@ -37,7 +37,9 @@ def opened_store(
     _, partition = directory_of(path)
     if partition is not None:
         raise DuralogError(f"{path}: this is one partition: give the log directory that it is in, and --topic")
-    if not create:
+    if create:
+        check_no_file(path)
+    else:
         check_directory(path)
         if not read_only:
             check_log_directory(path)

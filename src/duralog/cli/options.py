@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from duralog.cli.addresses import is_broker
+from duralog.cli.addresses import is_broker, is_url
 from duralog.cli.completions import codecs, partition_numbers, topic_config_settings, topic_names
 from duralog.cli.failures import WrongUsage
 from duralog.cli.times import parse_time
@@ -113,6 +113,17 @@ def directory_given(argument: str | None, data: str | None) -> str:
     place = place_given(argument, data, "DIR")
     if is_broker(place):
         raise WrongUsage(f"{place!r} is the address of a broker, and this command works on a directory: give DIR")
+    return place
+
+
+def local_directory_given(argument: str | None, data: str | None) -> str:
+    """The same, of this machine: of a URL, too, a directory of that name would be made."""
+    place = directory_given(argument, data)
+    if is_url(place):
+        raise WrongUsage(
+            f"{place!r} is a URL, and this command works on a directory of this machine: copy it here; duralog stats"
+            " and duralog job read object stores"
+        )
     return place
 
 

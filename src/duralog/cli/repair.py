@@ -20,7 +20,7 @@ from duralog.cli.options import (
     PartitionChoice,
     Quiet,
     TopicChoice,
-    directory_given,
+    local_directory_given,
     standard_output,
 )
 from duralog.cli.tables import Table, fitting, plural, size_text
@@ -60,7 +60,7 @@ def repair(
 
     Exit code: 0 all is well now, or would be; 1 something is still wrong; 2 wrong usage; 130 interrupted.
     """
-    given = directory_given(directory, data)
+    given = local_directory_given(directory, data)
     with told_plainly(), names_checked(given, topic, partition):
         from duralog.cli.compilation import announce_compilation
         from duralog.cli.logs import say_warnings

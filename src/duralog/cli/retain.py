@@ -19,7 +19,7 @@ from duralog.cli.options import (
     Quiet,
     ServerProperties,
     TopicChoice,
-    directory_given,
+    local_directory_given,
     now_ms,
     standard_output,
 )
@@ -86,7 +86,7 @@ def retain(
 
     Exit code: 0 done, 1 something could not be read or deleted, 2 wrong usage, 130 interrupted.
     """
-    path = directory_given(directory, data)
+    path = local_directory_given(directory, data)
     with told_plainly(), names_checked(path, topic, partition):
         from duralog.cli.logs import say_warnings
         from duralog.cli.opened_store import opened_store

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duralog.cli.addresses import check_no_file
 from duralog.cli.failures import WrongUsage, missing_extra, told_plainly
-from duralog.cli.options import HOW, WHERE, Quiet, directory_given, named_values, parsed
+from duralog.cli.options import HOW, WHERE, Quiet, local_directory_given, named_values, parsed
 from duralog.cli.ready_file import ready_file, remove_left_ready_file
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def serve(
     Exit code: 0 stopped cleanly, 1 it could not start or go on, 2 wrong usage.
     """
     if directory is not None or data is not None:
-        data = directory_given(directory, data)
+        data = local_directory_given(directory, data)
     if data is not None and ephemeral:
         raise WrongUsage("--ephemeral has a directory of its own: leave DIR and --data out")
     overrides = named_values("--override", override)
@@ -180,11 +181,12 @@ def _configured(settings: BrokerConfig) -> Listening:
 
 
 def _directory(data: str | None, settings: BrokerConfig) -> str:
-    if data is not None:
-        return data
-    if "log.dirs" in settings.given or "log.dir" in settings.given:
-        return (settings.log_dirs or settings.log_dir)[0]
-    raise WrongUsage("where? Give DIR or --data DIR, --ephemeral, or log.dirs in --server-properties")
+    if data is None:
+        if "log.dirs" not in settings.given and "log.dir" not in settings.given:
+            raise WrongUsage("where? Give DIR or --data DIR, --ephemeral, or log.dirs in --server-properties")
+        data = (settings.log_dirs or settings.log_dir)[0]
+    check_no_file(data)
+    return data
 
 
 def _serve(broker: Broker, ready_path: str | None) -> None:

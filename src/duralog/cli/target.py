@@ -14,7 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from duralog.cli.addresses import is_broker as is_broker
-from duralog.cli.failures import missing_extra
+from duralog.cli.addresses import is_url
+from duralog.cli.failures import WrongUsage, missing_extra
 from duralog.cli.options import WHERE, place_given
 from duralog.errors import DuralogError
 
@@ -45,7 +46,10 @@ _NOBODY = "no broker answers there: check the address, and whether it runs (dura
 
 def target_given(argument: str | None, data: str | None) -> str:
     """What the argument DIR|HOST:PORT or `--data` names."""
-    return place_given(argument, data, "DIR or HOST:PORT")
+    place = place_given(argument, data, "DIR or HOST:PORT")
+    if is_url(place):
+        raise WrongUsage(f"{place!r} is a URL: give a directory of this machine, or a broker as HOST:PORT")
+    return place
 
 
 def kafka_client() -> ModuleType:

@@ -16,7 +16,7 @@ from duralog.cli.options import (
     PartitionChoice,
     Quiet,
     TopicChoice,
-    directory_given,
+    local_directory_given,
     parsed,
     standard_output,
 )
@@ -83,7 +83,7 @@ def verify(
 
     Exit code: 0 all is well, 1 there are findings or something cannot be read, 2 wrong usage, 130 interrupted.
     """
-    path = directory_given(directory, data)
+    path = local_directory_given(directory, data)
     interval = None if index_interval is None else parsed("--index-interval", parse_bytes, index_interval)
     with told_plainly(), names_checked(path, topic, partition):
         from duralog.cli.compilation import announce_compilation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from duralog.cli.addresses import check_directory, is_url
 from duralog.cli.target import is_broker
 from duralog.console.source import Source
 from duralog.console.sources.broker_source import BrokerSource
@@ -49,6 +50,7 @@ def _checked(directory: str) -> str:
     _, partition = directory_of(directory)
     if partition is not None:
         raise DuralogError(f"{directory}: this is one partition: give the log directory that it is in")
-    if not os.path.isdir(directory):
-        raise DuralogError(f"{directory}: there is no such directory")
+    check_directory(directory)
+    if is_url(directory):
+        raise DuralogError(f"{directory}: this is a URL: give a directory of this machine")
     return directory
