@@ -11,6 +11,7 @@ from typing import ClassVar
 import pytest
 from typer.testing import CliRunner, Result
 
+import duralog
 from duralog.cli import spark_job, stats_view
 from duralog.cli.options import standard_output
 from duralog.command_line import app
@@ -46,6 +47,41 @@ def test_every_job_says_what_its_exit_code_means(job: str) -> None:
 def test_settings_must_have_a_name_and_a_value(job: str, tmp_path: Path) -> None:
     places = [tmp_path, tmp_path / "lake"] if job in TABLE_JOBS else [tmp_path]
     assert "--conf: 'x' is not of the form NAME=VALUE" in run(job, *places, "--conf", "x", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "master", ["", "bogus", "local[0]", "local[x]", "spark://", "mesos://host:1", "local-cluster[2]"]
+)
+def test_masters_that_spark_does_not_know_are_refused_before_it_is_started(master: str, tmp_path: Path) -> None:
+    told = run("stats", tmp_path, "--master", master, code=2).stderr
+    assert f"--master: {master!r} is none of local[N]," in told
+
+
+@pytest.mark.parametrize(
+    "master", ["local", "local[*]", "local[4,2]", "local-cluster[2,1,1024]", "k8s://https://h", "yarn"]
+)
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("org.apache.spark.SparkException: no cores\n\tat org.apache.spark", "SparkException: no cores\n"),
+        ("[JAVA_GATEWAY_EXITED] Java gateway process exited", "Java did not start. It has to be 17 or newer"),
+        ("Cannot call methods on a stopped SparkContext.", "the session was ended before it began"),
+    ],
+)
+def test_spark_that_does_not_start(
+    master: str, said: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def job_session(*_: object) -> None:
+        raise RuntimeError(said)
+
+    session = SimpleNamespace(active_session=lambda: None, job_session=job_session)
+    monkeypatch.setitem(sys.modules, "duralog.spark.session", session)
+    with duralog.open(str(tmp_path)) as store:
+        store.create_topic("t")
+    found = run("stats", tmp_path, "--master", master, code=1).stderr
+    assert f"duralog: error: Spark cannot be started with --master {master}: " in found
+    assert told in found
+    assert len(found.splitlines()) == 1
 
 
 @pytest.mark.parametrize("job", sorted(TABLE_JOBS))

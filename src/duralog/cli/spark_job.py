@@ -6,6 +6,7 @@ PySpark is loaded before the command runs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,7 @@ from duralog.cli.options import SPARK, WHICH, named_values, parsed
 from duralog.cli.progress import Progress
 from duralog.cli.tables import plural
 from duralog.config.byte_sizes import parse_bytes
+from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,6 +73,10 @@ StorageOptions = Annotated[
     ),
 ]
 DEFAULT_MASTER = "local[*]"
+_MASTER = re.compile(
+    r"yarn|(?:spark|k8s)://.+|local(?:\[(?:\*|[1-9]\d*)(?:,\d+)?\]|-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\])?"
+)
+"""What Spark takes. Of anything else it tells with a stack."""
 _SMALLEST_MAP_BYTES = 1024
 
 
@@ -86,8 +92,10 @@ def map_size(text: str) -> int:
 def spark_session(name: str, *, master: str = DEFAULT_MASTER, conf: list[str] | None = None) -> Iterator[SparkSession]:
     """A session for one job, stopped at its end. One that is running in this process already is used, and goes on."""
     settings = named_values("--conf", conf)
+    if _MASTER.fullmatch(master) is None:
+        raise WrongUsage(f"--master: {master!r} is none of local[N], spark://host:port, k8s://..., yarn")
     try:
-        from duralog.spark.session import active_session, local_session
+        from duralog.spark.session import active_session, job_session
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pyspark", "py4j"):
             raise
@@ -96,11 +104,25 @@ def spark_session(name: str, *, master: str = DEFAULT_MASTER, conf: list[str] | 
     if running is not None:
         yield running
         return
-    spark = local_session(master=master, app_name=f"duralog {name}", config=settings)
+    try:
+        spark = job_session(master, f"duralog {name}", settings)
+    except Exception as error:
+        raise _not_started(master, error) from error
     try:
         yield spark
     finally:
         spark.stop()
+
+
+def _not_started(master: str, error: Exception) -> DuralogError:
+    """Where Spark does not come up: what it says of it, which comes as a stack of Java's or of Python's."""
+    lines = [line.strip() for line in str(getattr(error, "java_exception", error)).splitlines()]
+    told = next(filter(None, lines), type(error).__name__)
+    if "JAVA_GATEWAY_EXITED" in told:
+        told = "Java did not start. It has to be 17 or newer, on the path or in JAVA_HOME, and --conf what it takes"
+    elif "stopped SparkContext" in told:
+        told = "the session was ended before it began, as by a master that nobody answers for"
+    return DuralogError(f"Spark cannot be started with --master {master}: {told}")
 
 
 class JobProgress:

@@ -49,6 +49,23 @@ def local_session(
     log_level: str = "ERROR",
 ) -> SparkSession:
     """The session of this process, started if there is none; `master` may also be that of a cluster."""
+    spark = job_session(master, app_name, config, log_level=log_level)
+    spark.dataSource.register(DuralogDataSource)
+    return spark
+
+
+def job_session(
+    master: str = "local[*]",
+    app_name: str = "duralog",
+    config: Mapping[str, str] | None = None,
+    *,
+    log_level: str = "ERROR",
+) -> SparkSession:
+    """The same for jobs, which read and write logs in tasks of their own and know of no formats.
+
+    Spark looks for all sources that are installed when one is registered, in a process of Python. That takes a second,
+    and what this process says when Spark hangs up on it goes to standard error.
+    """
     # The JVM inherits the environment, and starts Python for planning by these: they must be there before it is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
@@ -63,7 +80,6 @@ def local_session(
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(log_level)
-    spark.dataSource.register(DuralogDataSource)
     return spark
 
 
