@@ -20,6 +20,7 @@ from duralog.broker.ephemeral_folder import PREFIX
 from duralog.cli.ready_file import ready_file
 from duralog.command_line import app
 from oracle.kafka_server import reserved_ports
+from tests.broker.admin_desk import wait_until
 from tests.broker.raw_client import RawClient
 
 METADATA, CREATE_TOPICS = 3, 19
@@ -126,8 +127,7 @@ class TestBeginningAndEnd:
         ready = tmp_path / "ready"
         process = serve("--ephemeral", "--listen", "127.0.0.1:0", "--ready-file", str(ready))
         port = process.port()
-        while not ready.exists():
-            assert process.process.poll() is None
+        wait_until(ready.exists)
         assert ready.read_text() == f"127.0.0.1:{port}\n"
         assert os.listdir(tmp_path) == ["ready"]
         process.stop()
