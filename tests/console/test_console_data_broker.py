@@ -340,6 +340,7 @@ def test_sizes_are_those_of_the_logs(broker: TestBroker) -> None:
 )
 def test_an_answer_that_is_none_is_a_sentence(answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
 
         def serve() -> None:
             connection, _ = server.accept()

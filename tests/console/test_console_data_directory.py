@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -195,7 +196,7 @@ def test_one_check_at_a_time_and_it_can_be_stopped(stores: Any, sources: Any, mo
     may_go = threading.Event()
 
     def wait(path: str, **_: object) -> Any:
-        may_go.wait()
+        assert may_go.wait(60)
         return real(path)
 
     real = duralog.console.sources.verify_runs.Verification  # type: ignore[attr-defined]
@@ -308,7 +309,7 @@ def test_one_compaction_at_a_time(stores: Any, sources: Any, tmp_path: Path, mon
     real = DirectoryCompaction._compact
 
     def wait(run: DirectoryCompaction) -> None:
-        may_go.wait()
+        assert may_go.wait(60)
         real(run)
 
     monkeypatch.setattr(DirectoryCompaction, "_compact", wait)
@@ -424,8 +425,10 @@ def test_the_background_thread_looks_and_ends(stores: Any, tmp_path: Path) -> No
     source = open_source(str(directory), refresh_seconds=0.01)
     first = source.overview()
     assert (first.kind, source.has_files, source.allows_changes) == (SourceKind.DIRECTORY, True, False)
+    deadline = time.monotonic() + 60
     while source.overview() is first:
-        pass
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     source.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "duralog-console-refresh"]
     source.close()

@@ -389,7 +389,7 @@ def test_a_search_can_be_stopped_and_only_some_run_at_a_time(shown: Shown, monke
     real = DirectoryKeySearch._look_into
 
     def wait(search: DirectoryKeySearch, *arguments: object) -> bool:
-        may_go.wait()
+        assert may_go.wait(60)
         return real(search, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(DirectoryKeySearch, "_look_into", wait)
