@@ -264,3 +264,7 @@ def replace_configs_of_odd_shapes(dialog: Dialog) -> None:
     replace(GROUP, name, consumer_session_timeout_ms="50000")
     replace(GROUP, "", consumer_session_timeout_ms="50000")
     replace(0, "")
+    for kind in (TOPIC, BROKER_LOGGER, 0):
+        twice = {"name": "retention.ms", "value": None}
+        resources = [{"resource_type": kind, "resource_name": name, "configs": [twice, twice]}]
+        configs_in_order(dialog, "alter_configs", 2, resources=resources, validate_only=True)

@@ -155,6 +155,17 @@ def fetch_with_odd_numbers(dialog: Dialog) -> None:
 
 
 @scenario
+def fetch_of_partitions_that_are_not_there(dialog: Dialog) -> None:
+    """They come last, and unknown ids before unknown partitions."""
+    one, other = (dialog.create_topic(f"{dialog.name}-{letter}", 2) for letter in "ab")
+    unknown = wanted(NO_SUCH_ID, (5, 0))
+    for version in (13, 18):
+        fetch(dialog, version, wanted(one, (99, 0), (0, 1000)), unknown)
+        fetch(dialog, version, wanted(one, (99, 0), (0, 0)), wanted(other, (0, 0)), unknown, wanted(other, (8, 0)))
+        fetch(dialog, version, unknown, wanted(one, (7, 0)), wanted(other, (99, 0)))
+
+
+@scenario
 def list_offsets_with_odd_numbers(dialog: Dialog) -> None:
     name = dialog.name
     dialog.create_topic(name, 2)
@@ -277,4 +288,5 @@ def describe_topic_partitions_of_odd_shapes(dialog: Dialog) -> None:
     ask(api, 0, topics=both, response_partition_limit=9, cursor=cursor)
     ask(api, 0, topics=[*both, {"name": f"{dialog.name}-missing"}, {"name": "a/b"}], response_partition_limit=3)
     ask(api, 0, topics=[{"name": f"{dialog.name}-aa"}, *both], response_partition_limit=1)
+    ask(api, 0, topics=[{"name": ""}, *both], response_partition_limit=1, cursor=cursor | {"topic_name": "z"})
     ask(api, 0, topics=both, response_partition_limit=2**31 - 1)

@@ -3,8 +3,9 @@
 No record is looked at: a result names a slice of a file, which goes to the client as it is. It may start before the
 offset that was asked for and end inside of a batch. The first batch of an answer is always whole, however large.
 
-Partitions that do not exist are told at the end of an answer and keep no fetch from waiting; any other error is told at
-once. That is Kafka's order, and so is that of the checks: topic id, replica, leader epoch, diverging epoch, offset.
+Partitions that do not exist are told at the end of an answer, those of unknown ids first, and keep no fetch from
+waiting; any other error is told at once. That is Kafka's order, and so is that of the checks: topic id, replica, leader
+epoch, diverging epoch, offset.
 """
 
 from __future__ import annotations
@@ -182,7 +183,8 @@ def read(partitions: Partitions, wanted: Iterable[Wanted], limits: Limits, *, on
         ):
             continue
         results.append(result)
-    results += missing
+    if missing:
+        results += sorted(missing, key=lambda result: result.error_code != error_codes.UNKNOWN_TOPIC_ID)
     return Reading(results, total, has_error, is_hopeless)
 
 

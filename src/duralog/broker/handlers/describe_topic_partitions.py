@@ -25,10 +25,10 @@ def handle(broker: Broker, request: Request) -> Answer:
     message = request.message
     cursor = message.cursor
     asked = {topic.name for topic in message.topics}
-    if "" in asked:
-        return refuse(request, codes.UNKNOWN_SERVER_ERROR, None)
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
         return refuse(request, codes.INVALID_REQUEST, None)
+    if "" in asked:
+        return refuse(request, codes.UNKNOWN_SERVER_ERROR, None)
     names = sorted(asked or broker.topics.names())
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
