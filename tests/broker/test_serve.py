@@ -310,7 +310,8 @@ class TestConfig:
             code, err = called("--data", str(tmp_path), "--listen", "127.0.0.1:0")
         assert code == 1
         (line,) = err.splitlines()
-        assert "has it open already" in line
+        assert f"{tmp_path} is in use by " in line
+        assert "stop it first" in line
 
     def test_another_address_for_clients(self, serve: Serve) -> None:
         process = serve("--ephemeral", "--listen", "127.0.0.1:0", "--advertise", "kafka.example:19092")

@@ -20,7 +20,7 @@ def holder_told(directory: str) -> Iterator[None]:
     except StoreLocked:
         holder = lock_holder(os.path.join(directory, LOCK)) or "another process"
         raise StoreLocked(
-            f"{directory} is in use by {holder}: stop it first. Only commands that change nothing work meanwhile"
+            f"{directory} is in use by {holder}: stop it first. Commands that only look, such as verify, work meanwhile"
         ) from None
 
 

@@ -25,6 +25,7 @@ import typer
 
 from duralog.cli.addresses import check_no_file
 from duralog.cli.failures import WrongUsage, missing_extra, told_plainly
+from duralog.cli.lock_holder import holder_told
 from duralog.cli.options import HOW, WHERE, Quiet, local_directory_given, named_values, parsed
 from duralog.cli.ready_file import ready_file, remove_left_ready_file
 
@@ -143,13 +144,15 @@ def serve(
             listening = Listening.at(parsed("--listen", parse_address, listen), advertised)
         else:
             listening = _configured(settings).told_as(advertised)
+        place = None if ephemeral else _directory(data, settings)
         broker = Broker(
-            None if ephemeral else _directory(data, settings),
+            place,
             config=settings,
             listening=listening,
             metrics=None if metrics is None else parsed("--metrics", parse_address, metrics),
         )
-        _serve(broker, ready_path)
+        with nullcontext() if place is None else holder_told(place):
+            _serve(broker, ready_path)
 
 
 def _check_installed() -> None:
