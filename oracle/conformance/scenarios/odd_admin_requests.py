@@ -268,3 +268,4 @@ def replace_configs_of_odd_shapes(dialog: Dialog) -> None:
         twice = {"name": "retention.ms", "value": None}
         resources = [{"resource_type": kind, "resource_name": name, "configs": [twice, twice]}]
         configs_in_order(dialog, "alter_configs", 2, resources=resources, validate_only=True)
+        configs_in_order(dialog, "incremental_alter_configs", 1, resources=resources, validate_only=True)

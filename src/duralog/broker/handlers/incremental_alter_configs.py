@@ -49,13 +49,13 @@ def handle(broker: Broker, request: Request) -> Answer:
 def _plan(broker: Broker, resource: Any, counts: Counter[tuple[int, str]]) -> Change | Fault:
     if counts[resource.resource_type, resource.resource_name] > 1:
         return REPEATED
+    if len({each.name for each in resource.configs}) < len(resource.configs):
+        return REPEATED_KEYS
     nulls = [each.name for each in resource.configs if each.value is None and each.config_operation != DELETE]
     if nulls:
         return null_values(nulls)
     if resource.resource_type not in (TOPIC, BROKER, LOGGER, GROUP):
         return unknown_type(resource)
-    if len({each.name for each in resource.configs}) < len(resource.configs):
-        return REPEATED_KEYS
     fault = node_fault(broker, resource)
     if fault is not None:
         return fault
