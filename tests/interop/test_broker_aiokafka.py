@@ -148,7 +148,10 @@ def test_admin(serving: ServedDirectory) -> None:
             resource = ConfigResource(ConfigResourceType.TOPIC, topic)
             assert "86400000" in str(await admin.describe_configs([resource]))
             await write(serving, topic, [b"x"] * 5)
-            assert any(group[0] == "aiokafka-group" for group in await admin.list_consumer_groups())
+            async with AIOKafkaConsumer(bootstrap_servers=serving.bootstrap, group_id=topic) as consumer:
+                consumer.assign([TopicPartition(topic, 0)])
+                await consumer.commit({TopicPartition(topic, 0): 1})
+            assert topic in [group[0] for group in await admin.list_consumer_groups()]
             await admin.delete_topics([topic])
             assert topic not in await admin.list_topics()
         finally:

@@ -136,12 +136,17 @@ def test_producer_and_consumer_perf(tool: Tool, topics: Tool) -> None:
     assert int(row["data.consumed.in.nMsg"]) >= 20_000
 
 
-def test_producer_perf_in_transactions(tool: Tool, topics: Tool) -> None:
+@pytest.fixture(scope="module")
+def in_transactions(tool: Tool, topics: Tool) -> str:
+    """What the perf tool printed that wrote to `tools-perf-transactions`, in transactions of `tools-perf`."""
     topics("--create", "--topic", "tools-perf-transactions")
     sizes = ("--num-records", "2000", "--record-size", "100", "--throughput", "-1")
     transactions = ("--transactional-id", "tools-perf", "--transaction-duration-ms", "50")
-    printed = tool(f"{TOOLS}.ProducerPerformance", "--topic", "tools-perf-transactions", *sizes, *transactions)
-    assert "2000 records sent" in printed
+    return tool(f"{TOOLS}.ProducerPerformance", "--topic", "tools-perf-transactions", *sizes, *transactions)
+
+
+def test_producer_perf_in_transactions(tool: Tool, in_transactions: str) -> None:
+    assert "2000 records sent" in in_transactions
     committed = ("--isolation-level", "read_committed")
     assert len(console_consumer(tool, "tools-perf-transactions", 2000, *committed)) == 2000
 
@@ -166,6 +171,7 @@ def test_verifiable_producer_and_consumer(
     assert commits[-1]["offsets"] == [{"topic": "tools-verifiable", "partition": 0, "offset": 500}]
 
 
+@pytest.mark.usefixtures("in_transactions")
 def test_transactions(tool: Tool) -> None:
     command = f"{TOOLS}.TransactionsCommand"
     assert "tools-perf" in tool(command, "list")

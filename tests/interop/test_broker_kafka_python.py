@@ -134,8 +134,9 @@ def test_admin(serving: ServedDirectory, admin: KafkaAdminClient) -> None:
     resource = ConfigResource(ConfigResourceType.TOPIC, topic)
     assert "86400000" in str(admin.describe_configs([resource]))
     write(serving, topic, [b"%d" % number for number in range(20)])
-    groups = {group["group_id"] for group in admin.list_groups()}
-    assert "kafka-python-group" in groups
-    assert "kafka-python-group" in str(admin.describe_groups(["kafka-python-group"]))
+    with closing(KafkaConsumer(bootstrap_servers=serving.bootstrap, group_id=topic)) as consumer:
+        consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(1, "", -1)})
+    assert topic in {group["group_id"] for group in admin.list_groups()}
+    assert topic in str(admin.describe_groups([topic]))
     admin.delete_topics([topic])
     assert topic not in admin.list_topics()
