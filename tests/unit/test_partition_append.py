@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -579,6 +580,54 @@ def test_a_roll_that_fails_leaves_the_old_segment_in_use(tmp_path: Path, suffix:
     again = folder.open()
     assert [values(again.read(offset))[0] for offset in range(7)] == [b"%d" % offset for offset in range(7)]
     assert bases(again) == [0, 6]
+
+
+class Watched(LocalFileSystem):
+    """Looks at the folder with the eyes of a reader whenever a log was made, and may refuse to make one."""
+
+    def __init__(self) -> None:
+        self.look: Callable[[], object] = lambda: None
+        self.refuses = False
+
+    def open(self, path: str, *, writable: bool = False, create: bool = False) -> Any:
+        if create and self.refuses:
+            raise StorageError(f"{path}: cannot open: No space left on device")
+        file = super().open(path, writable=writable, create=create)
+        if create:
+            self.look()
+        return file
+
+
+def test_a_segment_is_finished_before_the_next_one_is_there(tmp_path: Path) -> None:
+    """Or a reader of a live directory would find, and a kill would leave, zeros in the middle of the log."""
+    disk = Watched()
+    folder = LogInFolder(tmp_path, files=disk, preallocate="true", internal_segment_bytes=4096)
+    log = folder.open()
+    for number in range(3):
+        log.append(numbered(number, number + 1))
+    seen: list[list[bytes | None]] = []
+    disk.look = lambda: seen.append(values(folder.open(read_only=True).read(0)))
+    log.roll()
+    assert seen == [[b"0", b"1", b"2"]]
+    assert bases(log) == [0, 3]
+
+
+def test_a_segment_that_no_other_could_follow_is_written_on(tmp_path: Path) -> None:
+    disk = Watched()
+    folder = LogInFolder(tmp_path, files=disk, preallocate="true", internal_segment_bytes=4096, index_interval_bytes=1)
+    log = folder.open()
+    log.append(numbered(0, 2, timestamp_ms=NOW_MS))
+    disk.refuses = True
+    for number in (2, 3):
+        with pytest.raises(StorageError, match="No space left"):
+            log.roll()
+        log.append(numbered(number, number + 1, timestamp_ms=NOW_MS + number))
+    assert values(log.read(0)) == [b"0", b"1", b"2", b"3"]
+    log.close()
+    again = folder.open()
+    assert again.offset_for_timestamp(NOW_MS + 3) == (3, NOW_MS + 3)
+    assert again.segments[0].largest_timestamp_ms == NOW_MS + 3
+    assert values(again.read(2)) == [b"2", b"3"]
 
 
 def test_after_a_failed_sync_nothing_is_appended_until_the_log_is_opened_again(tmp_path: Path) -> None:

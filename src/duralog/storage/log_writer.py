@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property, partial
 from threading import Lock, RLock
 from typing import NamedTuple
@@ -246,7 +245,8 @@ class LogWriter:
         self.producers.update((), base_offset)
         self.snapshots.take(self.producers, sync=False, log_start_offset=view.start_offset)
         self.has_new_names = True
-        segment: Segment | None = None
+        # Before there is another: a reader, also after a crash, takes all segments but the last for finished.
+        active.on_roll()
         try:
             segment = Segment.create(
                 self.file_system,
@@ -255,23 +255,16 @@ class LogWriter:
                 created_ms=self.clock(),
                 options=segment_options(self.config),
             )
-            active.on_roll()
         except BaseException as error:
-            self._undo_roll(base_offset, segment, error)
+            # With a new segment there, the next start would take what the old one gets now for misplaced.
+            if self.file_system.exists(f"{self.folder}/{SegmentFile(base_offset, FileKind.LOG).name}"):
+                self.fail(error)
             raise
         self._rolled.append(active)
         self._jitter_ms = choose_jitter_ms(self.config, self._random_below)
         self._free_range = NO_FREE_RANGE
         self.publish(view.segments.added(segment), view.start_offset, view.end_offset)
         self.later(0, f"flush {self.folder} after a roll", lambda: self.flush_rolled(base_offset))
-
-    def _undo_roll(self, base_offset: int, segment: Segment | None, error: BaseException) -> None:
-        """Leave nothing of the new segment: the next start would take what the old one gets now for misplaced."""
-        if segment is not None:
-            with suppress(StorageError):
-                segment.delete()
-        if self.file_system.exists(f"{self.folder}/{SegmentFile(base_offset, FileKind.LOG).name}"):
-            self.fail(error)
 
     # Flushing: any thread, without the lock.
 
