@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
+from pyspark import SparkContext, java_gateway
 from typer.testing import CliRunner, Result
 
 import duralog
 from duralog.cli import spark_job, stats_view
 from duralog.cli.options import standard_output
 from duralog.command_line import app
+from duralog.spark.session import _ending_java_that_nobody_has
 from duralog.spark.tasks import TaskProgress
 
 JOBS = {"verify", "repair", "reindex", "retain", "upgrade", "compact", "stats", "export", "snapshot"}
@@ -82,6 +86,28 @@ def test_spark_that_does_not_start(
     assert f"duralog: error: Spark cannot be started with --master {master}: " in found
     assert told in found
     assert len(found.splitlines()) == 1
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_an_interrupt_while_spark_starts_leaves_no_java(is_known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that PySpark knows ends with this process."""
+    monkeypatch.setattr(SparkContext, "_gateway", object() if is_known else None)
+    with suppress(KeyboardInterrupt), _ending_java_that_nobody_has():
+        java = vars(java_gateway)["Popen"](["sleep", "600"])
+        raise KeyboardInterrupt
+    if is_known:
+        assert java.poll() is None
+        java.kill()
+    java.wait(60)
+    assert vars(java_gateway)["Popen"] is subprocess.Popen
+
+
+def test_an_interrupt_is_told_without_the_stacks_of_py4j(caplog: pytest.LogCaptureFixture) -> None:
+    with spark_job._without_stacks_of_interrupts():
+        logging.error("KeyboardInterrupt while sending command.")
+        logging.error("something else")
+    logging.error("Exception while sending command.")
+    assert caplog.messages == ["something else", "Exception while sending command."]
 
 
 @pytest.mark.parametrize("job", sorted(TABLE_JOBS))

@@ -6,9 +6,10 @@ PySpark is loaded before the command runs.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -104,14 +105,33 @@ def spark_session(name: str, *, master: str = DEFAULT_MASTER, conf: list[str] | 
     if running is not None:
         yield running
         return
-    try:
-        spark = job_session(master, f"duralog {name}", settings)
-    except Exception as error:
-        raise _not_started(master, error) from error
-    try:
-        yield spark
-    finally:
+    with _without_stacks_of_interrupts():
+        try:
+            spark = job_session(master, f"duralog {name}", settings)
+        except Exception as error:
+            raise _not_started(master, error) from error
+        try:
+            yield spark
+        except BaseException:
+            with suppress(Exception):  # What went wrong first is to be told.
+                spark.stop()
+            raise
         spark.stop()
+
+
+@contextmanager
+def _without_stacks_of_interrupts() -> Iterator[None]:
+    """A call to Java that Ctrl-C interrupts is raised, and logged with its stack as well, by py4j at the root."""
+
+    def is_of_use(record: logging.LogRecord) -> bool:
+        return not record.getMessage().endswith("while sending command.")
+
+    root = logging.getLogger()
+    root.addFilter(is_of_use)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_of_use)
 
 
 def _not_started(master: str, error: Exception) -> DuralogError:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
 from duralog.spark.source import DuralogDataSource
@@ -78,9 +82,35 @@ def job_session(
     builder = SparkSession.Builder().master(master).appName(app_name)
     for name, value in {**settings, **(config or {})}.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    with _ending_java_that_nobody_has():
+        spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(log_level)
     return spark
+
+
+@contextmanager
+def _ending_java_that_nobody_has() -> Iterator[None]:
+    """End the process that PySpark has just started if it is interrupted before they know each other.
+
+    PySpark then forgets it, and removes the folder through which Java would tell where it listens. Java stumbles over
+    that, and stays for ever.
+    """
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def popen(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        begun.append(subprocess.Popen(*arguments, **options))
+        return begun[-1]
+
+    java_gateway.Popen = popen  # type: ignore[assignment, attr-defined]
+    try:
+        yield
+    except BaseException:
+        if SparkContext._gateway is None:
+            for process in begun:
+                process.terminate()
+        raise
+    finally:
+        java_gateway.Popen = subprocess.Popen  # type: ignore[attr-defined]
 
 
 def active_session() -> SparkSession | None:
