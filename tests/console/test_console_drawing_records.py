@@ -261,6 +261,8 @@ def test_times_are_ages_or_moments_or_numbers() -> None:
     assert parse_when("90s", now_ms=now) == now - 90_000
     assert parse_when("1699999999999", now_ms=now) == 1_699_999_999_999
     assert parse_when("2023-11-14T22:13:20Z", now_ms=0) == now
+    with pytest.raises(NotAPlace, match="give the time as 2024-05-01, or"):
+        parse_when("20240501", now_ms=now)
 
 
 def test_offsets_may_be_grouped() -> None:

@@ -26,13 +26,17 @@ _DATE = re.compile(r"(?:19|20)\d{6}(?:\d{6})?")
 TIME_FORMS = "ISO 8601 (UTC unless it names a zone), milliseconds since 1970, or an age like 90s, 30m, 2h, 7d"
 
 
+class AmbiguousTime(ValueError):
+    """Digits that could be a date. The sentence has both readings, as they are to be written."""
+
+
 def parse_time(text: str, *, now_ms: int) -> int:
     """Milliseconds since 1970. Raises `ValueError` with the accepted forms."""
     text = text.strip()
     if _MILLISECONDS.fullmatch(text):
         milliseconds = int(text)
         if _DATE.fullmatch(text) and (date := _read_date(text)):
-            raise ValueError(
+            raise AmbiguousTime(
                 f"{text!r} could be a date or a number of milliseconds: give the time as {date}, or the milliseconds as"
                 f" {format_time(milliseconds)}"
             )

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
-from duralog.cli.times import parse_time
+from duralog.cli.times import AmbiguousTime, parse_time
 
 _INT64_MAX = 2**63 - 1
 _DIGITS = re.compile(r"[0-9]{1,19}")
@@ -95,6 +95,8 @@ def parse_when(text: str, *, now_ms: int) -> int:
     relative = _RELATIVE.fullmatch(text.strip())
     try:
         return parse_time(relative[1] if relative else text, now_ms=now_ms)
+    except AmbiguousTime as error:
+        raise NotAPlace(str(error)) from None
     except (ValueError, OverflowError):
         raise NotAPlace(f"“{_short(text)}” is no time: give {TIME_FORMS}") from None
 
