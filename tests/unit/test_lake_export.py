@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 import duralog
 from duralog.errors import DuralogError, OffsetOutOfRange, UnknownTopic
 from duralog.spark.jobs.export import ExportReport, export
-from duralog.spark.lake import parquet_files, tables
+from duralog.spark.lake import parquet_files, tables, writing_right
 from duralog.spark.lake.table_state import StateRefused
 from duralog.spark.lake.tables import LakeTable, TableRefused
 from tests.unit.lake_directory import (
@@ -339,6 +340,25 @@ def test_a_task_that_outlives_its_run(job: Export, table_format: str, monkeypatc
             job.run(format=table_format)
     assert job.run(format=table_format).records == 1
     assert job.rows(table_format) == expected(job.data)
+
+
+def test_a_task_on_a_host_that_does_not_see_the_locks(job: Export, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on some disks that hosts share: it goes by the id of the run, which is in the file."""
+    kept: list[Any] = []
+
+    def run_tasks(_: Any, items: Any, function: Any, **__: Any) -> list[Any]:
+        kept.extend(replace(item, right=replace(item.right, host="the driver's")) for item in items)
+        monkeypatch.setattr(writing_right, "joined", unseen)
+        return [function(item) for item in kept]
+
+    def unseen(path: str, _: str) -> Any:
+        raise duralog.StoreLocked(path)
+
+    monkeypatch.setattr(export_module, "run_tasks", run_tasks)
+    assert job.run().records == 40
+    assert job.rows("parquet") == expected(job.data)
+    with pytest.raises(duralog.StoreLocked):
+        export_module._write(kept[0])
 
 
 def test_a_file_that_was_being_written_is_removed(job: Export) -> None:

@@ -6,6 +6,10 @@ On this machine's disks it is a lock file in the table's folder, `_duralog_<job>
   ended. So what the next run finds and removes is all that there is.
 - One that begins, or begins again, after its run is over is refused, and writes nothing.
 
+There are disks that many hosts share and whose locks none of the others sees. There a task on another host than the
+driver's goes by the id of the run alone, which is in the file: it is refused if another run has begun, or its own has
+ended in order.
+
 An object store has no locks. There the caller sees to it that a run begins when the one before has ended, with all of
 its tasks; and files have the id of their run in their names where another run would write others of the same name.
 """
@@ -13,10 +17,11 @@ its tasks; and files have the id of their run in their names where another run w
 from __future__ import annotations
 
 import os
+import platform
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 
 from duralog.errors import StoreLocked
 from duralog.spark.lake.tables import TableRefused
@@ -32,6 +37,8 @@ class WritingRight:
     run_id: str
     lock_path: str | None
     """None in an object store."""
+    host: str = field(default_factory=platform.node)
+    """The driver's."""
 
     @contextmanager
     def used(self) -> Iterator[None]:
@@ -39,8 +46,21 @@ class WritingRight:
         if self.lock_path is None:
             yield
             return
-        with joined(self.lock_path, self.run_id):
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(joined(self.lock_path, self.run_id))
+            except StoreLocked:
+                if platform.node() == self.host or not _is_of(self.lock_path, self.run_id):
+                    raise
             yield
+
+
+def _is_of(lock_path: str, run_id: str) -> bool:
+    try:
+        with open(lock_path, "rb") as file:
+            return file.read(len(run_id)) == run_id.encode()
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
