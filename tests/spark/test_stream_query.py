@@ -153,6 +153,17 @@ def test_what_is_not_there_is_told_in_a_sentence(spark: SparkSession, store: Sto
         query.trigger(availableNow=True).start().awaitTermination()
 
 
+@pytest.mark.parametrize("available_now", [True, False])
+def test_what_is_refused_is_told_in_a_sentence(
+    spark: SparkSession, store: Store, tmp_path: Path, available_now: bool
+) -> None:
+    """With a schema of the user's, nothing is looked at before the query starts."""
+    reader = spark.readStream.format("duralog").schema("offset long").option("subcribe", "a")
+    writer = reader.load(store.path).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
+    with pytest.raises(StreamingQueryException, match="there is no option subcribe: did you mean subscribe"):
+        (writer.trigger(availableNow=True) if available_now else writer).start().awaitTermination()
+
+
 def test_a_batch_at_a_time(spark: SparkSession, store: Store, tmp_path: Path) -> None:
     """`foreachBatch` gets frames, with all columns."""
     fill(store, 0, 6)

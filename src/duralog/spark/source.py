@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from duralog.errors import DuralogError
 from duralog.spark.frozen_imports import freeze_imports
 from duralog.spark.plain_errors import plain_errors
 
@@ -47,10 +48,13 @@ class DuralogDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from duralog.spark.read_options import ReadOptions
+        from duralog.spark.refused_stream import RefusedStreamReader
         from duralog.spark.stream import DuralogStreamReader
 
-        with plain_errors():
+        try:
             return DuralogStreamReader(schema, ReadOptions.of(self.options, streaming=True))
+        except DuralogError as error:
+            return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from duralog.spark.sink import DuralogArrowWriter

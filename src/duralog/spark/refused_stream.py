@@ -1,0 +1,41 @@
+"""What a streaming query gets whose options or schema are refused: a reader that says so when it is first asked.
+
+PySpark 4.3 loses an error that is raised while it makes the reader: on the way out its worker asks for a reader that is
+not there, and the user is told of an `UnboundLocalError`. An error of one that was made reaches the user.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from duralog.errors import DuralogError
+from duralog.spark.plain_errors import plain_errors
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Which of these Spark asks first depends on the trigger and on the checkpoint."""
+
+    def __init__(self, error: DuralogError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802
+        self._refuse()
+
+    def getDefaultReadLimit(self) -> NoReturn:  # noqa: N802
+        self._refuse()
+
+    def prepareForTriggerAvailableNow(self) -> NoReturn:  # noqa: N802
+        self._refuse()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> NoReturn:  # noqa: ARG002, N802
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> NoReturn:  # noqa: ARG002
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        with plain_errors():
+            raise self._error
