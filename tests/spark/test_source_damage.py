@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Generator
 from pathlib import Path
 
@@ -126,6 +127,20 @@ def test_a_task_that_is_stopped_early_leaves_a_whole_report_alone(damaged: Path,
     assert lines_after(31) == 1
     assert lines_after(len(SOUND) + 1) == 2
     assert lines_after(31) == 2
+
+
+def test_reads_of_several_directories_share_a_folder(damaged: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "bad"
+    another = shutil.copytree(damaged, tmp_path / "another")
+    for directory in (damaged, another, damaged):
+        options = ReadOptions.of(
+            {"path": str(directory), "mode": "PERMISSIVE", "badRecordsPath": str(folder)}, streaming=False
+        )
+        (slices,) = plan_read(options).tasks
+        assert list(read_task(SliceTask(slices), Columns(schema_of(options), options), options))
+    lines = [json.loads(line) for file in folder.iterdir() for line in file.read_text().splitlines()]
+    told = sorted((Path(line["file"]).parents[1], line["firstOffset"], line["lastOffset"]) for line in lines)
+    assert told == sorted((path, *offsets) for path in (damaged, another) for offsets in EXPECTED_DAMAGE)
 
 
 def test_no_damage_leaves_no_report(spark: SparkSession, damaged: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 
 import pyarrow as pa
 
@@ -65,10 +66,18 @@ class CorruptReport:
         from duralog.spark.lake.targets import Target
 
         target = Target(self._folder.url, dict(self._folder.options))
-        first = slices[0]
-        name = f"{first.topic}-{first.partition}-{first.start_offset}-{slices[-1].end_offset}.json"
+        name = _file_name(slices)
         if is_complete or not target.exists(name):
             target.replace(name, "".join(f"{line}\n" for line in self._lines).encode())
+
+
+def _file_name(slices: Sequence[Slice]) -> str:
+    """The same for the same offsets of the same directory, and for no others: reads may share a folder."""
+    first = slices[0]
+    read = [(part.location.url, part.topic, part.partition, part.start_offset, part.end_offset) for part in slices]
+    digest = sha256(json.dumps(read).encode()).hexdigest()[:16]
+    # A topic's name may be nearly as long as that of a file.
+    return f"{first.topic[:100]}-{first.partition}-{first.start_offset}-{digest}.json"
 
 
 def _told(damage: CorruptBytes) -> dict[str, object]:
