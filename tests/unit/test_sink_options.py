@@ -105,6 +105,7 @@ def test_no_secret_is_shown() -> None:
         ({"preserveOffsets": "yes"}, "true or false"),
         ({"preserveOffsets": "true", "kafka.bootstrap.servers": "h:1"}, "offsets of its own"),
         ({"topic.cleanup.policy": "shred"}, "option topic.cleanup.policy"),
+        ({"topic.clean.policy": "compact"}, "option topic.*: there is no topic config clean.policy; did you mean"),
         ({"topic.cleanup.polici": "compact"}, "cleanup.policy"),
         ({"store.log.segment.bytes": "few"}, "option store.log.segment.bytes"),
         ({"txnAppId": "a"}, "go together"),

@@ -158,6 +158,7 @@ def test_options_of_the_file_system() -> None:
         ({"maxTriggerDelay": "ten"}, "maxTriggerDelay is 'ten': give a time with its unit"),
         ({"maxSplitBytes": "0"}, "maxSplitBytes is '0': give a number of bytes, at least 1"),
         ({"paths": '["/a", "/b"]'}, "one log directory is read at a time"),
+        ({"location": "file:/logs"}, "a table of a catalog cannot be read: .* use CREATE TEMPORARY VIEW"),
         ({"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger is 10, more than"),
     ],
 )

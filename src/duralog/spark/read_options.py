@@ -153,6 +153,11 @@ class _Given:
                     raise InvalidOption(f"option {name} is for batch reads: a streaming query has no end")
         if "paths" in self._values:
             raise InvalidOption("one log directory is read at a time: load each, and unite them with union")
+        if "location" in self._values:
+            raise InvalidOption(
+                "a table of a catalog cannot be read: Spark hands a source in Python none of its options;"
+                " use CREATE TEMPORARY VIEW name USING duralog OPTIONS (path '...')"
+            )
         check_consumer_options(options)
         # A batch read takes all at once, so limits of a trigger do nothing there, as with the connector.
         known = (*BOTH, *(() if streaming else ENDS), *LIMITS, *WITHOUT_EFFECT)

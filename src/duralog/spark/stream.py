@@ -189,7 +189,7 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check_loss(self, start: Mapping[TopicPartition, int], ends: Positions) -> None:
         for partition, offset in start.items():
             if partition not in ends:
-                self._tell_loss(f"{partition} is gone; the query stood at offset {offset}")
+                self._tell_loss(f"{partition} is gone, or not read any more; the query stood at offset {offset}")
             elif ends[partition] < offset:
                 self._tell_loss(f"{partition} ends at offset {ends[partition]}, but the query stood at {offset}")
 

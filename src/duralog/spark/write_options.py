@@ -111,14 +111,14 @@ class WriteOptions:
         try:
             return (defaults or TopicConfig()).with_overrides(self.topic_configs)
         except DuralogError as error:
-            raise InvalidOption(f"option {_TOPIC}{error}") from None
+            raise _refused_config(_TOPIC, error) from None
 
     def broker_config(self) -> BrokerConfig:
         """To open the directory with."""
         try:
             return BrokerConfig.of(self.store_configs)
         except DuralogError as error:
-            raise InvalidOption(f"option {_STORE}{error}") from None
+            raise _refused_config(_STORE, error) from None
 
 
 def local_path(text: str | None) -> str:
@@ -129,6 +129,12 @@ def local_path(text: str | None) -> str:
     if location.is_remote:
         raise refused("path", text, "a directory on a local or shared disk: logs are appended to in place")
     return location.url
+
+
+def _refused_config(prefix: str, error: DuralogError) -> InvalidOption:
+    """What is wrong with a value begins with the name of its config; what is wrong with a name does not."""
+    told = str(error)
+    return InvalidOption(f"option {prefix}*: {told}" if told.startswith("there is no") else f"option {prefix}{told}")
 
 
 def _codec(given: Mapping[str, str]) -> Codec | None:
