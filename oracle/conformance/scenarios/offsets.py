@@ -140,6 +140,40 @@ def offset_fetch(dialog: Dialog, version: int) -> None:
         committed(dialog, version, group, wanted(UUID(int=0), 0))
 
 
+def odd_shapes(topic: str) -> tuple[tuple[dict[str, Any], ...], ...]:
+    """Commits with topics and partitions named twice, good beside bad, without partitions, and odd values."""
+    missing = f"{topic}-missing"
+    return (
+        (),
+        (commits(topic),),
+        (commits(missing),),
+        (commits(topic, (0, 1), (0, 2)),),
+        (commits(topic, (0, 3)), commits(topic, (1, 4), (0, 5))),
+        (commits(topic, (0, 6)), commits(missing, (0, 4)), commits(topic, (1, 9), (7, 1))),
+        (commits("", (0, 4)),),
+        (commits(topic, (-1, 1)),),
+        (commits(topic, (0, -1), (1, -9)),),
+        (commits(topic, (0, 2**62), metadata=None),),
+        (commits(topic, (0, 1), metadata="\N{EURO SIGN}" * 4096),),
+        (commits(topic, (0, 1), metadata="\N{GRINNING FACE}" * 2049), commits(topic, (1, 8))),
+    )
+
+
+@scenario
+def offsets_in_odd_shapes(dialog: Dialog) -> None:
+    group = topic = dialog.name
+    topic_id = dialog.create_topic(topic, 2)
+    find_coordinator_of(dialog, group)
+    for shape in odd_shapes(topic):
+        commit(dialog, 9, group, *shape)
+        committed(dialog, 8, group, wanted(topic, 0, 1))
+    commit(dialog, 10, group, commits(topic_id, (0, 11), (0, 12)))
+    commit(dialog, 10, group, commits(NO_SUCH_ID), commits(topic_id))
+    commit(dialog, 10, group, commits(NO_SUCH_ID, (0, 1)), commits(topic_id, (1, 13), (7, 1)))
+    commit(dialog, 10, group, commits(topic_id, (0, 14)), commits(topic_id, (1, 15)))
+    committed(dialog, 10, group, wanted(topic_id, 0, 1))
+
+
 @scenario
 def offset_delete(dialog: Dialog) -> None:
     group = topic = dialog.name
@@ -162,6 +196,8 @@ def offset_delete(dialog: Dialog) -> None:
     delete(group, (topic, [0, 1, 9]), (f"{topic}-missing", [0]))
     delete(group)
     delete("", (topic, [0]))
+    delete(group, (topic, []), (f"{topic}-missing", []))
+    delete(group, (topic, [2, 2]), (topic, [9]))
     committed(dialog, 5, group, wanted(topic, 0, 1, 2))
     member = stable(dialog, group)["member_id"]
     delete(group, (topic, [2]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oracle.conformance.dialog import Dialog, records
+from oracle.conformance.dialog import Dialog, is_done_with_the_last, records
 from oracle.conformance.scenario import scenario
 from oracle.conformance.scenarios import offsets
 from oracle.conformance.scenarios.groups import find_coordinator_of
@@ -189,3 +189,17 @@ def partitions_added_in_odd_shapes(dialog: Dialog) -> None:
     for shape in shapes:
         topics = [{"name": name, "partitions": partitions} for name, partitions in shape]
         dialog.ask("add_partitions_to_txn", 5, transactions=[owner | {"verify_only": True, "topics": topics}])
+
+
+@scenario
+def transactional_offsets_in_odd_shapes(dialog: Dialog) -> None:
+    group = topic = dialog.name
+    dialog.create_topic(topic, 2)
+    find_coordinator_of(dialog, group)
+    owner = started(dialog, 4, dialog.name)
+    for shape in offsets.odd_shapes(topic):
+        asked = {"group_id": group, "generation_id": -1, "member_id": "", "topics": list(shape)}
+        dialog.eventually(is_done_with_the_last, "txn_offset_commit", 5, **owner, **asked)
+        offsets.committed(dialog, 8, group, offsets.wanted(topic, 0, 1), require_stable=True)
+    ended(dialog, owner, commit=True)
+    offsets.committed(dialog, 8, group, offsets.wanted(topic, 0, 1), require_stable=True)

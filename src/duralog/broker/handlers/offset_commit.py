@@ -36,6 +36,7 @@ def handle(broker: Broker, request: Request) -> Fields:
         view = _find(broker, topic)
         if view is None:
             unknown = UNKNOWN_TOPIC_ID if request.version >= _BY_ID else UNKNOWN_TOPIC_OR_PARTITION
+            refused.setdefault(_asked_as(topic), _result(topic))
             for partition in topic.partitions:
                 _add(refused, topic, partition, unknown)
             continue

@@ -19,6 +19,8 @@ def handle(broker: Broker, request: Request) -> Fields:
     for topic in message.topics:
         view = broker.topics.by_name(topic.name)
         there = frozenset(() if view is None else view.partitions)
+        if view is None:
+            answers.setdefault(topic.name, [])
         for partition in topic.partitions:
             if partition.partition_index in there:
                 known.setdefault(topic.name, []).append(partition.partition_index)

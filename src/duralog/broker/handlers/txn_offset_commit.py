@@ -7,7 +7,6 @@ loading: they are told that it is not there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from duralog.broker.error_codes import (
@@ -34,22 +33,32 @@ _Results = dict[tuple[str, int], int]
 
 def handle(broker: Broker, request: Request) -> Answer:
     message = request.message
-    unknown: _Results = {}
+    unknown: dict[str, list[Fields]] = {}
     commits: list[tuple[str, Any, list[PartitionCommit]]] = []
     for topic in message.topics:
         view = broker.topics.by_name(topic.name)
+        if view is None:
+            unknown.setdefault(topic.name, [])
         there = frozenset(() if view is None else view.partitions)
         known = []
         for partition in topic.partitions:
             if partition.partition_index not in there:
-                unknown[topic.name, partition.partition_index] = UNKNOWN_TOPIC_OR_PARTITION
+                refused = _result(partition.partition_index, UNKNOWN_TOPIC_OR_PARTITION, request.version)
+                unknown.setdefault(topic.name, []).append(refused)
             else:
                 known.append(_commit_of(partition))
         if known and view is not None:
             commits.append((topic.name, view.topic_id, known))
-    if not commits:
-        return _fields(unknown, request.version)
-    return _fields({**unknown, **_commit(broker, request, commits)}, request.version)
+    topics: list[Fields] = [{"name": name, "partitions": partitions} for name, partitions in unknown.items()]
+    errors = _commit(broker, request, commits) if commits else {}
+    for name, _, known in commits:
+        # Results of a topic join those that were refused, but a topic that is asked for twice is answered twice.
+        results = [_result(each.partition, errors[name, each.partition], request.version) for each in known]
+        if name in unknown:
+            unknown[name] += results
+        else:
+            topics.append({"name": name, "partitions": results})
+    return {"topics": topics}
 
 
 def _commit_of(partition: Any) -> PartitionCommit:
@@ -90,23 +99,25 @@ def _commit(broker: Broker, request: Request, commits: list[tuple[str, Any, list
         return dict.fromkeys(partitions, refusal.error_code)
 
 
-def _fields(results: Mapping[tuple[str, int], int], version: int) -> Fields:
-    topics: dict[str, list[Fields]] = {}
-    for (name, number), code in results.items():
-        error = code
-        if error == COORDINATOR_LOAD_IN_PROGRESS and version < _KNOWS_LOADING:
-            error = COORDINATOR_NOT_AVAILABLE
-        topics.setdefault(name, []).append({"partition_index": number, "error_code": error})
-    return {"topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()]}
+def _result(partition: int, error_code: int, version: int) -> Fields:
+    if error_code == COORDINATOR_LOAD_IN_PROGRESS and version < _KNOWS_LOADING:
+        error_code = COORDINATOR_NOT_AVAILABLE
+    return {"partition_index": partition, "error_code": error_code}
 
 
 def refuse(request: Request, error_code: int, message: str | None) -> Fields:
     del message
-    topics: Iterable[Any] = request.message.topics
-    return _fields(
-        {(topic.name, partition.partition_index): error_code for topic in topics for partition in topic.partitions},
-        request.version,
-    )
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _result(partition.partition_index, error_code, request.version) for partition in topic.partitions
+                ],
+            }
+            for topic in request.message.topics
+        ]
+    }
 
 
 API = Api(28, "TxnOffsetCommit", 0, 5, handle, refuse)
