@@ -127,6 +127,33 @@ def test_a_query_from_now_on(store: Store) -> None:
     assert reader(store, startingOffsets='{"a":{"0":3,"1":-1}}').initialOffset() == {"a": {"0": 3, "1": 0}}
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"startingOffsets": "latest"},
+        {"startingOffsets": '{"a":{"0":5,"1":-1}}'},
+        {"startingTimestamp": "9999999999999", "startingOffsetsByTimestampStrategy": "latest"},
+    ],
+)
+def test_a_query_from_now_on_that_dies_in_its_first_batch(store: Store, options: dict[str, str]) -> None:
+    """As Spark asks: it writes down the end of the first batch, and asks for the start of it again and again."""
+    fill(store, "a", 0, 5)
+    killed = reader(store, **options)
+    start = killed.initialOffset()
+    for partition in range(2):
+        fill(store, "a", partition, 2)
+    written_down = killed.latestOffset(start, ALL)
+    assert killed.initialOffset() == start
+    fill(store, "a", 1, 2)
+
+    query = reader(store, **options)
+    found = rows(query, query.initialOffset(), written_down)
+    following = query.latestOffset(written_down, ALL)
+    found += rows(query, written_down, following)
+    assert sorted(found) == expected(("a", 0, 5, 7), ("a", 1, 0, 4))
+    assert killed.latestOffset(start, ALL) == following
+
+
 def test_partitions_and_topics_that_appear_are_read_from_their_start(store: Store) -> None:
     query = reader(store, subscribePattern="[ab]")
     start = query.initialOffset()

@@ -7,6 +7,9 @@ again; offsets never change, so a sink that knows its batches gets every record 
 What must always be true:
 - An end is never behind what a reader of this isolation may see: the last stable offset, or the end of the log.
 - An end names every partition that is read from then on. One that appears later starts at its beginning.
+- A start that moves is written down before anything behind it is read. Spark writes ends down, but not where the first
+  batch started; that it asks again, also after a crash. So a query that starts at the end of a log has an empty first
+  batch.
 - Each look opens the directory anew, since a read-only store shows what was there when it was opened.
 
 Records that went by retention before they were read, a partition that is gone, a log that ends before the place where
@@ -34,7 +37,7 @@ from pyspark.sql.types import StructType
 
 from duralog.errors import OffsetOutOfRange
 from duralog.spark.locations import open_store
-from duralog.spark.offset_ranges import FROM_EARLIEST, TO_LATEST, OffsetRange, resolve
+from duralog.spark.offset_ranges import FROM_EARLIEST, TO_LATEST, Bound, OffsetRange, Timestamps, resolve
 from duralog.spark.plain_errors import plain_errors
 from duralog.spark.planned_read import chosen_partitions, data_loss_handler, resolve_bounds
 from duralog.spark.planning import plan
@@ -45,6 +48,7 @@ from duralog.spark.stream_offsets import OffsetJson, Positions, distance, from_j
 from duralog.spark.task_reading import SliceTask, read_task
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.store import Store
+from duralog.storage.time_lookup import LATEST
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,6 +69,8 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._target: Positions | None = None
         """For `Trigger.AvailableNow`: where everything ended when the query began."""
+        self._initial: OffsetJson | None = None
+        self._is_begun = False
         self._seen: Positions | None = None
         self._topic_ids: dict[str, str] = {}
         """Of the topics that this query has seen. Its checkpoint knows them by name alone, as the connector's does."""
@@ -74,10 +80,13 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # What Spark asks
 
     def initialOffset(self) -> OffsetJson:  # noqa: N802
-        with plain_errors(), self._open() as store:
-            partitions = chosen_partitions(store, self._options)
-            ranges = resolve_bounds(store, partitions, self._options, data_loss_handler(self._options))
-            return to_json({partition: found.start_offset for partition, found in ranges.items()})
+        """The same whenever Spark asks: once for the end of the first batch, and again for its tasks."""
+        if self._initial is None:
+            with plain_errors(), self._open() as store:
+                partitions = chosen_partitions(store, self._options)
+                ranges = resolve_bounds(store, partitions, self._options, data_loss_handler(self._options))
+                self._initial = to_json({partition: found.start_offset for partition, found in ranges.items()})
+        return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """One of the limits: Spark takes no more than one, but gives it back to say that limits are in force."""
@@ -95,6 +104,9 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetJson:  # noqa: N802
         with plain_errors():
             begin = from_json(start)
+            is_begun, self._is_begun = self._is_begun, True
+            if not is_begun and start == self._initial and _starts_at_the_end(self._options.start):
+                return self._initial
             self._wait()
             began = time.monotonic()
             with self._open() as store:
@@ -219,6 +231,16 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if limits.max_bytes is not None:
             ends = within_bytes(store, begin, ends, limits.max_bytes)
         return ends
+
+
+def _starts_at_the_end(start: Bound) -> bool:
+    """Whether the same query, started later, would start behind records that are there.
+
+    The earliest offset moves as well, but only over records that are gone.
+    """
+    if isinstance(start, Timestamps):
+        return start.if_none == "latest"
+    return LATEST in (start.everywhere, *start.of.values())
 
 
 def _not_behind(target: Positions, begin: Positions, ends: Positions) -> Positions:
