@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 
 import duralog
-from duralog.errors import StorageError, TopicExists
+from duralog.errors import StorageError, TopicExists, UnknownTopic
 from duralog.storage.file_system import Entry, LocalFileSystem
+from duralog.storage.log_directory import TopicPartition
+from duralog.storage.open_logs import OpenLogs
 from duralog.storage.parallel import Progress
+from duralog.storage.partition_log import PartitionLog
 from tests.unit.store_directory import MARKER, Clock, Directory, contents, records, tree, values
 
 
@@ -615,6 +618,25 @@ def test_a_new_topic_of_the_same_name_inherits_nothing(directory: Directory) -> 
     with directory.open() as store:
         assert store.topic_overrides("orders") == {}
         assert values(store, "orders") == ["new"]
+
+
+def test_a_partition_that_goes_while_it_is_looked_for_is_unknown(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with directory.open() as store:
+        store.create_topic("orders", 2)
+        find = OpenLogs.find
+
+        def found_too_late(logs: OpenLogs, partition: TopicPartition) -> PartitionLog | None:
+            if partition in logs.by_partition:
+                store.delete_topic("orders")
+                store.create_topic("orders", 1)
+                return None
+            return find(logs, partition)
+
+        monkeypatch.setattr(OpenLogs, "find", found_too_late)
+        with pytest.raises(UnknownTopic, match="no partition orders-1"):
+            store._find_log(TopicPartition("orders", 1))
 
 
 def test_folders_of_deleted_topics_are_removed_after_the_next_start_too(directory: Directory) -> None:

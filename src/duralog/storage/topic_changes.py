@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from duralog.config import BrokerConfig, TopicConfig
-from duralog.errors import DuralogError, TopicExists
+from duralog.errors import DuralogError, TopicExists, UnknownTopic
 from duralog.storage.cleaner import Cleaner
 from duralog.storage.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
 from duralog.storage.log_directory import TopicPartition
@@ -67,7 +67,11 @@ class TopicChanges:
             self._logs.check_writable()
             if partition not in self._logs.by_partition:
                 self._create_logs(self._topics.get(partition.topic))
-            return self._logs.by_partition[partition]
+            log = self._logs.by_partition.get(partition)
+        if log is None:
+            # Since it was looked for, the topic was deleted and made again with fewer partitions.
+            raise UnknownTopic(f"there is no partition {partition} in this directory")
+        return log
 
     def delete_topic(self, topic: str) -> None:
         with self._logs.changing:
