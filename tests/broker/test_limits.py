@@ -20,7 +20,7 @@ import pytest
 from duralog.broker import messages
 from duralog.broker.broker import Broker
 from duralog.broker.limits import Limits
-from duralog.broker.request import Api, Fields, FileSlice, Later, RawAnswer, Request
+from duralog.broker.request import Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
 from duralog.config import BrokerConfig
 from tests.broker.raw_client import RawClient, request_frame
 from tests.broker.set_clock import SetClock
@@ -345,9 +345,9 @@ def client_has_answer(client: RawClient) -> bool:
     return bool(select.select([client.socket], [], [], 0.01)[0])
 
 
-def replace_heartbeat(broker: Broker, handle: Callable[[Broker, Request], object]) -> None:
+def replace_heartbeat(broker: Broker, handle: Callable[[Broker, Request], Answer]) -> None:
     def refuse(_: Request, error_code: int, __: str | None) -> Fields:
         return {"error_code": error_code}
 
-    api = Api(HEARTBEAT, "Heartbeat", 0, 4, handle, refuse)  # type: ignore[arg-type]
+    api = Api(HEARTBEAT, "Heartbeat", 0, 4, handle, refuse)
     broker.dispatcher._apis = {**broker.apis, HEARTBEAT: api}

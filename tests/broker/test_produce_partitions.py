@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def test_what_waits_in_line_has_its_turn_in_order_however_much_it_is(
     partition.append_in_line(desk.broker, bytearray(batch()), 0, lambda _, error: done.append(error))
     partition.after_line(fail)
     for number in range(3000):
-        partition.after_line(lambda number=number: done.append(number))  # type: ignore[misc]
+        partition.after_line(partial(done.append, number))
     partition.append_in_line(desk.broker, bytearray(batch()), 0, lambda _, __: done.append("last"))
     assert done == []
     while not done or done[-1] != "last":

@@ -24,6 +24,7 @@ from duralog.console.sources.directory_source import DirectorySource
 from duralog.console.sources.opening import open_source
 from duralog.errors import DuralogError, InvalidConfig, StorageError, StoreLocked, UnknownTopic
 from duralog.storage.store import Store
+from duralog.storage.verification import Verification
 from tests.console.console_stores import COMMITTED, HOSTILE_GROUP, KEEP_EVERYTHING, ORDERS, ORDERS_A_SEGMENT
 
 NOW_MS = 1_800_000_000_000
@@ -197,9 +198,8 @@ def test_one_check_at_a_time_and_it_can_be_stopped(stores: Any, sources: Any, mo
 
     def wait(path: str, **_: object) -> Any:
         assert may_go.wait(60)
-        return real(path)
+        return Verification(path)
 
-    real = duralog.console.sources.verify_runs.Verification  # type: ignore[attr-defined]
     monkeypatch.setattr("duralog.console.sources.verify_runs.Verification", wait)
     check = source.start_verify()
     with pytest.raises(Busy):

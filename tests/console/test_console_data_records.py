@@ -388,9 +388,9 @@ def test_a_search_can_be_stopped_and_only_some_run_at_a_time(shown: Shown, monke
     may_go = Event()
     real = DirectoryKeySearch._look_into
 
-    def wait(search: DirectoryKeySearch, *arguments: object) -> bool:
+    def wait(search: DirectoryKeySearch, *arguments: Any) -> bool:
         assert may_go.wait(60)
-        return real(search, *arguments)  # type: ignore[arg-type]
+        return real(search, *arguments)
 
     monkeypatch.setattr(DirectoryKeySearch, "_look_into", wait)
     first, second = (shown.source.find_key("t", 0, b"k1", limit=1_000) for _ in range(2))

@@ -18,7 +18,7 @@ import pytest
 from duralog.errors import StoreLocked
 from duralog.spark.jobs.compact_report import PartitionCompaction
 from duralog.spark.jobs.compact_task import CompactSettings, CompactWork, compact_in_task
-from duralog.spark.jobs.holding import hold
+from duralog.spark.jobs.holding import HeldDirectory, hold
 from duralog.storage.borrowed_partition import borrow, borrow_folder
 from duralog.storage.leftovers import STAGING_FOLDER
 from duralog.storage.log_directory import TopicPartition
@@ -100,9 +100,9 @@ def findings(path: Path) -> list[str]:
     return [str(error) for report in Verification(str(path)).run() for error in report.errors]
 
 
-def work_of(held: object, partition: TopicPartition = PARTITION) -> CompactWork:
+def work_of(held: HeldDirectory, partition: TopicPartition = PARTITION) -> CompactWork:
     settings = CompactSettings(now_ms=NOW_MS, memory_bytes=LARGE_MAP_BYTES)
-    return CompactWork(loan=held.lend(partition), settings=settings, size_bytes=0)  # type: ignore[attr-defined]
+    return CompactWork(loan=held.lend(partition), settings=settings, size_bytes=0)
 
 
 def compacted(outcome: PartitionCompaction | None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -48,9 +49,9 @@ def test_shuffled_or_not_the_figures_are_the_same(spark: SparkSession, data: Pat
 
 
 @pytest.mark.parametrize("options", [{}, {"prefix_length": 2, "largest": 3}])
-def test_threads_of_this_process_find_the_same(spark: SparkSession, options: dict[str, int]) -> None:
+def test_threads_of_this_process_find_the_same(spark: SparkSession, options: dict[str, Any]) -> None:
     path = str(GOLDEN / "store")
-    on_spark, here = stats(spark, path, **options), duralog.stats(path, **options)  # type: ignore[arg-type]
+    on_spark, here = stats(spark, path, **options), duralog.stats(path, **options)
     assert {**on_spark.to_dict(), "seconds": 0} == {**here.to_dict(), "seconds": 0}
 
 
