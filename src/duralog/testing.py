@@ -46,7 +46,11 @@ class TestBroker:
     host: str
     port: int
     store: Store
-    """What the broker serves. It can be looked at and appended to from the test, too."""
+    """What the broker serves. A test may look at it, make topics in it and append to them: clients find those.
+
+    A fetch that waits is not woken by such an append, and sees it when `fetch.max.wait.ms` is over. What clients shall
+    see go, they delete themselves.
+    """
 
     @property
     def bootstrap_servers(self) -> str:

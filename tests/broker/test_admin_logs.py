@@ -77,6 +77,22 @@ class TestDeleteRecords:
         append(broker, "t", 0, [NOW] * 10)
         assert delete(client, ("t", 0, 3), ("t", 0, 5)) == {("t", 0): (0, 5)}
 
+    def test_a_topic_that_is_deleted_meanwhile_is_no_fault_of_the_disk(
+        self, client: RawClient, broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        make(client, "t")
+        append(broker, "t", 0, [NOW] * 10)
+        log = broker.store.partition("t", 0)
+        delete_records = log.delete_records
+
+        def too_late(before_offset: int) -> int:
+            broker.store.delete_topic("t")
+            return delete_records(before_offset)
+
+        monkeypatch.setattr(log, "delete_records", too_late)
+        assert delete(client, ("t", 0, 3)) == {("t", 0): (3, -1)}
+        assert "could not be served" not in caplog.text
+
     def test_no_replica_has_to_be_waited_for(self, client: RawClient, broker: Broker) -> None:
         make(client, "t")
         append(broker, "t", 0, [NOW] * 10)

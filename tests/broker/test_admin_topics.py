@@ -302,11 +302,18 @@ class TestTheView:
         topics = idle_broker.topics
         topics.create("t", 1, {}, told.append)
         run_until(idle_broker, lambda: len(told) == 1)
-        topics.change(lambda: None, lambda _, __: told.append(topics.refresh("t")))
+        found: list[object] = []
+
+        def changed(*_: object) -> None:
+            told.append(topics.refresh("t"))
+            found.extend((topics.by_name("t"), *topics.all()))
+
+        topics.change(lambda: None, changed)
         topics.delete("t", told.append)
         assert topics.by_name("t") is None
         run_until(idle_broker, lambda: len(told) == 3)
         assert told[0] == told[1] == told[2]
+        assert found == [None]
         assert (topics.by_name("t"), topics.names()) == (None, [])
 
     def test_changes_are_made_one_at_a_time_and_in_order(self, idle_broker: Broker) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from duralog import Record
 from duralog.testing import TestBroker, kafka_broker, running_broker
 
 __all__ = ["kafka_broker"]
@@ -52,6 +53,24 @@ def test_configs_and_a_directory_of_ones_own(tmp_path: Path) -> None:
         assert len(broker.store.partitions("orders")) == 3
     with running_broker(data=str(tmp_path)) as broker:
         assert broker.store.topics() == ["orders"]
+
+
+def test_clients_find_what_was_made_and_written_by_the_store() -> None:
+    with running_broker({"auto.create.topics.enable": False}) as broker:
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+        consumer = Consumer(settings)
+        try:
+            assert consumer.list_topics(timeout=60).topics == {}
+            broker.store.create_topic("listed", partitions=2)
+            assert len(consumer.list_topics(timeout=60).topics["listed"].partitions) == 2
+            broker.store.create_topic("orders", partitions=1)
+            broker.store.partition("orders", 0).append([Record(value=b"1 pear")])
+            consumer.subscribe(["orders"])
+            message = consumer.poll(60)
+            assert message is not None
+            assert message.value() == b"1 pear"
+        finally:
+            consumer.close()
 
 
 def test_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

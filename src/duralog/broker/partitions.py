@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from duralog.broker.error_codes import UNKNOWN_TOPIC_OR_PARTITION, code_of
 from duralog.broker.log_lines import error_text, one_line
-from duralog.errors import StorageError, UnknownTopic
+from duralog.errors import DuralogError, StorageError, UnknownTopic
 from duralog.format import record_batch
 from duralog.format.compression import Codec
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -253,6 +254,16 @@ class Partitions:
             )
         partition.wake()
         return result
+
+    def code_of_failure(self, log: PartitionLog, error: DuralogError) -> int:
+        """What a client is told of an error of a log, in any thread; the disk's are told in the broker's log, too.
+
+        That a log was closed because its topic is deleted meanwhile is not the disk's fault.
+        """
+        if self._store.logs.get(TopicPartition(log.topic, log.partition)) is not log:
+            return UNKNOWN_TOPIC_OR_PARTITION
+        self._broker.log_lines.tell_disk(error)
+        return code_of(error)
 
     def tell_unreadable(self, error: Exception) -> None:
         """A fetch could not be answered."""

@@ -3,6 +3,7 @@
 The loop has its own view of the topics: values that never change, replaced one by one on the loop. A topic comes into
 the view when its logs are there, and leaves it before they are closed, so that no handler meets half a topic. Only if
 the disk failed while the logs were made is it shown without them: its partitions are offline until they can be made.
+A topic that somebody with the store at hand has made, as a test may, is found when it is asked for.
 
 Changes run beside the loop, one at a time and in the order of the requests, as Kafka's controller runs them: of two
 clients that create a topic at once, one makes it and the other is told that it exists. What is checked inside a change
@@ -81,6 +82,8 @@ class Topics:
         self._is_changing = False
         self._coming: set[str] = set()
         """The topics that are being made because a client asked for them."""
+        self._leaving: set[str] = set()
+        """The topics whose deletion is under way or waits: whatever is done before it, nobody finds them any more."""
         self._when_deleted: list[Callable[[TopicView], None]] = []
         self._when_changed: list[Callable[[TopicView], None]] = []
         for name in broker.store.topics():
@@ -89,15 +92,19 @@ class Topics:
     # What there is
 
     def by_name(self, name: str) -> TopicView | None:
-        return self._by_name.get(name)
+        found = self._by_name.get(name)
+        return self._made_by_others(name) if found is None else found
 
     def by_id(self, topic_id: uuid.UUID) -> TopicView | None:
         return self._by_id.get(topic_id)
 
     def names(self) -> list[str]:
-        return sorted(self._by_name)
+        return sorted(topic.name for topic in self.all())
 
     def all(self) -> Iterable[TopicView]:
+        for name in self._broker.store.topics():
+            if name not in self._by_name:
+                self._made_by_others(name)
         return self._by_name.values()
 
     def on_deleted(self, tell: Callable[[TopicView], None]) -> None:
@@ -194,8 +201,10 @@ class Topics:
             then(UnknownTopic(f"there is no topic {name}"))
             return
         self._hide(gone)
+        self._leaving.add(name)
 
         def told(_: Any, error: Exception | None) -> None:
+            self._leaving.discard(name)
             is_there = self._broker.store.find_topic(name) is not None
             if error is not None and (is_there or isinstance(error, UnknownTopic)):
                 if is_there:
@@ -205,7 +214,6 @@ class Topics:
             if error is not None:
                 # It is gone all the same: the next start removes what is left of its files.
                 self._broker.log_lines.warn("topic deleted", f"topic {name} is deleted, but not all of it: {error}")
-            self._hide(gone)  # A change before this one may have shown it again.
             self._broker.partitions.refresh()
             self._tell(self._when_deleted, gone)
             then(gone)
@@ -238,9 +246,22 @@ class Topics:
         if topic is None:
             raise UnknownTopic(f"there is no topic {name}")
         view = TopicView.of(topic)
+        if name in self._leaving:
+            return view
         self._by_name[name] = view
         if view.topic_id != NO_ID:
             self._by_id[view.topic_id] = view
+        return view
+
+    def _made_by_others(self, name: str) -> TopicView | None:
+        """A topic that the store has and no change of a client has made, shown now; None if there is none.
+
+        While a change is under way or waits, whatever is not in the view is in the making, or on its way out.
+        """
+        if self._is_changing or self._waiting or self._broker.store.find_topic(name) is None:
+            return None
+        view = self._show(name)
+        self._broker.call_soon(partial(self._tell, self._when_changed, view))
         return view
 
     def _hide(self, view: TopicView) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from duralog.broker import error_codes as codes
 from duralog.broker.internal_topics import INTERNAL_TOPICS
-from duralog.broker.log_lines import LogLines
+from duralog.broker.partitions import Partitions
 from duralog.broker.request import Answer, Api, Fields, Later, Request
 from duralog.errors import DuralogError
 from duralog.storage.partition_log import PartitionLog
@@ -46,7 +46,7 @@ def handle(broker: Broker, request: Request) -> Answer:
     later = Later()
 
     def delete() -> dict[_Key, Fields]:
-        return {key: _delete(log, asked[key], broker.log_lines) for key, log in logs.items()}
+        return {key: _delete(log, asked[key], broker.partitions) for key, log in logs.items()}
 
     def then(deleted: dict[_Key, Fields], error: Exception | None) -> None:
         if error is not None:
@@ -57,15 +57,14 @@ def handle(broker: Broker, request: Request) -> Answer:
     return later
 
 
-def _delete(log: PartitionLog, before_offset: int, log_lines: LogLines) -> Fields:
+def _delete(log: PartitionLog, before_offset: int, partitions: Partitions) -> Fields:
     policy = log.config.cleanup_policy
     if COMPACT in policy and DELETE not in policy:
         return _partition(log.partition, codes.POLICY_VIOLATION)
     try:
         return _partition(log.partition, codes.NONE, log.delete_records(before_offset))
     except DuralogError as error:
-        log_lines.tell_disk(error)
-        return _partition(log.partition, codes.code_of(error))
+        return _partition(log.partition, partitions.code_of_failure(log, error))
 
 
 def _partition(number: int, error_code: int, low_watermark: int = _NO_LOW_WATERMARK) -> Fields:

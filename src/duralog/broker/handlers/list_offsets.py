@@ -69,8 +69,7 @@ def handle(broker: Broker, request: Request) -> Answer:
         try:
             found = log.offset_for_timestamp(timestamp_ms, isolation=isolation)
         except DuralogError as error:
-            broker.log_lines.tell_disk(error)
-            return _partition(log.partition, _NOT_FOUND, codes.code_of(error))
+            return _partition(log.partition, _NOT_FOUND, broker.partitions.code_of_failure(log, error))
         return _partition(log.partition, found or _NOT_FOUND)
 
     def look_up() -> dict[tuple[str, int], Fields]:
