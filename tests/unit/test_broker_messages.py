@@ -193,6 +193,11 @@ class TestHostileBytes:
         with pytest.raises(InvalidMessage, match="more than a request of API 3"):
             messages.decode_request(METADATA, 1, bytes(messages.LARGEST_REQUEST_BYTES + 1))
 
+    @pytest.mark.parametrize(("api_key", "version", "body"), [(METADATA, 9, b""), (HEARTBEAT, 0, b"\0\1g\0\0")])
+    def test_a_body_that_is_cut(self, api_key: int, version: int, body: bytes) -> None:
+        with pytest.raises(InvalidMessage, match=f"it ends after {len(body)} bytes, before all its fields"):
+            messages.decode_request(api_key, version, memoryview(body))
+
     def test_null_where_there_must_be_something(self) -> None:
         with pytest.raises(InvalidMessage, match="not a HeartbeatRequest: string of -1 bytes"):
             messages.decode_request(HEARTBEAT, 0, b"\xff\xff\0\0\0\0\0\0")

@@ -73,7 +73,9 @@ def _decode(twin: Twin, body: bytes | memoryview) -> Any:
     try:
         return read_message(twin.read, body)
     except MALFORMED as error:
-        raise InvalidMessage(f"not a {twin.make.__name__}: {error}") from error
+        is_cut = not isinstance(error, ValueError)
+        reason = f"it ends after {len(body)} bytes, before all its fields" if is_cut else error
+        raise InvalidMessage(f"not a {twin.make.__name__}: {reason}") from error
 
 
 def _encode(twin: Twin, fields: Fields) -> bytes:
