@@ -86,7 +86,7 @@ def test_a_sound_directory_is_not_touched(store: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-@pytest.mark.parametrize("how", ["missing", "deleted", "garbage"])
+@pytest.mark.parametrize("how", ["missing", "deleted", "garbage", "huge"])
 def test_indexes_are_rebuilt(store: Path, suffix: str, how: str) -> None:
     path = store / "plain-0" / f"00000000000000003229{suffix}"
     right = path.read_bytes()
@@ -94,10 +94,12 @@ def test_indexes_are_rebuilt(store: Path, suffix: str, how: str) -> None:
         path.unlink()
     elif how == "deleted":
         path.rename(f"{path}.deleted")
+    elif how == "huge":
+        os.truncate(path, 2 << 30)
     else:
         path.write_bytes(b"\xff" * len(right))
     rows = repair(store)
-    assert ("rebuilt" if how == "garbage" else "built", path.name) in done(rows, "plain-0")
+    assert ("rebuilt" if how in ("garbage", "huge") else "built", path.name) in done(rows, "plain-0")
     assert path.read_bytes() == right
     assert is_sound(store)
 

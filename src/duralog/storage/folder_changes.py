@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from duralog.config.plurals import plural
+from duralog.errors import CorruptRecord
 from duralog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, SegmentFile, parse_segment_file
 from duralog.format.index_entries import used_bytes
 from duralog.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTION_INDEX_ENTRY
@@ -56,7 +57,12 @@ def survey(fs: FileSystem, folder: str) -> Survey:
         if segment_file is not None and segment_file.kind is FileKind.LOG:
             files[entry.name] = _File(entry.size, 0)
             continue
-        data = fs.read_all(os.path.join(folder, entry.name))
+        try:
+            data = fs.read_all(os.path.join(folder, entry.name))
+        except CorruptRecord:
+            # Far too large to be read: then its size tells enough.
+            files[entry.name] = _File(entry.size, 0)
+            continue
         if segment_file is not None and segment_file.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
             data = data[: used_bytes(data, _LAYOUTS[segment_file.kind])]
         files[entry.name] = _File(len(data), zlib.crc32(data))

@@ -14,6 +14,7 @@ import tempfile
 from duralog.errors import StorageError
 from duralog.format.varint import Bytes
 from duralog.storage.file_system import Entry, File, FileSystem
+from duralog.storage.files import check_small
 from duralog.storage.local_files import LocalFile
 
 
@@ -44,6 +45,7 @@ class RehearsalFileSystem:
 
     def read_all(self, path: str) -> bytes:
         file = self.open(path)
+        check_small(path, file.size)
         return file.read(0, file.size)
 
     def write(self, path: str, data: Bytes, *, sync: bool) -> None:  # noqa: ARG002 (nothing outlives the rehearsal)
