@@ -94,7 +94,7 @@ class BrokerGroups:
             return int(min(max(offset, low), high))
         if timestamp_ms is not None:
             (found,) = consumer.offsets_for_times(
-                [self._client.TopicPartition(*place, timestamp_ms)], timeout=ANSWER_SECONDS
+                [self._client.TopicPartition(*place, max(timestamp_ms, 0))], timeout=ANSWER_SECONDS
             )
             return int(found.offset if found.offset >= 0 else high)
         return int(high if latest else low)
