@@ -143,6 +143,33 @@ def test_a_partition_that_is_not_there(address: str) -> None:
     assert "t-8: Local: Unknown partition; 1 record written before" in refused.stderr
 
 
+def test_what_a_broker_cannot_be_asked_for(address: str) -> None:
+    refused = run("produce", address, "-t", "bad name", "-v", "v", code=1)
+    assert "bad name: Broker: Invalid topic; 0 records written before" in refused.stderr
+    assert (
+        "must be from 1 to 2147483647"
+        in run("topic", "create", address, "-t", "t", "--partitions", 2**31, code=1).stderr
+    )
+    run("topic", "create", address, "-t", "t")
+    assert (
+        "must be from 1 to 2147483647"
+        in run("topic", "alter", address, "-t", "t", "--partitions", 2**70, code=1).stderr
+    )
+
+
+def test_a_time_before_all_times_is_before_all_records(address: str) -> None:
+    """And not what Kafka's protocol means by -1 and -2, the ends of the log."""
+    run("topic", "create", address, "-t", "t")
+    run("produce", address, "-t", "t", given="1\n2\n")
+    for time in ("-1", "-2", "1969-12-31"):
+        assert run("consume", address, "-t", "t", "--time", time, "--values").stdout == "1\n2\n"
+        assert run("group", "reset", address, "-g", "g", "-t", "t", "--time", time, "--dry-run").stdout.endswith(
+            " to 0\n"
+        )
+    refused = run("produce", address, "-t", "t", "-v", "v", "--time", "-1", code=2)
+    assert "before 1970" in refused.stderr
+
+
 def test_a_record_as_large_as_the_topic_takes_it(address: str) -> None:
     run("topic", "create", address, "-t", "t", "-c", "max.message.bytes=5000000")
     large = "x" * 3_000_000

@@ -152,6 +152,7 @@ def test_the_command(data: Path) -> None:
         (("{data}", "--html", "{data}"), 1, "this is a directory"),
         (("{data}", "--prefix-separator", "ab"), 1, "the separator of prefixes is one byte"),
         (("{data}", "--prefix-length", "0"), 2, "--prefix-length"),
+        (("{data}", "--prefix-length", str(2**70)), 2, "--prefix-length"),
     ],
 )
 def test_what_is_wrong_is_told(data: Path, arguments: tuple[str, ...], code: int, message: str) -> None:

@@ -111,7 +111,7 @@ class _Reading:
     def _start(self, number: int, place: Any, low: int, high: int) -> int:
         request = self._request
         if request.timestamp_ms is not None:
-            place.offset = request.timestamp_ms
+            place.offset = max(request.timestamp_ms, 0)  # Below, it would be Kafka's word for an end of the log.
             (found,) = self._consumer.offsets_for_times([place], timeout=ANSWER_SECONDS)
             return int(high if found.offset < 0 else found.offset)
         if request.tail is not None:

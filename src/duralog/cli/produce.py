@@ -125,6 +125,8 @@ def produce(
         raise WrongUsage("--key-separator: it must have one character at least")
     headers = [(name, parsed("--header", parse_key, text)) for name, text in named_values("--header", header).items()]
     timestamp_ms = parsed_time("--time", time)
+    if timestamp_ms is not None and timestamp_ms < 0:
+        raise WrongUsage(f"--time: {time} is before 1970, which no record can be")
     key_bytes = None if key is None else parsed("--key", parse_key, key)
     value_bytes = None if value is None else parsed("--value", parse_key, value)
     with told_plainly(), names_checked(place, topic, partition):

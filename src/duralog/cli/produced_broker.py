@@ -97,8 +97,9 @@ class _Delivery:
 
     def told(self, error: Any, message: Any) -> None:
         if error is not None:
-            where = f"{message.topic()}-{message.partition()}: " if message.partition() >= 0 else ""
-            self.refusal = self.refusal or f"{where}{in_words(error)}"
+            number = message.partition()  # None where the topic itself is refused.
+            where = message.topic() if number is None or number < 0 else f"{message.topic()}-{number}"
+            self.refusal = self.refusal or f"{where}: {in_words(error)}"
         else:
             self.written.setdefault(message.partition(), Place()).add(message.offset(), message.offset(), 1)
 

@@ -32,6 +32,7 @@ PrefixLength = Annotated[
         "--prefix-length",
         metavar="N",
         min=1,
+        max=1_000_000,
         help="Also by the first N bytes of the key.",
         show_default=False,
         rich_help_panel=WHICH,

@@ -11,6 +11,7 @@ from duralog.cli.tables import plural, write_table
 from duralog.cli.target import ANSWER_SECONDS, admin_client, admin_module, edge_offsets, kafka_client, told_by_broker
 from duralog.cli.topic_views import write_no_topics
 from duralog.cli.unknown_names import unknown_topic
+from duralog.errors import DuralogError
 
 _LIST_NAMES = ("topic", "id", "partitions", "offsets", "configs")
 _PARTITION_NAMES = ("partition", "start_offset", "end_offset", "leader", "replicas", "in_sync")
@@ -24,6 +25,7 @@ _SOURCES = {
     6: "group",
 }
 _OF_TOPIC, _DEFAULT = 1, 5
+_MOST_PARTITIONS = 2**31 - 1
 _URL_SAFE = str.maketrans("+/", "-_")
 
 
@@ -153,7 +155,7 @@ class BrokerTopics:
     def create(self, name: str, partitions: int | None, configs: Mapping[str, object]) -> tuple[str, int]:
         """Returns the topic's id and how many partitions it has."""
         texts = {key: str(value) for key, value in configs.items()}
-        count = -1 if partitions is None else partitions
+        count = -1 if partitions is None else _checked_count(partitions)
         with told_by_broker(self._address):
             topic = self._types.NewTopic(name, num_partitions=count, replication_factor=-1, config=texts)
             self._admin.create_topics([topic], request_timeout=ANSWER_SECONDS)[name].result()
@@ -175,7 +177,7 @@ class BrokerTopics:
                 resource = self._types.ConfigResource(self._types.ResourceType.TOPIC, name, incremental_configs=entries)
                 self._admin.incremental_alter_configs([resource], request_timeout=ANSWER_SECONDS)[resource].result()
             if partitions is not None:
-                added = self._types.NewPartitions(name, partitions)
+                added = self._types.NewPartitions(name, _checked_count(partitions))
                 self._admin.create_partitions([added], request_timeout=ANSWER_SECONDS)[name].result()
 
     def delete(self, name: str) -> None:
@@ -236,6 +238,13 @@ class BrokerTopics:
             name: sorted(answers[resource].result().values(), key=lambda entry: str(entry.name))
             for name, resource in resources.items()
         }
+
+
+def _checked_count(partitions: int) -> int:
+    """How many a broker can be asked for; whether it makes them is its own to say."""
+    if partitions > _MOST_PARTITIONS:
+        raise DuralogError(f"{partitions} is not a number of partitions: it must be from 1 to {_MOST_PARTITIONS}")
+    return partitions
 
 
 def _is_led(partition: Any) -> bool:
