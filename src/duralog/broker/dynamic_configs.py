@@ -72,7 +72,7 @@ _CONFIG_EXCEPTION = "org.apache.kafka.common.config.ConfigException"
 _NO_NAME = "for configuration Invalid dynamic configuration"
 """Kafka takes one exception for the value of another, and its message for a name."""
 _BOUND_AT_START = frozenset({"listeners", "listener.security.protocol.map"})
-"""Dynamic in Kafka, but not for a node that is its own controller, nor here: no port is opened later."""
+"""Dynamic in Kafka, which opens and closes ports then. Here that happens at the start."""
 
 
 def broker_configs_fault(
