@@ -76,6 +76,13 @@ def test_an_untrimmed_index_may_have_no_entry_at_all():
     assert list(decode_time_index(bytes(120), BASE)) == []
 
 
+@pytest.mark.parametrize("size", [0, 8, 24, (64 << 10) - 8, 64 << 10, (64 << 10) + 8, 200_000])
+def test_megabytes_of_zeros_behind_the_entries(size: int) -> None:
+    data = bytes(max(size - 1, 0)) + b"\1" * min(size, 1)
+    for behind in (16, 64 << 10, (64 << 10) + 8, 1 << 20):
+        assert used_bytes(memoryview(data + bytes(behind)), OFFSET_INDEX_ENTRY) == size
+
+
 def test_an_entry_that_ends_in_zeros_is_not_cut():
     entries = [OffsetIndexEntry(1256, 0x10000), OffsetIndexEntry(1512, 0x1000000)]
     data = encode_offset_index(entries, BASE)
