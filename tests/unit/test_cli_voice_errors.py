@@ -77,6 +77,23 @@ def test_a_url_where_a_directory_is_wanted(tmp_path: Path, monkeypatch: pytest.M
     assert [*tmp_path.iterdir()] == [], "no directory is made of it"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("topic", "create", "-t", "\udcff"),
+        ("topic", "create", "-t", "t", "-c", "retention.ms=\udcff"),
+        ("topic", "list", "-t", "\udcff"),
+        ("produce", "-t", "\udcff", "-v", "v"),
+        ("produce", "-t", "t", "-v", "v", "-H", "\udcff=v"),
+        ("consume", "-t", "t", "-g", "\udcff"),
+        ("group", "describe", "-g", "\udcff"),
+    ],
+    ids=lambda words: " ".join(words).encode("unicode_escape").decode(),
+)
+def test_names_that_are_no_text_reach_no_client(words: Sequence[str]) -> None:
+    assert "it must be UTF-8" in told(*words, "--data", "127.0.0.1:1", code=2)
+
+
 def test_a_job_tells_so_before_it_starts_spark(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("duralog.cli.job_verify.spark_session", None)
     assert "no such directory: check the path" in told("job", "verify", directory.parent / "missing", code=1)

@@ -20,6 +20,7 @@ from duralog.cli.options import (
     PartitionChoice,
     Quiet,
     TopicName,
+    as_text,
     parsed_time,
     standard_output,
 )
@@ -64,6 +65,7 @@ def consume(
             metavar="NAME",
             help="As a member of this consumer group, which goes on and commits (broker only).",
             rich_help_panel=WHICH,
+            callback=as_text,
         ),
     ] = None,
     committed: Annotated[

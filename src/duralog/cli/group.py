@@ -20,6 +20,7 @@ from duralog.cli.options import (
     Quiet,
     TopicName,
     Yes,
+    as_text,
     parsed_time,
     standard_output,
 )
@@ -79,7 +80,8 @@ def describe(
     target: Target = None,
     data: TargetData = None,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", metavar="NAME", help="Only this group.", rich_help_panel=WHICH)
+        str | None,
+        typer.Option("--group", "-g", metavar="NAME", help="Only this group.", rich_help_panel=WHICH, callback=as_text),
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,

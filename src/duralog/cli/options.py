@@ -32,6 +32,21 @@ SPARK = "Spark"
 OPTION_PANELS = (WHERE, WHICH, WHAT, WHERE_TO, HOW, SPARK)
 """The panels of a command's help, in this order."""
 
+
+def as_text(param: typer.CallbackParam, text: str | None) -> str | None:
+    """A name that must be text: clients of Kafka end the process where they are given other bytes."""
+    if text is not None:
+        check_text(param.opts[0], text)
+    return text
+
+
+def check_text(option: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise WrongUsage(f"{option}: {text!r} is no text: it must be UTF-8") from None
+
+
 Directory = Annotated[
     str | None, typer.Argument(metavar="DIR", help="A log directory: what Kafka calls log.dirs.", show_default=False)
 ]
@@ -42,7 +57,13 @@ Data = Annotated[
 TopicChoice = Annotated[
     str | None,
     typer.Option(
-        "--topic", "-t", metavar="NAME", help="Only this topic.", rich_help_panel=WHICH, autocompletion=topic_names
+        "--topic",
+        "-t",
+        metavar="NAME",
+        help="Only this topic.",
+        rich_help_panel=WHICH,
+        autocompletion=topic_names,
+        callback=as_text,
     ),
 ]
 TopicName = Annotated[
@@ -55,6 +76,7 @@ TopicName = Annotated[
         rich_help_panel=WHICH,
         show_default=False,
         autocompletion=topic_names,
+        callback=as_text,
     ),
 ]
 PartitionChoice = Annotated[
@@ -171,7 +193,10 @@ def now_ms() -> int:
 
 def config_settings(given: list[str] | None) -> dict[str, object]:
     """The values of `--config NAME=VALUE`, by name."""
-    return {**named_values("--config", given)}
+    settings = named_values("--config", given)
+    for value in settings.values():
+        check_text("--config", value)
+    return {**settings}
 
 
 def named_values(option: str, given: list[str] | None) -> dict[str, str]:
@@ -181,5 +206,6 @@ def named_values(option: str, given: list[str] | None) -> dict[str, str]:
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
             raise WrongUsage(f"{option}: {setting!r} is not of the form NAME=VALUE")
+        check_text(option, name)
         values[name.strip()] = value
     return values
