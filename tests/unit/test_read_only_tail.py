@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 import duralog
 from duralog import CorruptRecord, Record
+from duralog.storage.file_system import LocalFileSystem
+from duralog.storage.local_files import LocalFile
+from duralog.storage.store import Store
 
 START_MS = 1_700_000_000_000
 
@@ -60,6 +64,31 @@ def test_room_that_was_allocated_ahead_is_no_damage(log_file: Path, added: bytes
     log_file.write_bytes(log_file.read_bytes() + added)
     with duralog.open(log_file.parent.parent, read_only=True) as store:
         assert [record.offset for record in store.partition("t", 0).read(0)] == [0, 1, 2, 3, 4]
+
+
+class Trimming(LocalFileSystem):
+    """Its owner cuts a log to its contents when a reader has listed it already, and may have opened it, too."""
+
+    def __init__(self, size: int, *, is_opened: bool) -> None:
+        self._size = size
+        self._is_opened = is_opened
+
+    def open(self, path: str, *, writable: bool = False, create: bool = False) -> LocalFile:
+        opened = super().open(path) if self._is_opened else None
+        if path.endswith("t-0/00000000000000000000.log"):
+            self.truncate(path, self._size)
+        return opened or super().open(path, writable=writable, create=create)
+
+
+@pytest.mark.parametrize("is_opened", [False, True])
+def test_room_that_is_cut_off_while_the_log_is_looked_at_is_not_missed(
+    log_file: Path, is_opened: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    size = log_file.stat().st_size
+    os.truncate(log_file, 1 << 20)
+    with Store(str(log_file.parents[1]), read_only=True, file_system=Trimming(size, is_opened=is_opened)) as store:
+        assert [record.offset for record in store.partition("t", 0).read(0)] == [0, 1, 2, 3, 4]
+    assert caplog.messages == []
 
 
 def test_the_last_batch_may_still_be_written(log_file: Path) -> None:

@@ -247,7 +247,9 @@ class ReadableSegment:
         return entry.modified_ms
 
     def _find_tail(self) -> None:
-        tail = find_tail(self.file, self.size_bytes, self.offset_index, self.time_index, is_foreign=self.read_only)
+        # Since it was listed, the owner of a foreign file may have cut off the room that was allocated ahead.
+        end = min(self.size_bytes, self.file.size) if self.read_only else self.size_bytes
+        tail = find_tail(self.file, end, self.offset_index, self.time_index, is_foreign=self.read_only)
         if self.read_only:
             self.size_bytes = tail.end
         elif tail.end != self.size_bytes:

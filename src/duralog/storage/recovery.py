@@ -84,9 +84,10 @@ def load_partition(
                 progress=progress,
                 producer_expiration_ms=producer_expiration_ms,
             ).load()
-        except StorageError:
-            # A directory that its owner writes to may lose a file that was listed: then look again.
-            if not attempts:
+        except (StorageError, CorruptRecord) as error:
+            # A directory that its owner writes to may lose a file that was listed, or the end of one: then look again.
+            is_lost = isinstance(error, StorageError) or error.fault is Fault.PARTIAL_BATCH
+            if not attempts or not is_lost:
                 raise
 
 
@@ -280,6 +281,8 @@ class _Loader:
         try:
             self._segments[-1].next_offset()
         except CorruptRecord as error:
+            if self._read_only and error.fault is Fault.PARTIAL_BATCH:
+                raise
             _log.warning("%s; the log was closed in order, but is checked all the same", error)
             self._suspect.add(self._segments[-1].base_offset)
 
