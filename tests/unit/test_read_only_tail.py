@@ -19,11 +19,15 @@ START_MS = 1_700_000_000_000
 @pytest.fixture
 def log_file(tmp_path: Path) -> Path:
     """Five batches of one size, too few for an index entry."""
-    with duralog.open(tmp_path) as store:
-        store.create_topic("t", partitions=1)
+    return write_five(tmp_path, {})
+
+
+def write_five(path: Path, config: dict[str, object]) -> Path:
+    with duralog.open(path) as store:
+        store.create_topic("t", partitions=1, config=config)
         for number in range(5):
             store.partition("t", 0).append([Record(key=b"k", value=b"%d" % number, timestamp_ms=START_MS + number)])
-    return tmp_path / "t-0" / f"{0:020}.log"
+    return path / "t-0" / f"{0:020}.log"
 
 
 def damage(file: Path, batch: int) -> None:
@@ -81,9 +85,11 @@ class Trimming(LocalFileSystem):
 
 
 @pytest.mark.parametrize("is_opened", [False, True])
+@pytest.mark.parametrize("interval_bytes", [1, 4096])
 def test_room_that_is_cut_off_while_the_log_is_looked_at_is_not_missed(
-    log_file: Path, is_opened: bool, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, interval_bytes: int, is_opened: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
+    log_file = write_five(tmp_path, {"index.interval.bytes": interval_bytes})
     size = log_file.stat().st_size
     os.truncate(log_file, 1 << 20)
     with Store(str(log_file.parents[1]), read_only=True, file_system=Trimming(size, is_opened=is_opened)) as store:

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from duralog.columnar.pieces import MemorySource, read_pieces
-from duralog.errors import CorruptRecord
+from duralog.errors import CorruptRecord, Fault
 from duralog.format.index_entries import OffsetIndexEntry
 from duralog.format.layout import NO_LEADER_EPOCH, NO_TIMESTAMP
 from duralog.storage.batch_walk import BatchHeader, first_reaching, walk
@@ -147,6 +147,8 @@ def find_tail(
         try:
             tail = _tail_of(batches(file, entry.position, end), base_offset)
         except CorruptRecord as error:
+            if error.fault is Fault.PARTIAL_BATCH:
+                raise  # The file is shorter now, which is no fault of the index.
             _tell_wrong(offset_index, entry, error)
     if tail.last_offset < entry.offset:
         tail = _tail_of(batches(file, 0, end), base_offset)
