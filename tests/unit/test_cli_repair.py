@@ -132,6 +132,19 @@ def test_damage_in_the_middle_costs_one_batch(store: Path) -> None:
     assert 0 < len(before) - len(after) < 40
 
 
+def test_zeros_before_another_segment_are_taken_out(store: Path) -> None:
+    """At the end of the log they may be room that was allocated ahead. In its middle, readers get no further."""
+    before = offsets(store, "plain")
+    with (store / "plain-0" / "00000000000000003229.log").open("ab") as log:
+        log.write(bytes(1000))
+    with pytest.raises(CorruptRecord):
+        offsets(store, "plain")
+    assert not is_sound(store)
+    assert ("quarantined", "00000000000000003229.log") in done(repair(store), "plain-0")
+    assert is_sound(store)
+    assert offsets(store, "plain") == before
+
+
 def test_restoring_what_is_valid(store: Path) -> None:
     """At the end of a log, what follows damage goes to quarantine with it, and comes back with --restore."""
     flip(store / "codecs-1" / LOG, 50_000)

@@ -179,7 +179,9 @@ class Chain:
                 advance(end_of(piece) - log_end)
                 log_end = end_of(piece)
             if piece is not None:
-                report_tail(source, piece, report, findings.note, files.is_growing)
+                # Whoever rolls a log cuts its file, maybe just now.
+                ends_log = next_base is None or files.size_of(log.path) != source.size
+                report_tail(source, piece, report, findings.note, files.is_growing, ends_log=ends_log)
             advance(source.size - log_end)
         check.finish(log_end, is_sound=is_sound)
         assert order.last_offset is not None

@@ -1,6 +1,7 @@
 """One log file on its own: checksums, offsets that rise and stay within their segment, and what follows the last batch.
 
-Zeros to the end of the file are what `preallocate` leaves, and not wrong. Half a batch at the end is told with its
+Zeros to the end of the file are what `preallocate` leaves, and not wrong where the log ends; before another segment
+they keep readers from going on. Half a batch at the end is told with its
 size, unless it is just being written. The offsets of a batch are outside of its checksum: only their order finds them
 damaged.
 """
@@ -106,14 +107,36 @@ class OffsetOrder:
 
 
 def report_tail(
-    source: ByteSource, piece: Piece, report: Report, note: TakeNote, is_growing: Callable[[str, int], bool]
+    source: ByteSource,
+    piece: Piece,
+    report: Report,
+    note: TakeNote,
+    is_growing: Callable[[str, int], bool],
+    *,
+    ends_log: bool = True,
 ) -> int:
-    """Tell what follows the last batch of the last piece. Returns how many zeros, if it is all zeros."""
+    """Tell what follows the last batch of the last piece. Returns how many zeros, if it is all zeros.
+
+    `ends_log`: no segment follows this one.
+    """
     position = end_of(piece)
     left = source.size - position
     if not left or (piece.fault is None and not piece.tail_bytes):
         return 0
-    if _is_zero(source, position):
+    is_zero = _is_zero(source, position)
+    if is_zero and not ends_log:
+        report(
+            CorruptRecord(
+                "zeros follow the last batch, and then another segment: who reads the log does not get there",
+                fault=Fault.BATCH_LENGTH,
+                file=source.name,
+                position=position,
+                expected="the end of the file",
+                found=f"{plural(left, 'byte')} of zeros",
+            )
+        )
+        return left
+    if is_zero:
         note(
             source.name,
             f"zeros from position {position} to the end, {plural(left, 'byte')}: preallocated, not used yet",
