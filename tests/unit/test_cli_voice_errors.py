@@ -189,6 +189,11 @@ def test_configs_and_topics(directory: Path) -> None:
     assert "topic alter" in said
     assert "--config cleanup.policy=compact" in told("compact", directory, "-t", "orders", code=1)
     assert "check --server-properties" in told("retain", directory, "--server-properties", "none", "-n", code=1)
+    properties = directory.with_name("server.properties")
+    properties.write_text("log.dirs=a\\u12")
+    for command in (("retain", "-n"), ("serve",)):
+        said = told(*command, directory, "--server-properties", properties, code=1)
+        assert f"{properties}: position 0" in said
     assert "its offsets are 0 to 0" in told("lookup", directory, "-t", "orders", "-p", 0, "-o", 99, code=1)
     assert "give the log directory that it is in" in told("topic", "list", directory / "orders-0", code=1)
     assert "duralog group list" in told("group", "describe", directory, "-g", "nobody", code=1)

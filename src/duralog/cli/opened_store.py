@@ -14,10 +14,11 @@ from duralog.cli.addresses import check_directory, check_log_directory, check_no
 from duralog.cli.failures import say
 from duralog.cli.lock_holder import holder_told
 from duralog.cli.progress import Progress
+from duralog.cli.server_properties import read_server_properties
 from duralog.config import BrokerConfig
 from duralog.errors import CorruptRecord, DuralogError
 from duralog.storage.background import Scheduler
-from duralog.storage.files import directory_of, read_small
+from duralog.storage.files import directory_of
 from duralog.storage.metadata_folder import METADATA_PARTITION
 from duralog.storage.parallel import Progress as Loading
 from duralog.storage.store import Store
@@ -76,10 +77,7 @@ def tasks_at_once() -> Scheduler:
 def broker_config(server_properties: str | None) -> BrokerConfig:
     if server_properties is None:
         return BrokerConfig()
-    data = read_small(server_properties)
-    if data is None:
-        raise DuralogError(f"{server_properties}: there is no such file: check --server-properties")
-    return BrokerConfig.from_properties(data)
+    return BrokerConfig.from_properties(read_server_properties(server_properties))
 
 
 def _left_alone(config: BrokerConfig) -> BrokerConfig:

@@ -164,15 +164,9 @@ def _check_installed() -> None:
 
 def _settings(path: str | None, overrides: dict[str, str]) -> BrokerConfig:
     from duralog.broker.settings import read_settings
-    from duralog.errors import DuralogError
-    from duralog.storage.files import read_small
+    from duralog.cli.server_properties import read_server_properties
 
-    if path is None:
-        return read_settings(b"", overrides)
-    properties = read_small(path)
-    if properties is None:
-        raise DuralogError(f"{path}: there is no such file: check --server-properties")
-    return read_settings(properties, overrides)
+    return read_settings(b"" if path is None else read_server_properties(path), overrides)
 
 
 def _configured(settings: BrokerConfig) -> Listening:

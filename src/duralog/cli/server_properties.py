@@ -1,0 +1,18 @@
+"""The file of `--server-properties`: it is there, and every line can be read. What it says is for others to judge."""
+
+from __future__ import annotations
+
+from duralog.errors import CorruptRecord, DuralogError
+from duralog.format.java_properties import decode_properties
+from duralog.storage.files import read_small
+
+
+def read_server_properties(path: str) -> bytes:
+    data = read_small(path)
+    if data is None:
+        raise DuralogError(f"{path}: there is no such file: check --server-properties")
+    try:
+        decode_properties(data)
+    except CorruptRecord as error:
+        raise error.in_file(path) from None
+    return data
