@@ -1,9 +1,8 @@
 """One log file on its own: checksums, offsets that rise and stay within their segment, and what follows the last batch.
 
 Zeros to the end of the file are what `preallocate` leaves, and not wrong where the log ends; before another segment
-they keep readers from going on. Half a batch at the end is told with its
-size, unless it is just being written. The offsets of a batch are outside of its checksum: only their order finds them
-damaged.
+they keep readers from going on. Half a batch at the end is told with its size, unless it is just being written. The
+offsets of a batch are outside of its checksum: only their order finds them damaged.
 """
 
 from __future__ import annotations
