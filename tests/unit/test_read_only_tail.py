@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,14 @@ def test_a_length_that_leads_nowhere_is_an_error_if_a_sound_batch_follows(log_fi
 @pytest.mark.parametrize("added", [bytes(5000), b"\0" * 11, b"garbage " * 100])
 def test_room_that_was_allocated_ahead_is_no_damage(log_file: Path, added: bytes) -> None:
     log_file.write_bytes(log_file.read_bytes() + added)
+    with duralog.open(log_file.parent.parent, read_only=True) as store:
+        assert [record.offset for record in store.partition("t", 0).read(0)] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("relative_offset", [-3, 1, 1 << 30])
+@pytest.mark.parametrize("position", [-1_913_603_549, -1, 1, 1 << 30])
+def test_an_index_that_ends_with_nonsense_does_not_count(log_file: Path, relative_offset: int, position: int) -> None:
+    log_file.with_suffix(".index").write_bytes(struct.pack(">ii", relative_offset, position))
     with duralog.open(log_file.parent.parent, read_only=True) as store:
         assert [record.offset for record in store.partition("t", 0).read(0)] == [0, 1, 2, 3, 4]
 

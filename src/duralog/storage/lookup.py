@@ -140,7 +140,8 @@ def find_tail(
     batches = _valid_batches if is_foreign else walk
     base_offset = offset_index.base_offset
     entry = offset_index.last
-    if entry is None or entry.position >= end:
+    if entry is None or entry.offset < base_offset or not 0 <= entry.position < end:
+        # Nobody has looked at the whole index yet: whoever searches it finds that it cannot be right, or a better one.
         entry = offset_index.lookup_position(end - 1)
     tail = _no_tail(base_offset)
     if entry.position:
