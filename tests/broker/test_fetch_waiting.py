@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from duralog.broker import error_codes as codes
 from duralog.broker import messages
 from duralog.broker.broker import Broker
+from duralog.broker.fetches import _WaitingFetch
 from duralog.broker.request import Later, RawAnswer
 from duralog.config import BrokerConfig
 from tests.broker.raw_client import RawClient
@@ -174,6 +176,32 @@ def test_a_client_that_leaves_leaves_nothing(desk: RecordDesk, time: Time) -> No
     desk.produce_one(9, "t", batch())
     desk.broker.run_pending()
     assert waiting.answers == []
+
+
+@pytest.mark.parametrize("how", ["answered", "time is up", "left"])
+def test_nothing_waits_for_garbage_to_be_looked_for(desk: RecordDesk, time: Time, how: str) -> None:
+    """A broker that serves looks for it seldom, and an answer holds files that may be deleted meanwhile."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(_all_waiting())
+        waiting = _wait(desk, {0: 0})
+        if how == "answered":
+            desk.produce_one(9, "t", batch())
+        elif how == "time is up":
+            time.ms += 500
+        else:
+            waiting.later.leave()
+        desk.broker.run_pending()
+        assert len(waiting.answers) == (how != "left")
+        del waiting
+        assert len(_all_waiting()) == before
+    finally:
+        gc.enable()
+
+
+def _all_waiting() -> list[object]:
+    return [each for each in gc.get_objects() if isinstance(each, _WaitingFetch)]
 
 
 def test_a_client_that_leaves_between_append_and_answer(desk: RecordDesk) -> None:

@@ -101,6 +101,9 @@ class Later:
         if self._answer is not None:
             raise RuntimeError("this request has its answer already")
         self._answer = answer
+        # Whoever set it may hold this: in a circle, both would stay until somebody looks for garbage, and so would the
+        # files of the answer, though they are deleted.
+        self.on_disconnect = None
         if self._deliver is not None and not self.is_gone:
             self._deliver(answer)
 
@@ -124,8 +127,9 @@ class Later:
     def leave(self) -> None:
         """The client has gone."""
         self.is_gone = True
-        if self._answer is None and self.on_disconnect is not None:
-            self.on_disconnect()
+        on_disconnect, self.on_disconnect = self.on_disconnect, None
+        if self._answer is None and on_disconnect is not None:
+            on_disconnect()
 
 
 Answer = Fields | RawAnswer | Later | Silence
