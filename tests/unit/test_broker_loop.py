@@ -232,6 +232,42 @@ class TestWorkers:
         left = set(threading.enumerate()) - before
         assert not [thread for thread in left if thread.name.startswith("duralog-worker")]
 
+    def test_where_no_thread_can_be_started_those_that_are_there_do_the_work(
+        self, loop: EventLoop, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def no_room(_: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        workers = Workers(loop.call_soon)
+        told: list[Any] = []
+        with monkeypatch.context() as full:
+            full.setattr(threading.Thread, "start", no_room)
+            with pytest.raises(RuntimeError, match="new thread"):
+                workers.submit(lambda: 0, lambda *_: None)
+        workers.submit(lambda: 1, lambda result, _: told.append(result))
+        monkeypatch.setattr(threading.Thread, "start", no_room)
+        for number in (2, 3):
+            workers.submit(lambda number=number: number, lambda result, _: told.append(result))  # type: ignore[misc]
+        workers.close()
+        loop.run_turn(0)
+        assert told == [1, 2, 3]
+
+    def test_whatever_a_work_ends_with_is_told(self, loop: EventLoop) -> None:
+        class Panic(BaseException):
+            """As a native library raises it."""
+
+        def panic() -> None:
+            raise Panic("at line 7")
+
+        workers = Workers(loop.call_soon)
+        told: list[object] = []
+        workers.submit(panic, lambda _, error: told.append(error))
+        workers.submit(lambda: 5, lambda result, _: told.append(result))
+        workers.close()
+        loop.run_turn(0)
+        assert sorted(str(each)[:16] for each in told) == ["5", "Panic: at line 7"]
+        assert any(isinstance(each, Exception) for each in told)
+
 
 class TestLater:
     def test_refused_with_the_apis_own_answer(self) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from duralog.broker.log_lines import error_text
+
 Then = Callable[[Any, Exception | None], None]
 """Called with the result and None, or with None and the error."""
 
@@ -31,10 +33,20 @@ class Workers:
     def submit(self, work: Callable[[], Any], then: Then) -> None:
         self._waiting += 1
         if len(self._threads) < min(self._waiting, _MOST_THREADS):
-            thread = threading.Thread(target=self._serve, name=f"duralog-worker-{len(self._threads)}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._start_another()
         self._queue.put((work, then))
+
+    def _start_another(self) -> None:
+        """Where the system has no room for one more, those that are there do the work."""
+        thread = threading.Thread(target=self._serve, name=f"duralog-worker-{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            if not self._threads:
+                self._waiting -= 1
+                raise
+        else:
+            self._threads.append(thread)
 
     def close(self) -> None:
         """Finish what was handed in. What follows from it does not run any more."""
@@ -50,8 +62,8 @@ class Workers:
             result, error = None, None
             try:
                 result = work()
-            except Exception as caught:
-                error = caught
+            except BaseException as caught:  # A panic of a native library is no `Exception`, and somebody waits.
+                error = caught if isinstance(caught, Exception) else RuntimeError(error_text(caught))
             self._call_soon(partial(self._tell, then, result, error))
             # Or an idle thread would keep alive what the last work held.
             del task, work, then, result, error
