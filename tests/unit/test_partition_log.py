@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +133,81 @@ def test_a_flush_after_a_roll_leaves_the_active_segment_alone(tmp_path: Path) ->
     log.flush()
     assert disk.synced == [f"{10:020}.log", "."]
     assert log.recovery_point == 20
+
+
+class AtSync(LocalFileSystem):
+    """Has a test do something before a file is synced."""
+
+    def __init__(self) -> None:
+        self.does: Callable[[str], object] = lambda _: None
+
+    def open(self, path: str, *, writable: bool = False, create: bool = False) -> Any:
+        file = super().open(path, writable=writable, create=create)
+        disk = self
+
+        class Watched:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(file, name)
+
+            def sync(self) -> None:
+                disk.does(Path(path).name)
+                file.sync()
+
+        return Watched()
+
+
+def test_a_failed_sync_is_not_forgotten_because_another_segment_was_deleted_meanwhile(tmp_path: Path) -> None:
+    disk = AtSync()
+    log = with_segments(LogInFolder(tmp_path, files=disk), 2)
+
+    def lose_both(name: str) -> None:
+        if name == f"{FIRST}.log":
+            log.delete_segments([0], "in the test")
+        if name == f"{10:020}.log":
+            raise StorageError(f"{name}: cannot sync: Input/output error")
+
+    disk.does = lose_both
+    with pytest.raises(StorageError, match="cannot sync"):
+        log.flush()
+    assert bases(log) == [10]
+    assert log.in_doubt
+
+
+def test_who_waits_for_a_sync_of_another_that_fails_is_told(tmp_path: Path) -> None:
+    disk = AtSync()
+    log = LogInFolder(tmp_path, files=disk, flush_messages=2).open()
+    log.append(numbered(0, 1))
+    began, may_fail = threading.Event(), threading.Event()
+    ended: list[object] = []
+
+    def fail_once(name: str) -> None:
+        disk.does = lambda _: None
+        began.set()
+        may_fail.wait(60)
+        raise StorageError(f"{name}: cannot sync: Input/output error")
+
+    def attempt(work: Callable[[], object]) -> threading.Thread:
+        def run() -> None:
+            try:
+                ended.append(work())
+            except StorageError as error:
+                ended.append(type(error))
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    disk.does = fail_once
+    flushing = attempt(log.flush)
+    assert began.wait(60)
+    appending = attempt(lambda: log.append(numbered(1, 2)))
+    while log.end_offset < 2 and appending.is_alive():
+        threading.Event().wait(0.001)
+    may_fail.set()
+    flushing.join(60)
+    appending.join(60)
+    assert ended == [StorageError] * 2
+    assert (log.recovery_point, log.in_doubt) == (0, True)
 
 
 def test_flushing_every_so_many_messages(tmp_path: Path) -> None:

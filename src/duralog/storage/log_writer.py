@@ -274,19 +274,24 @@ class LogWriter:
             view = self.view
             end = view.end_offset if end_offset is None else min(end_offset, view.end_offset)
             rolled = [segment for segment in list(self._rolled) if segment in view.segments]
+            if self.in_doubt:
+                # Also for those who waited here while the sync of another failed: theirs has not happened.
+                self.check_writable()
             if self.refusal is not None or (end <= self.recovery_point and not rolled):
                 return
             following = view.segments.from_floor(self.recovery_point)
             segments = rolled + [found for found in following if found.base_offset < end and found not in rolled]
+            flushed: Segment | None = None
             try:
-                for segment in segments:
-                    segment.flush()
+                for flushed in segments:
+                    flushed.flush()
+                flushed = None
                 if self.has_new_names or any(found.base_offset >= self.recovery_point for found in segments):
                     self.has_new_names = False
                     self.file_system.sync_folder(self.folder)
             except StorageError as error:
                 # A segment that was deleted meanwhile is nobody's loss.
-                if all(segment in self.view.segments for segment in segments):
+                if flushed is None or flushed in self.view.segments:
                     self.fail(error)
                 raise
             for segment in list(self._rolled):
@@ -302,7 +307,8 @@ class LogWriter:
         except StorageError as error:
             # It only shortens the next start, and may be gone already.
             _log.warning("%s", error)
-        self.flush(base_offset)
+        if not self.in_doubt:
+            self.flush(base_offset)
 
     def close(self) -> None:
         """Bring the files to their final sizes and to disk, and let go of them. REQUIRES: the lock is held.
