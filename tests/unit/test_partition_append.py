@@ -377,6 +377,14 @@ def test_a_full_index_rolls_the_segment(tmp_path: Path) -> None:
     assert bases(by_offset) == [0, 7]
 
 
+def test_a_full_index_rolls_the_segment_though_other_ones_are_to_have_fewer_entries(tmp_path: Path) -> None:
+    log = LogInFolder(tmp_path, segment_index_bytes=48, index_interval_bytes=1).open()
+    log.update_config(log.config.with_overrides({"index.interval.bytes": 1 << 20}))
+    for number in range(6):
+        log.append([Record(value=b"x", timestamp_ms=1000 + number)])
+    assert bases(log) == [0, 4]
+
+
 def test_an_offset_that_does_not_fit_32_bits_rolls_the_segment(tmp_path: Path) -> None:
     log = LogInFolder(tmp_path).open()
     log.append(numbered(0, 1))

@@ -44,7 +44,7 @@ def free_range(segment: Segment, config: TopicConfig, jitter_ms: int) -> FreeRan
     if first_ms is None or first_ms < 0:
         return NO_FREE_RANGE
     # Entries lie more than this many bytes apart. The last place of a time index is not for appends.
-    interval = config.index_interval_bytes
+    interval = segment.options.index_interval_bytes
     free_entries = min(
         segment.offset_index.capacity - segment.offset_index.entry_count,
         segment.time_index.capacity - 1 - segment.time_index.entry_count,
