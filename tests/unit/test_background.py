@@ -150,6 +150,36 @@ def test_stopping_waits_for_the_running_task_and_drops_the_others() -> None:
     assert not dropped.is_set()
 
 
+def test_there_can_be_more_threads_and_fewer(threaded: Scheduler) -> None:
+    threaded.set_threads(4)
+    together, done, alone = threading.Barrier(5), threading.Event(), threading.Event()
+
+    def meet() -> None:
+        together.wait(60)
+
+    for _ in range(4):
+        threaded.after(0, "together", meet)
+    together.wait(60)
+    threaded.after(0, "done", done.set)
+    assert done.wait(60)
+    threads = [*threaded._threads]
+    threaded.set_threads(1)
+    for _ in range(60_000):
+        alive = [thread for thread in threads if thread.is_alive()]
+        if len(alive) == 1:
+            break
+        threading.Event().wait(0.001)
+    assert threaded._threads == alive
+    threaded.after(0, "alone", alone.set)
+    assert alone.wait(60)
+    assert threaded.errors == ()
+
+
+def test_a_scheduler_without_threads_gets_none(scheduler: Scheduler) -> None:
+    scheduler.set_threads(3)
+    assert scheduler._threads == []
+
+
 def test_a_task_can_stop_its_scheduler() -> None:
     scheduler = Scheduler(threads=2, name="short-lived")
     scheduler.after(0, "the last", scheduler.stop)

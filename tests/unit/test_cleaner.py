@@ -101,6 +101,7 @@ class Bench:
                 "tell": lambda task, error: self.told.append(f"{task}: {error}"),
                 "write_checkpoints": lambda: None,
                 "compact_log": self.compact_log,
+                "steady_clock": self.clock,
                 **options,
             },
         )
@@ -287,6 +288,21 @@ def test_a_cleaner_looks_again_after_a_compaction_and_rests_when_nothing_is_due(
     assert bench.compacted == ["a", "b"]
     bench.pass_time(1)
     assert bench.compacted == ["a", "b", "c"]
+
+
+def test_a_new_pause_is_in_force_before_the_old_one_has_passed(bench: Bench) -> None:
+    cleaner = bench.cleaner({"log.cleaner.backoff.ms": 86_400_000})
+    bench.pass_time(0)
+    for pause_ms in (2000, 1000):
+        cleaner.follow(BrokerConfig.of({"log.cleaner.backoff.ms": pause_ms}))
+        bench.pass_time(0)
+    bench.topic("orders", [10, 10, 1])
+    bench.pass_time(999)
+    assert bench.compacted == []
+    bench.pass_time(1)
+    assert bench.compacted == ["orders"]
+    bench.pass_time(86_400_000)
+    assert [task.name for task in bench.scheduler._tasks] == ["compaction"]
 
 
 def test_a_cleaner_that_is_switched_off_compacts_nothing_by_itself(bench: Bench) -> None:
@@ -831,6 +847,21 @@ def test_a_cut_of_the_active_segment_does_not_stop_a_compaction(bench: Bench) ->
     assert bench.checkpoint() == ["orders 0 20"]
 
 
+def test_the_memory_of_a_compaction_that_failed_is_given_back_after_the_pause(bench: Bench) -> None:
+    bench.topic("orders", [10, 10, 1])
+
+    def fail_late(call: Call) -> CompactionReport:
+        call.make_map(16 << 20, 0.9)
+        return fail(call)
+
+    bench.does["orders"] = fail_late
+    cleaner = bench.cleaner({"log.cleaner.backoff.ms": 7000})
+    bench.pass_time(6999)
+    assert cleaner._maps._spare is not None
+    bench.pass_time(7000)
+    assert cleaner._maps._spare is None
+
+
 # On request
 
 
@@ -962,6 +993,49 @@ def test_all_threads_together_keep_to_the_limit(bench: Bench, threads: int) -> N
     assert len(bench.calls) == threads
     rate = threads * piece * count * 1000 / (bench.clock.now_ms - NOW_MS)
     assert 0.9 * limit < rate < 1.1 * limit
+
+
+def test_the_limit_holds_where_the_clock_of_the_tasks_stands_still(bench: Bench) -> None:
+    """As in a command or a job, whose tasks happen at once or never."""
+    log = bench.topic("orders", [10, 10, 1])
+
+    def wait(_woken: threading.Event, seconds: float) -> None:
+        bench.clock.now_ms += round(seconds * 1000)
+
+    def read(call: Call) -> CompactionReport:
+        for _ in range(100):
+            call.on_bytes(100_000)
+        return call.report()
+
+    bench.does["orders"] = read
+    cleaner = bench.cleaner(
+        {"log.cleaner.io.max.bytes.per.second": 1_000_000, "log.cleaner.enable": False},
+        scheduler=Scheduler(lambda: 0, threads=0),
+        wait=wait,
+    )
+    cleaner.compact(TopicPartition("orders", 0), log)
+    assert 9000 < bench.clock.now_ms - NOW_MS < 11_000
+
+
+def test_another_limit_ends_a_sleep_that_the_old_one_asked_for(bench: Bench) -> None:
+    bench.topic("orders", [10, 10, 1])
+    naps: list[float] = []
+
+    def nap(woken: threading.Event, seconds: float) -> None:
+        naps.append(seconds)
+        cleaner.follow(BrokerConfig.of({}))
+        assert woken.is_set()
+
+    def read(call: Call) -> CompactionReport:
+        for _ in range(3):
+            call.on_bytes(10**9)
+        return call.report()
+
+    bench.does["orders"] = read
+    cleaner = bench.cleaner({"log.cleaner.io.max.bytes.per.second": 1}, wait=nap)
+    assert cleaner.clean_next()
+    assert len(naps) == 1
+    assert state(cleaner, "orders").last_report is not None
 
 
 # What can be seen

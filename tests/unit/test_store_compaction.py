@@ -287,6 +287,7 @@ def test_what_is_read_and_written_keeps_to_the_limit(directory: Directory, worke
         tell=lambda _task, error: pytest.fail(str(error)),
         write_checkpoints=lambda: None,
         wait=sleep,
+        steady_clock=directory.clock,
     )
     report = cleaner.compact(TopicPartition("orders", 0), log, workers=workers)
     seconds = (directory.clock.now_ms - NOW_MS) / 1000

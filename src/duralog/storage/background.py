@@ -77,9 +77,12 @@ class Scheduler:
         self._changed = threading.Condition()
         self._stopping = False
         self._errors: deque[BackgroundError] = deque(maxlen=_MOST_ERRORS)
-        self._threads = [threading.Thread(target=self._serve, name=f"{name}-{number}") for number in range(threads)]
-        for thread in self._threads:
-            thread.start()
+        self._name = name
+        self._thread_numbers = itertools.count()
+        self._wanted_threads = 0
+        self._threads: list[threading.Thread] = []
+        """Those that serve. One that ends before `stop` does so under the lock, and takes itself out."""
+        self._start_threads(threads)
 
     @property
     def errors(self) -> tuple[BackgroundError, ...]:
@@ -123,6 +126,24 @@ class Scheduler:
             if thread is not threading.current_thread():
                 thread.join()
 
+    def set_threads(self, count: int) -> None:
+        """Serve with so many threads from now on. One too many ends when its task does.
+
+        A scheduler without threads gets none: somebody calls `run_due`.
+        """
+        with self._changed:
+            if self._threads and not self._stopping:
+                self._start_threads(count)
+                self._changed.notify_all()
+
+    def _start_threads(self, wanted: int) -> None:
+        with self._changed:
+            self._wanted_threads = wanted
+            while len(self._threads) < wanted:
+                thread = threading.Thread(target=self._serve, name=f"{self._name}-{next(self._thread_numbers)}")
+                thread.start()
+                self._threads.append(thread)
+
     def _add(self, task: _Task) -> None:
         with self._changed:
             if not self._stopping:
@@ -143,6 +164,9 @@ class Scheduler:
         while main_thread.is_alive():
             with self._changed:
                 if self._stopping:
+                    return
+                if len(self._threads) > self._wanted_threads:
+                    self._threads.remove(threading.current_thread())
                     return
                 task = self._pop_due()
                 if task is None:

@@ -16,9 +16,9 @@ What must always be true:
 - Whoever deletes a topic, or takes `compact` from its policy, stops its compactions and waits for their end. Closing
   the store does that to all.
 
-Retention of compacted logs is not done here, as in Kafka, but beside. It may take segments that are being compacted:
-the compaction finds out before it puts anything in their place, and is done again. That is rare, for both begin at the
-front of a log.
+Kafka lets its cleaner do the retention of compacted logs; here that is done beside. It may take segments that are being
+compacted: the compaction finds out before it puts anything in their place, and is done again. Nor does retention take
+what a compaction has put into the place of the segments that it looked at (`duralog.storage.log_retention`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from functools import partial
 
 from duralog.config import BrokerConfig
 from duralog.errors import DuralogError, InvalidConfig, StorageError
-from duralog.storage.background import Clock, Scheduler
+from duralog.kernels.offset_map import MakeMap
+from duralog.storage.background import Clock, Scheduler, steady_clock_ms
 from duralog.storage.cleanable import DirtyRange, dirty_range, first_dirty_offset
 from duralog.storage.cleaner_checkpoint import CleanerCheckpoint
 from duralog.storage.cleaner_history import CleanerHistory
@@ -69,10 +70,12 @@ class Cleaner:
         write_checkpoints: Callable[[], None],
         compact_log: CompactLog = compact_log,
         wait: WaitFor = wait_for,
+        steady_clock: Clock = steady_clock_ms,
     ) -> None:
         """The scheduler's threads are the cleaner's; `tell` hears of what goes wrong in them.
 
-        `write_checkpoints` writes the recovery points and starts of all logs.
+        `write_checkpoints` writes the recovery points and starts of all logs. `steady_clock` is the one that goes on
+        while `wait` waits: that of a scheduler may stand still.
         """
         self._settings = CleanerSettings.of(config)
         self._logs = logs
@@ -84,9 +87,11 @@ class Cleaner:
         self._checkpoint = CleanerCheckpoint(directory)
         self._claims = CleaningClaims(logs, clock, wait)
         self._history = CleanerHistory(clock=clock, steady_clock=scheduler.clock, latest=self._settings.threads)
-        self._throttle = Throttle(self._settings.bytes_per_second, scheduler.clock)
+        self._steady_clock = steady_clock
+        self._throttle = Throttle(self._settings.bytes_per_second, steady_clock)
         self._maps = KeptMaps()
         self._is_started = False
+        self._row = 0
         self._last_run: int | None = None
 
     # The threads
@@ -99,8 +104,7 @@ class Cleaner:
         self._checkpoint.write()
         if self._settings.is_enabled:
             self._is_started = True
-            for _ in range(self._settings.threads):
-                self._scheduler.after(0, _TASK, self._turn)
+            self._begin_row()
 
     def stop(self) -> None:
         """Stop all compactions, and return when none is running any more."""
@@ -116,19 +120,34 @@ class Cleaner:
             self._scheduler.after(0, _TASK, self._clean_all)
 
     def follow(self, config: BrokerConfig) -> None:
-        """Go by other configs from the next compaction on. The number of threads stays as it was at the start."""
-        settings = CleanerSettings.of(replace(config, log_cleaner_threads=self._settings.threads))
-        if settings != self._settings:
-            self._settings = settings
-            self._throttle = Throttle(settings.bytes_per_second, self._scheduler.clock)
+        """Go by other configs from now on. A compaction that is going on has its share of memory until its end."""
+        settings = CleanerSettings.of(config)
+        if settings == self._settings:
+            return
+        before, self._settings = self._settings, settings
+        if settings.bytes_per_second != before.bytes_per_second:
+            self._throttle = Throttle(settings.bytes_per_second, self._steady_clock)
+            self._claims.hurry()
+        self._history.keep_latest(settings.threads)
+        if self._is_started:
+            self._scheduler.set_threads(settings.threads)
+            self._begin_row()
 
-    def _turn(self) -> None:
+    def _begin_row(self) -> None:
+        """Let every thread have its turns, at once and then after each pause. Those that were begun before end."""
+        self._row += 1
+        for _ in range(self._settings.threads):
+            self._scheduler.after(0, _TASK, partial(self._turn, self._row))
+
+    def _turn(self, row: int) -> None:
+        if row != self._row:
+            return
         pause_ms = self._settings.backoff_ms
         try:
             if self.clean_next():
                 pause_ms = 0
         finally:
-            self._scheduler.after(pause_ms, _TASK, self._turn)
+            self._scheduler.after(pause_ms, _TASK, partial(self._turn, row))
 
     def _clean_all(self) -> None:
         while self.clean_next():
@@ -262,7 +281,7 @@ class Cleaner:
         end = cleaning.end = dirty.first_uncleanable.offset
         cleaning.log.flush(end)
         self._write_checkpoints()
-        with self._maps.lent() as make_map:
+        with self._lent_maps() as make_map:
             report = self._compact_log(
                 cleaning.log,
                 first_dirty_offset=dirty.first_dirty_offset,
@@ -278,7 +297,6 @@ class Cleaner:
                 on_progress=show,
                 make_map=make_map,
             )
-        self._scheduler.after(self._settings.backoff_ms, "giving memory back", self._maps.drop)
         self._advance(cleaning, report.end_offset)
         if report.end_offset <= dirty.first_dirty_offset:
             # Or it would be tried again and again without a pause.
@@ -288,6 +306,15 @@ class Cleaner:
         for note in (*report.notes, *report.left_segments, *report.corrupt_batches):
             _logger.warning("%s: %s", cleaning.partition, note)
         return report
+
+    @contextmanager
+    def _lent_maps(self) -> Iterator[MakeMap]:
+        """For one compaction. However it ends, what is kept of them goes after the pause."""
+        try:
+            with self._maps.lent() as make_map:
+                yield make_map
+        finally:
+            self._scheduler.after(self._settings.backoff_ms, "giving memory back", self._maps.drop)
 
     def _advance(self, cleaning: Cleaning, end_offset: int) -> None:
         with cleaning.log.writers_waiting():

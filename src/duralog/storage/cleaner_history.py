@@ -57,6 +57,11 @@ class CleanerHistory:
     def latest_reports(self) -> tuple[CompactionReport, ...]:
         return tuple(self._latest)
 
+    def keep_latest(self, latest: int) -> None:
+        """How many reports to keep of all partitions together, from now on."""
+        with self._lock:
+            self._latest = deque(self._latest, maxlen=latest)
+
     def is_waiting(self, partition: TopicPartition) -> bool:
         """Whether it is too early for another attempt."""
         return self.of(partition).retry_at > self._steady_clock()

@@ -49,7 +49,7 @@ class CompactLog(Protocol):
 
 
 class Cleaning:
-    """The thread that compacts calls `check_stop` and `pause`; any thread may call `stop`."""
+    """The thread that compacts calls `check_stop` and `pause`; any thread may call `stop` and `hurry`."""
 
     def __init__(self, partition: TopicPartition, log: PartitionLog, started_ms: int, wait: WaitFor) -> None:
         self.partition = partition
@@ -63,7 +63,7 @@ class Cleaning:
         """The log was cut off here meanwhile, below the end."""
         self.stop_reason: str | None = None
         self._wait = wait
-        self._stopped = threading.Event()
+        self._woken = threading.Event()
 
     def begin(self) -> None:
         """To be called before the log is looked at: who cuts off its end is done with that by now, or stops this."""
@@ -74,7 +74,7 @@ class Cleaning:
     def stop(self, reason: str) -> None:
         """End it where it can end, which is soon. What it has put in place stays."""
         self.stop_reason = self.stop_reason or reason
-        self._stopped.set()
+        self._woken.set()
 
     def check_stop(self) -> None:
         if not threading.main_thread().is_alive():
@@ -82,6 +82,12 @@ class Cleaning:
         if self.stop_reason is not None:
             raise CompactionStopped(f"{self.partition}: the compaction was stopped: {self.stop_reason}")
 
+    def hurry(self) -> None:
+        """End a pause: what it was for has changed."""
+        self._woken.set()
+
     def pause(self, seconds: float) -> None:
-        """Let time pass, or no more when it is stopped."""
-        self._wait(self._stopped, seconds)
+        """Let time pass, or no more when it is to hurry, or stopped."""
+        self._wait(self._woken, seconds)
+        if self.stop_reason is None:
+            self._woken.clear()

@@ -67,6 +67,12 @@ class CleaningClaims:
             with self._changed:
                 self._kept_away.difference_update(partitions)
 
+    def hurry(self) -> None:
+        """End the pauses of all compactions."""
+        with self._changed:
+            for cleaning in self._cleanings.values():
+                cleaning.hurry()
+
     def stop_all(self, reason: str) -> None:
         """Return when no compaction is running. None begins after that."""
         with self._changed:

@@ -8,8 +8,9 @@ the map, a round ends where it was full, and the next one goes on from there.
 What must always be true:
 - Offsets and the order of records never change; the last record of a key stays, unless it is a tombstone whose time has
   passed.
-- Only one group is on disk twice at any time. At any moment the log is complete: if the machine dies, each group is
-  found old or new, and the same compaction can be done again.
+- Only one group is on disk twice at any time, but for the old files until `file.delete.delay.ms` has passed. At any
+  moment the log is complete: if the machine dies, each group is found old or new, and the same compaction can be done
+  again.
 - Readers and appends are not kept waiting, but for the moment of renaming the files of a group.
 - Damage stops nothing. A batch that cannot be read is copied as it is, a segment that cannot be walked through stays.
 - Memory is bounded: the map, and a few pieces for each worker.
