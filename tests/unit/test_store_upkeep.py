@@ -11,8 +11,10 @@ import pytest
 
 import duralog
 from duralog import AgingLog, PartitionLog, Record, Removable
+from duralog.config import BrokerConfig
+from duralog.storage.background import Scheduler
 from duralog.storage.log_retention import retain
-from duralog.storage.retention import BUILT_IN_POLICIES
+from duralog.storage.retention import BUILT_IN_POLICIES, BeyondAge
 from duralog.storage.store import Store
 from tests.unit.store_directory import MARKER, NOW_MS, Clock, Directory, records, values
 
@@ -134,6 +136,69 @@ def test_what_is_appended_while_policies_are_asked_is_not_deleted(directory: Dir
     assert values(store, "orders") == ["1", "1", "new"]
 
 
+class CompactsMeanwhile(BeyondAge):
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def removable(self, log: AgingLog) -> Iterator[Removable]:
+        yield from super().removable(log)
+        self.store.compact(log.topic, log.partition)
+
+
+def test_what_a_compaction_puts_into_the_place_of_an_expired_segment_meanwhile_is_not_deleted_for_it(
+    directory: Directory,
+) -> None:
+    store = directory.open({"log.cleaner.enable": False})
+    store.create_topic("orders", 1, {"cleanup.policy": "compact,delete", "retention.ms": 1000})
+    log = store.partition("orders", 0)
+    for key, age_ms in ((b"expired", 2000), (b"young", 0)):
+        log.append([Record(key=key, value=key, timestamp_ms=NOW_MS - age_ms)])
+        log.roll()
+    done = store.apply_retention(policies=[CompactsMeanwhile(store)])
+    assert bases(log) == [0, 2]
+    assert (done.removals, done.failures) == ([], {})
+    assert values(store, "orders") == ["expired", "young"]
+
+
+class ChangesConfigsMeanwhile(OnlyTheLast):
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.asked = 0
+
+    def removable(self, log: AgingLog) -> Iterator[Removable]:
+        self.asked += 1
+        yield from super().removable(log)
+        self.store.alter_topic_config(log.topic, {"retention.ms": self.asked})
+
+
+def test_nothing_is_deleted_by_configs_that_have_changed_meanwhile(directory: Directory) -> None:
+    store = directory.open()
+    store.create_topic("orders", 1)
+    fill(store.partition("orders", 0), 2)
+    policy = ChangesConfigsMeanwhile(store)
+    done = store.apply_retention(policies=[policy])
+    assert (done.removals, done.failures) == ([], {})
+    assert bases(store.partition("orders", 0)) == [0, 2]
+    assert policy.asked == 5
+
+
+class DeletesTheTopicMeanwhile(OnlyTheLast):
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def removable(self, log: AgingLog) -> Iterator[Removable]:
+        yield from super().removable(log)
+        self.store.delete_topic(log.topic)
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_no_failure(directory: Directory) -> None:
+    store = directory.open()
+    store.create_topic("orders", 1)
+    fill(store.partition("orders", 0), 2)
+    done = store.apply_retention(policies=[DeletesTheTopicMeanwhile(store)])
+    assert (done.removals, done.failures, store.topics()) == ([], {}, [])
+
+
 def test_deleted_files_are_renamed_and_removed_after_their_delay(directory: Directory) -> None:
     store = directory.open({"log.retention.ms": 1000})
     store.create_topic("orders", 1, {"file.delete.delay.ms": 500})
@@ -150,6 +215,20 @@ def test_deleted_files_are_renamed_and_removed_after_their_delay(directory: Dire
     assert not [*folder.glob("*.deleted")]
     assert [record.value for record in reading] == [b"0", b"1", b"1"]
     assert store.background_errors == ()
+
+
+def test_a_file_that_cannot_be_removed_does_not_keep_the_others(directory: Directory) -> None:
+    disk = BadDisk()
+    store = directory.open({"log.retention.ms": 1000}, file_system=disk)
+    store.create_topic("orders", 1, {"file.delete.delay.ms": 500})
+    fill(store.partition("orders", 0), 3, age_ms=2000)
+    store.apply_retention()
+    folder = directory.path / "orders-0"
+    first = f"{0:020}.log.deleted"
+    disk.failing = f"remove {folder / first}"
+    directory.pass_time(500)
+    assert [path.name for path in folder.glob("*.log.deleted")] == [first]
+    assert "the disk is bad" in str(store.background_errors[-1])
 
 
 def test_files_that_were_to_be_removed_go_at_the_next_start(directory: Directory) -> None:
@@ -190,6 +269,23 @@ def test_records_are_flushed_when_they_have_waited_for_flush_ms(directory: Direc
     assert store.partition("eager", 0).recovery_point == 2
     directory.pass_time(DAY_MS)
     assert store.partition("lazy", 0).recovery_point == 0
+
+
+def test_a_clock_that_is_set_back_does_not_keep_records_from_being_flushed(tmp_path: Path) -> None:
+    time_of_day, steady = Clock(), Clock()
+    scheduler = Scheduler(steady, threads=0)
+    config = BrokerConfig.of({"log.initial.task.delay.ms": 0})
+    with Store(str(tmp_path), config=config, clock=time_of_day, scheduler=scheduler) as store:
+        store.create_topic("eager", 1, {"flush.ms": 5000})
+        store.create_topic("lazy", 1)
+        for topic in ("eager", "lazy"):
+            store.partition(topic, 0).append(records("a", "b"))
+        time_of_day.now_ms -= DAY_MS
+        for _ in range(5):
+            steady.now_ms += 1000
+            time_of_day.now_ms += 1000
+            scheduler.run_due()
+        assert [store.partition(topic, 0).recovery_point for topic in ("eager", "lazy")] == [2, 0]
 
 
 def checkpoint(directory: Directory, name: str) -> list[str]:
@@ -267,6 +363,17 @@ def test_what_goes_wrong_in_the_background_stays_visible(directory: Directory) -
     assert values(store, "orders") == ["a"]
 
 
+def test_an_error_in_the_background_tells_of_a_few_partitions(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duralog.storage.store._MOST_TOLD", 2)
+    store = directory.open(retention_policies=[Fails()])
+    store.create_topic("orders", 4)
+    directory.pass_time(30_000)
+    told = "retention: LookupError('orders'); LookupError('orders'); and 2 more"
+    assert [str(error) for error in store.background_errors] == [told]
+
+
 def test_a_log_that_retention_cannot_trim_is_an_error_in_the_background_and_the_others_are_trimmed(
     directory: Directory,
 ) -> None:
@@ -327,6 +434,24 @@ def test_a_log_that_cannot_be_closed_costs_the_marker_and_not_the_other_logs(dir
     with directory.open() as store:
         assert [values(store, "orders", number) for number in range(3)] == [["a"]] * 3
         assert not store.offline
+
+
+def test_a_close_that_is_interrupted_lets_go_of_the_directory(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = directory.open()
+    store.create_topic("orders", 1)
+    store.partition("orders", 0).append(records("a"))
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store.cleaner, "stop", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.close()
+    assert not (directory.path / MARKER).exists()
+    with directory.open() as store:
+        assert values(store, "orders") == ["a"]
 
 
 def test_a_topic_is_created_whole_after_a_failure_in_between(directory: Directory) -> None:

@@ -136,11 +136,17 @@ def discard(writer: LogWriter, segments: Sequence[Segment], *, replaced_by: int 
     waiting = deque(segments)
 
     def remove() -> None:
+        failure: StorageError | None = None
         # One by one let go of: what a reader of a segment may need is open until nobody holds it any more.
         while waiting:
-            waiting.popleft().delete()
+            try:
+                waiting.popleft().delete()
+            except StorageError as error:
+                failure = failure or error
         for path in snapshots:
             writer.file_system.remove(path)
+        if failure is not None:
+            raise failure
 
     writer.later(writer.config.file_delete_delay_ms, f"delete segments of {writer.folder}", remove)
     if failure is not None:

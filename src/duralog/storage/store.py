@@ -36,6 +36,8 @@ from duralog.storage.upkeep import Upkeep
 
 _MOST_LOOKED_AT = 200
 """Of more partitions than these, a notebook shows only what is known already."""
+_MOST_TOLD = 20
+"""Partitions that an error of the background tells of: on a bad disk it may be all of them, again and again."""
 
 
 class Store:
@@ -251,6 +253,7 @@ class Store:
         for partition in self._open.everywhere():
             if self._scheduler.is_stopping:
                 break
+            log: PartitionLog | None = None
             try:
                 # Not by `partition`: what runs in the background may still be at it while the store closes.
                 log = self._open.by_partition.get(partition) or self._find_log(partition)
@@ -258,6 +261,8 @@ class Store:
             except UnknownTopic:
                 continue  # It was deleted meanwhile.
             except Exception as error:  # Policies may be anybody's.
+                if log is not None and self._open.by_partition.get(partition) is not log:
+                    continue  # Likewise, while it was looked after.
                 failures[partition] = str(error) if isinstance(error, DuralogError) else repr(error)
         return RetentionReport(removals=removals, failures=failures)
 
@@ -265,7 +270,8 @@ class Store:
         failures = self._retain(None, delete=True).failures
         told = [error for partition, error in failures.items() if partition not in self._opened.offline]
         if told:
-            raise StorageError("; ".join(told))
+            more = f"; and {len(told) - _MOST_TOLD:,} more" if len(told) > _MOST_TOLD else ""
+            raise StorageError("; ".join(told[:_MOST_TOLD]) + more)
 
     # Compaction
 
@@ -312,9 +318,9 @@ class Store:
         """Bring everything to disk and let go of the directory. Closing again does nothing."""
         if not self._open.end():
             return
-        self.cleaner.stop()
-        self._scheduler.stop()
         try:
+            self.cleaner.stop()
+            self._scheduler.stop()
             failures = self._open.close(self.config.num_recovery_threads_per_data_dir)
             if not self.read_only:
                 self._upkeep.checkpoint()

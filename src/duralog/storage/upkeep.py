@@ -81,7 +81,8 @@ class Upkeep:
         now_ms = self._clock()
 
         def flush_if_due(log: PartitionLog) -> None:
-            waited_ms = now_ms - log.last_flush_ms
+            # Below zero, the clock was set back: they must not wait until it is as late again.
+            waited_ms = abs(now_ms - log.last_flush_ms)
             if waited_ms >= log.config.flush_ms and log.recovery_point < log.end_offset and not log.in_doubt:
                 log.flush()
 
@@ -134,13 +135,15 @@ class Upkeep:
 
     def _for_each(self, work: Callable[[PartitionLog], object]) -> None:
         failure: Exception | None = None
-        for log in self._logs().values():
+        for partition, log in self._logs().items():
             if self._scheduler.is_stopping:
                 return
             try:
                 work(log)
             except Exception as error:
-                failure = failure or error
+                # That a log was closed because its topic is deleted is no failure.
+                if self._logs().get(partition) is log:
+                    failure = failure or error
         if failure is not None:
             raise failure
 
