@@ -13,7 +13,7 @@ import pytest
 from duralog.console.sources import group_tracking
 from duralog.console.sources.directory_source import DirectorySource
 from duralog.console.sources.metrics_reading import CleanerMetrics
-from tests.broker.group_desk import GroupDesk
+from tests.broker.group_desk import DELETE_GROUPS, GroupDesk
 from tests.console.console_stores import COMMITTED, ORDERS, commit
 
 METRICS = b"""# HELP duralog_cleanings_total Compactions that came to their end.
@@ -62,6 +62,22 @@ def test_a_transaction_that_has_not_ended_hides_no_commit(tmp_path: Path) -> Non
         desk.end_transaction("g", producer_id, commit=True)
         source.step()
         assert committed() == {("t", 0): 50, ("t", 1): 4}
+        source.close()
+
+
+def test_groups_that_come_and_go_take_no_memory(tmp_path: Path) -> None:
+    with GroupDesk(tmp_path / "data") as desk:
+        desk.with_topics(t=1)
+        source = DirectorySource(str(desk.path))
+        for number in range(3):
+            desk.commit(f"g{number}", {("t", 0): 1})
+            desk.commit_in_transaction(f"g{number}", {("t", 0): 2}, number)
+            desk.ask(DELETE_GROUPS, 2, groups_names=[f"g{number}"])
+            desk.end_transaction(f"g{number}", number, commit=True)
+            source.step()
+            assert source.overview().groups == ()
+        folded = source._tracking._folded.values()
+        assert sum(len(each._last) + len(each._open) for each in folded) == 0
         source.close()
 
 

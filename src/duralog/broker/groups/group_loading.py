@@ -40,7 +40,9 @@ from duralog.storage.partition_log import PartitionLog
 class FoldedLog:
     """The last record of each key, and what transactions that have not ended have written."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_tombstones: bool = True) -> None:
+        """Who only wants what takes effect and reads on for weeks needs no tombstones: keys come and go without end."""
+        self._keeps_tombstones = keeps_tombstones
         self._last: dict[bytes, LoggedRecord] = {}
         self._open: dict[int, dict[bytes, LoggedRecord]] = {}
 
@@ -61,6 +63,8 @@ class FoldedLog:
                 if entry.value is None:
                     for pending in open_ones.values():
                         pending.pop(entry.key, None)
+                    if not self._keeps_tombstones:
+                        del last[entry.key]
                 yield entry
 
     def _end(self, marker: LoggedMarker) -> Iterator[LoggedRecord]:

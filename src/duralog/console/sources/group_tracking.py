@@ -87,7 +87,7 @@ class GroupTracking:
             if left <= 0:
                 self.note = "The groups are still being read: there is more in __consumer_offsets."
                 break
-            folded = self._folded.setdefault(place, FoldedLog())
+            folded = self._folded.setdefault(place, FoldedLog(keeps_tombstones=False))
             try:
                 reached, taken, is_all = self._logs.ask(place, self._reading(folded, position, left))
             except DuralogError as error:
