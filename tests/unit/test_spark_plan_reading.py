@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from duralog.columnar.pieces import read_pieces
 from duralog.columnar.schema import RECORD_SCHEMA
 from duralog.columnar.tables import to_table
 from duralog.errors import CorruptRecord, OffsetOutOfRange, StorageError
 from duralog.format.layout import BATCH_V2
+from duralog.spark import part_reading
 from duralog.spark.locations import open_store
 from duralog.spark.planning import DataLoss, OffsetRange, Plan, plan
 from duralog.spark.slice_reading import read_slices
@@ -144,6 +148,17 @@ def test_a_reader_that_is_at_it_goes_on_with_what_it_has(live: Store, path: Path
     found = offsets(to_table(iter([first, *reading]), None))
     assert found[:ROLLED_AFTER] == ALL[:ROLLED_AFTER]
     assert found[ROLLED_AFTER:] == [record.offset for record in live.partition("orders", 0).read(ROLLED_AFTER)]
+
+
+def test_a_file_that_is_cut_while_it_is_read_gives_nothing_twice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part_reading, "read_pieces", partial(read_pieces, piece_bytes=2000))
+    last = planned(path, 128 << 20).slices[-1]
+    losses: list[DataLoss] = []
+    reading = read_slices([last], on_data_loss=losses.append)
+    found = [next(reading), next(reading)]
+    os.truncate(last.path, os.path.getsize(last.path) - 1)
+    assert offsets(to_table(iter([*found, *reading]), None)) == list(range(last.start_offset, END - BATCH))
+    assert len(losses) == 1
 
 
 def test_the_end_that_was_cut_off_is_data_loss(live: Store, path: Path) -> None:

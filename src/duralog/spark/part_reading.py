@@ -71,12 +71,15 @@ class PartReader(Generic[T]):
         self._on_corrupt = on_corrupt
         self.next_offset = found.start_offset
         """Of all records below, those of the slice were handed out or told to be corrupt."""
+        self._begin = self.next_offset
+        """What it was when the part at hand was begun: an index leads to batches before it, which came already."""
         self.aborted: Iterable[AbortedTransaction] = found.aborted
 
     def is_done(self) -> bool:
         return self.next_offset >= self._slice.end_offset
 
     def read(self, part: Part) -> Iterator[T]:
+        self._begin = self.next_offset
         position = part.position
         must_reach = position > 0
         reached = part.base_offset - 1
@@ -134,14 +137,14 @@ class PartReader(Generic[T]):
         """The batches with records of the slice. What is wrong with a batch may be what hides it, so bad ones count."""
         batches, found = piece.batches, self._slice
         rows = wanted_rows(piece, found.end_offset, lambda: self.aborted)
-        if is_good.all() and rows is None and len(batches) and batches["last_offset"][0] >= found.start_offset:
+        if is_good.all() and rows is None and len(batches) and batches["last_offset"][0] >= self._begin:
             return None
         is_wanted = np.ones(len(batches), np.bool_)
         if rows is not None:
             is_wanted[:] = False
             is_wanted[rows] = True
         is_wanted |= ~is_good
-        is_wanted &= ~(is_good & (batches["last_offset"] < found.start_offset))
+        is_wanted &= ~(is_good & (batches["last_offset"] < self._begin))
         reaching = np.flatnonzero(is_good & (batches["last_offset"] >= found.end_offset - 1))
         if len(reaching):
             is_wanted[reaching[0] + 1 :] = False
