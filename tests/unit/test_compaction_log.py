@@ -486,7 +486,7 @@ def swapping(log: PartitionLog, meanwhile: Callable[[], object], **options: Any)
 
     def progress(progress: CompactionProgress) -> None:
         nonlocal done
-        if progress.phase == "rewriting" and not done:
+        if progress.phase == "rewriting" and progress.bytes_done and not done:
             done = True
             meanwhile()
 
@@ -502,6 +502,28 @@ def test_a_segment_that_was_deleted_meanwhile_stops_it(tmp_path: Path) -> None:
     assert offsets(log) == [3, 4, 5]
     assert not [name for name in owner.names if "cleaned" in name]
     compact(log, first_dirty_offset=3)
+
+
+def test_segments_that_were_deleted_before_their_turn_are_left_out(tmp_path: Path) -> None:
+    log = make(tmp_path).open()
+    write(log, "abc", "abd", "ae")
+
+    def lose(progress: CompactionProgress) -> None:
+        if progress.phase == "mapping":
+            log.delete_segments([0], "retention")
+
+    report = compact(log, on_progress=lose)
+    assert keys(log) == "bdae"
+    assert offsets(log) == [4, 5, 6, 7]
+    assert (report.end_offset, report.records_before, report.records_after) == (8, 5, 4)
+    assert [segment.base_offset for segment in log.segments] == [3, 8]
+
+
+def test_all_segments_may_be_deleted_before_their_turn(tmp_path: Path) -> None:
+    log = make(tmp_path).open()
+    write(log, "abc", "abd")
+    report = compact(log, on_progress=lambda _: log.delete_segments([0, 3], "retention"))
+    assert (report.end_offset, report.records_before, offsets(log)) == (6, 0, [])
 
 
 def test_a_segment_that_was_cut_meanwhile_stops_it(tmp_path: Path) -> None:

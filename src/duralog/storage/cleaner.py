@@ -16,9 +16,10 @@ What must always be true:
 - Whoever deletes a topic, or takes `compact` from its policy, stops its compactions and waits for their end. Closing
   the store does that to all.
 
-Kafka lets its cleaner do the retention of compacted logs; here that is done beside. It may take segments that are being
-compacted: the compaction finds out before it puts anything in their place, and is done again. Nor does retention take
-what a compaction has put into the place of the segments that it looked at (`duralog.storage.log_retention`).
+Kafka lets its cleaner do the retention of compacted logs; here that is done beside. It may take segments that are to be
+compacted: those whose turn has not come are left out. Of those whose turn it is, the compaction finds out before it
+puts anything in their place, and is done again. Nor does retention take what a compaction has put into the place of the
+segments that it looked at (`duralog.storage.log_retention`).
 """
 
 from __future__ import annotations

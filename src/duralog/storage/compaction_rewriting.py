@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
-from itertools import chain
+from itertools import chain, dropwhile
 from typing import NamedTuple
 
 import numpy as np
@@ -79,7 +79,9 @@ class Rewriter:
         """The groups. One with a segment that turned out to be left is followed by what can be made of the rest."""
         waiting = deque(self._planned(self._sources))
         while waiting:
-            group = waiting.popleft()
+            group = self._without_gone(waiting.popleft())
+            if not group:
+                continue
             if self._run.is_left(group[0]):
                 self._pass_over(group[0])
                 continue
@@ -123,6 +125,14 @@ class Rewriter:
             )
             for piece in source.checked_pieces(piece_bytes=run.settings.piece_bytes):
                 yield _Judged(source, piece, self._judge.judge(piece), rules)
+
+    def _without_gone(self, group: list[SegmentSource]) -> list[SegmentSource]:
+        """Without segments that retention has taken from the front of the log since the round began.
+
+        Were it all done again for them, a log that loses a segment in every round would never be compacted.
+        """
+        there = set(map(id, self._run.log.view.segments))
+        return list(dropwhile(lambda source: id(source.segment) not in there, group))
 
     def _pass_over(self, source: SegmentSource) -> None:
         """Take in the transactions of a segment that stays as it is."""
