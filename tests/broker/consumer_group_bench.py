@@ -20,6 +20,7 @@ from duralog.broker.groups.consumer_groups import ConsumerGroups
 from duralog.broker.groups.group import Group
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.handlers import consumer_group_describe, consumer_group_heartbeat
+from duralog.broker.log_lines import LogLines
 from duralog.broker.messages import decode_request, decode_response, encode_request, encode_response
 from duralog.broker.request import Fields, Request
 from duralog.broker.timers import Timers
@@ -160,6 +161,7 @@ class Bench:
             ),
             in_background=lambda work, then: self.background.append((work, then)),
             log=logging.getLogger("bench"),
+            log_lines=LogLines(logging.getLogger("bench"), lambda: self.now_ms),
         )
         self.broker = cast("Broker", broker)
         self.coordinator = LogInMemory(self.broker, self.log)

@@ -69,6 +69,24 @@ def test_a_member_that_left_has_no_timers(bench: Bench) -> None:
     assert len(bench.timers) == 0
 
 
+def test_a_member_that_has_no_time_is_not_put_out_again_and_again_while_the_log_refuses(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.join("a", "t", rebalance_timeout_ms=0)
+    bench.join("b", "t")
+    bench.heartbeat("a", 2)
+    bench.coordinator.is_failing = True
+    for _ in range(3):
+        assert bench.timers.seconds_to_next(1) == 0
+        bench.timers.run_due(lambda work: work())
+        assert bench.timers.seconds_to_next(1) == 1
+        bench.now_ms += 1000
+    assert caplog.messages == ["group g: member a could not be put out: error code 16"]
+    bench.coordinator.is_failing = False
+    bench.pass_time(0)
+    assert set(bench.group().members) == {"b"}
+
+
 def test_a_member_that_could_not_be_put_out_is_tried_again(bench: Bench) -> None:
     bench.join("a", "t")
     bench.coordinator.is_failing = True

@@ -135,7 +135,8 @@ class ClassicRebalance:
         try:
             self._coordinator.append(group.group_id, [group_record(group)], replay=False)
         except GroupRefusal as refusal:
-            self._broker.log.warning("group %s is empty, which could not be written: %s", group.group_id, refusal)
+            reason = f"group {group.group_id} is empty, which could not be written: {refusal}"
+            self._broker.log_lines.warn("empty group", reason)
 
     # Assigning
 

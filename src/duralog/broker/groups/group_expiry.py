@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from duralog.broker.groups.group import Group
 from duralog.broker.groups.offset_records import CommittedOffset, OffsetKey
 from duralog.broker.groups.refusal import GroupRefusal
-from duralog.broker.log_lines import error_text, one_line
+from duralog.broker.log_lines import error_text
 
 if TYPE_CHECKING:
     from duralog.broker.groups.coordinator import GroupCoordinator
@@ -50,14 +50,17 @@ class GroupExpiry:
             try:
                 self.expire(group)
             except GroupRefusal as refusal:
-                self._broker.log.warning("expired offsets of group %s stay: %s", group.group_id, refusal)
+                self._tell_kept(group, str(refusal))
             except Exception as error:  # Whatever it is, the others are to expire, and this one gets another chance.
-                reason = f"expired offsets of group {group.group_id} stay: {error_text(error)}"
-                self._broker.log.error("%s", one_line(reason))
+                self._tell_kept(group, error_text(error))
         if group_ids:
             self._timer = self._broker.timers.after(0, lambda: self._look_at(group_ids))
         else:
             self.start()
+
+    def _tell_kept(self, group: Group, reason: str) -> None:
+        """Where the log refuses one, it refuses all of them."""
+        self._broker.log_lines.warn("expired offsets", f"expired offsets of group {group.group_id} stay: {reason}")
 
     def expire(self, group: Group) -> None:
         """Remove what has expired, and the group if nothing is left. Raises GroupRefusal if the log refuses."""

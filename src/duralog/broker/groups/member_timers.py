@@ -1,7 +1,8 @@
 """The clocks of a consumer group's members: who is silent too long, or keeps the others waiting, is put out.
 
 A timer looks at the group as it is when it goes off. If the member has left, or is past what it was waited for, nothing
-happens; if it cannot be put out because the log cannot be written, it is tried again after the same time.
+happens; if it cannot be put out because the log cannot be written, it is tried again after the same time, but not
+sooner than after a second, whatever time the client has given itself.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from duralog.broker.groups.refusal import GroupRefusal
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
+
+_RETRY_MS = 1_000
 
 
 class Deadline(enum.Enum):
@@ -50,12 +53,14 @@ class MemberTimers:
             if member is None or (deadline is Deadline.REVOCATION and member.epoch != epoch):
                 return
             assert isinstance(group, ConsumerGroup)
-            self._broker.log.info("group %s: member %s is out: %s", group_id, member_id, deadline.value)
             try:
                 self._put_out(group, [member])
             except GroupRefusal as refusal:
-                self._broker.log.warning("group %s: member %s could not be put out: %s", group_id, member_id, refusal)
-                self.start(group, member, deadline, timeout_ms)
+                reason = f"group {group_id}: member {member_id} could not be put out: {refusal}"
+                self._broker.log_lines.warn("member not put out", reason)
+                self.start(group, member, deadline, max(timeout_ms, _RETRY_MS))
+            else:
+                self._broker.log.info("group %s: member %s is out: %s", group_id, member_id, deadline.value)
 
         timer = self._broker.timers.after(max(timeout_ms, 0), is_over)
         group.timers.setdefault(member_id, {})[deadline] = timer

@@ -291,9 +291,8 @@ class OffsetCommits:
                 self.remove(group_id, keys)
             except GroupRefusal as refusal:
                 # The partitions of the other groups may be well.
-                self._coordinator.broker.log.warning(
-                    "offsets of group %s for the deleted topic %s stay: %s", group_id, topic, refusal
-                )
+                reason = f"offsets of group {group_id} for the deleted topic {topic} stay: {refusal}"
+                self._coordinator.broker.log_lines.warn("offsets of a deleted topic", reason)
         if group_ids:
             self._coordinator.broker.timers.after(0, lambda: self._remove_from(group_ids, topic, topic_id, ends))
 

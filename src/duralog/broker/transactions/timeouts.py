@@ -57,11 +57,8 @@ class Timeouts:
             if error == NONE:
                 self._broker.log.info("the transaction of %s took too long and is aborted", transactional_id)
             else:
-                self._broker.log.warning(
-                    "the transaction of %s took too long and cannot be aborted yet: error code %d",
-                    transactional_id,
-                    error,
-                )
+                reason = f"the transaction of {transactional_id} took too long and cannot be aborted yet"
+                self._broker.log_lines.warn("overdue transaction", f"{reason}: error code {error}")
 
     # Ids that nobody uses
 
