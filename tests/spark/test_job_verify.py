@@ -52,6 +52,8 @@ def damage_everything(store: Path) -> None:
     shutil.rmtree(store / "codecs-3")
     with (store / "codecs-4" / f"{0:020}.log").open("ab") as log:
         log.write(b"\0" * 5 + b"half a batch")
+    with (store / "plain-0" / f"{0:020}.log").open("ab") as log:
+        log.write(b"\0" * 100)
 
 
 def told(report: VerifyReport | Verification, partitions: list[Any]) -> list[Any]:

@@ -21,7 +21,7 @@ def files_at(location: Location) -> CheckedFiles:
 
 
 class RemoteFiles:
-    """Sizes are those of the last listing: asking for one is a request. Logs are read in large blocks, ahead."""
+    """Sizes are as a listing or an open file last told them: asking for one is a request. Logs are read ahead."""
 
     def __init__(self, location: Location) -> None:
         self._files, _ = location.connect()
@@ -61,6 +61,7 @@ class RemoteFiles:
         with _as_os_errors():
             file = self._files.open(self._path(path))
             assert isinstance(file, RemoteFile)
+            self._sizes[path] = file.size
             try:
                 with ReadAhead(file, 0, file.size) as source:
                     yield source
