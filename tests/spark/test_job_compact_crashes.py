@@ -6,6 +6,7 @@ key. No session is needed but for the driver that is killed, which has its own, 
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 import signal
@@ -15,11 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from duralog.errors import StoreLocked
+from duralog.errors import StorageError, StoreLocked
+from duralog.spark.jobs import compact_shuffled
 from duralog.spark.jobs.compact_report import PartitionCompaction
 from duralog.spark.jobs.compact_task import CompactSettings, CompactWork, compact_in_task
 from duralog.spark.jobs.holding import HeldDirectory, hold
 from duralog.storage.borrowed_partition import borrow, borrow_folder
+from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.leftovers import STAGING_FOLDER
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.verification import Verification
@@ -160,6 +163,34 @@ def test_a_late_task_of_a_job_that_is_over_is_refused(path: Path) -> None:
     assert "does not hold the directory" in outcome.failure
     with hold(str(path)), pytest.raises(StoreLocked), borrow(work.loan):
         pass
+
+
+def test_an_interruption_is_one_though_tasks_still_write(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the shuffled form, where the folder of the tasks can get new files while it is removed."""
+    remove_folder = LocalFileSystem.remove_folder
+
+    class Interrupted:
+        groups_at_once = 1
+
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def shuffle_keys(self, _: object) -> None:
+            raise KeyboardInterrupt
+
+    def not_empty(files: LocalFileSystem, folder: str) -> None:
+        if folder.endswith(STAGING_FOLDER) and os.path.exists(folder):
+            raise StorageError(f"{folder}: cannot remove the folder: Directory not empty")
+        remove_folder(files, folder)
+
+    monkeypatch.setattr(compact_shuffled, "SparkCrew", Interrupted)
+    monkeypatch.setattr(LocalFileSystem, "remove_folder", not_empty)
+    with hold(str(path)) as held, pytest.raises(KeyboardInterrupt):
+        compact_shuffled.compact_shuffled(None, work_of(held), None)  # type: ignore[arg-type]
+    assert (path / "changes-0" / STAGING_FOLDER).exists()
+    monkeypatch.undo()
+    open_store(path, NOW_MS).close()
+    assert not (path / "changes-0" / STAGING_FOLDER).exists()
 
 
 def test_a_driver_that_is_killed_leaves_old_or_new(path: Path) -> None:

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from duralog.errors import DuralogError
+from duralog.errors import DuralogError, StorageError
 from duralog.format.filenames import FileState, SegmentFile
 from duralog.kernels.offset_map import MakeMap, OffsetMap
 from duralog.spark.jobs.compact_frames import KeyTasks, shuffle_keys
@@ -161,7 +162,9 @@ class ShuffledCompaction:
             try:
                 self._compact(run, files, staging)
             finally:
-                files.remove_folder(staging)
+                # A task that nobody waits for any more may still write there: then it goes when the log is opened next.
+                with suppress(StorageError):
+                    files.remove_folder(staging)
             on_round(run.end)
             run.report.seconds = time.perf_counter() - began
             return run.report
