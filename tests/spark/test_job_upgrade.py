@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from duralog.command_line import app
 from duralog.errors import DuralogError, StoreLocked, UnknownTopic
 from duralog.format.batches import scan
 from duralog.format.compression import Codec
-from duralog.spark.jobs import upgrade, verify
+from duralog.spark.jobs import compact, repair, retain, upgrade, verify
 from tests.legacy_logs import LegacyWriter, records_in
 
 pytestmark = pytest.mark.spark
@@ -88,6 +89,14 @@ def test_a_dry_run_changes_nothing(spark: SparkSession, legacy: Path) -> None:
     told = report.summary()
     assert (told["upgraded"], told["bytes_before"]) == (TOPICS, sum(map(len, logs(legacy).values())))
     assert told["messages"] == upgrade(spark, str(legacy)).summary()["messages"]
+
+
+@pytest.mark.parametrize("job", [compact, repair, retain, upgrade])
+def test_no_job_rehearses_what_it_would_refuse(spark: SparkSession, legacy: Path, job: Callable[..., object]) -> None:
+    with pytest.raises(DuralogError, match="this is one partition"):
+        job(spark, str(legacy / "v0-none-0"), dry_run=True)
+    with pytest.raises(DuralogError, match="no files of a log in here"):
+        job(spark, str(legacy.parent), dry_run=True)
 
 
 def test_topics_and_a_codec_can_be_chosen(spark: SparkSession, legacy: Path) -> None:

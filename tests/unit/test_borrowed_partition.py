@@ -182,6 +182,14 @@ def test_what_is_no_directory_of_logs_is_refused_and_not_made(path: Path, folder
     assert not (path / "nowhere").exists()
 
 
+@pytest.mark.parametrize("with_metadata", [True, False])
+def test_a_directory_of_something_else_is_refused_and_stays_as_it_is(tmp_path: Path, with_metadata: bool) -> None:
+    (tmp_path / "photos").mkdir()
+    with pytest.raises(DuralogError, match="no files of a log in here"):
+        hold(str(tmp_path), with_metadata=with_metadata).__enter__()
+    assert [file.name for file in tmp_path.iterdir()] == ["photos"]
+
+
 def test_a_partition_that_is_not_there_cannot_be_lent(path: Path) -> None:
     with hold(str(path)) as held, pytest.raises(UnknownTopic, match="orders-7"):
         held.lend(TopicPartition("orders", 7))

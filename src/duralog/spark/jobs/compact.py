@@ -38,7 +38,7 @@ from duralog.spark.jobs.compact_task import (
     compact_in_task,
     preview_in_task,
 )
-from duralog.spark.jobs.holding import HeldDirectory, hold
+from duralog.spark.jobs.holding import HeldDirectory, check_log_directory, hold
 from duralog.spark.jobs.task_sizes import check_map_bytes, one_by_one, run_in_groups
 from duralog.spark.tasks import OnProgress
 from duralog.storage.background import wall_clock_ms
@@ -172,6 +172,7 @@ def _preview(
     config: BrokerConfig | None,
     on_progress: OnProgress | None,
 ) -> dict[TopicPartition, PartitionCompaction]:
+    check_log_directory(path)
     path = os.path.abspath(path)
     with Store(path, config=config, read_only=True) as store:
         there = {

@@ -25,13 +25,13 @@ from types import MappingProxyType
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, StorageError, UnknownTopic
-from duralog.format.filenames import LOCK
+from duralog.format.filenames import LOCK, META_PROPERTIES, parse_partition_folder
 from duralog.storage.background import Clock, Scheduler, wall_clock_ms
 from duralog.storage.borrowed_partition import Loan
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.files import directory_of
 from duralog.storage.lent_lock import LentLock, SlotState
-from duralog.storage.local_files import LocalLock
+from duralog.storage.local_files import LocalLock, refusals
 from duralog.storage.log_directory import LogDirectory, TopicPartition
 from duralog.storage.metadata_folder import MetadataFolder
 from duralog.storage.opening import Opening
@@ -140,7 +140,7 @@ def hold(
 
     Raises `StoreLocked` if somebody has the directory open for writing.
     """
-    _check_path(path)
+    check_log_directory(path)
     path = os.path.abspath(path)  # A task runs in another folder.
     broker_config = replace(config or BrokerConfig(), log_cleaner_enable=False, log_segment_delete_delay_ms=0)
     opened = (_with_metadata if with_metadata else _without_metadata)(path, broker_config, clock)
@@ -163,12 +163,17 @@ def hold(
         held.release()
 
 
-def _check_path(path: str) -> None:
+def check_log_directory(path: str) -> None:
+    """Refuse what is no log directory. One with nothing of a log in it would be made one by being held."""
     if not os.path.isdir(path):
         raise DuralogError(f"{path}: there is no such directory")
     _, partition = directory_of(path)
     if partition is not None:
         raise DuralogError(f"{path}: this is one partition: give the log directory that it is in")
+    with refusals("list", path):
+        names = os.listdir(path)
+    if META_PROPERTIES not in names and not any(map(parse_partition_folder, names)):
+        raise DuralogError(f"{path}: no files of a log in here: give a log directory, what Kafka calls log.dirs")
 
 
 def _with_metadata(path: str, config: BrokerConfig, clock: Clock) -> _Opened:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from duralog.config import TopicConfig
 from duralog.errors import CorruptRecord
-from duralog.spark.jobs.holding import HeldDirectory, hold
+from duralog.spark.jobs.holding import HeldDirectory, check_log_directory, hold
 from duralog.spark.jobs.task_sizes import one_by_one, run_in_groups
 from duralog.spark.jobs.verify import VerifyReport, verify
 from duralog.spark.tasks import OnProgress
@@ -137,6 +137,7 @@ def _held(path: str, *, dry_run: bool) -> Iterator[HeldDirectory | None]:
         with hold(path, with_metadata=False) as held:
             yield held
         return
+    check_log_directory(path)
     lock = lock_for_repair(path, dry_run=True)
     try:
         yield None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError
 from duralog.spark.jobs.chosen_partitions import choose_partitions
-from duralog.spark.jobs.holding import hold
+from duralog.spark.jobs.holding import check_log_directory, hold
 from duralog.spark.jobs.task_sizes import Item, in_equal_groups, one_by_one
 from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.storage.background import wall_clock_ms
@@ -137,6 +137,7 @@ def _planned(
     partition: int | None,
     on_progress: OnProgress | None,
 ) -> list[_LookedAt]:
+    check_log_directory(work.path)
     with Store(work.path, config=work.config, read_only=True) as store:
         found = [TopicPartition(topic, number) for topic in store.topics() for number in store.partitions(topic)]
     chosen = choose_partitions(found, topics, partition, work.path)

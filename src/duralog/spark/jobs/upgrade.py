@@ -19,7 +19,7 @@ from duralog.columnar.upgrading import UpgradeRules
 from duralog.config import BrokerConfig
 from duralog.errors import DuralogError
 from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes
-from duralog.spark.jobs.holding import hold
+from duralog.spark.jobs.holding import check_log_directory, hold
 from duralog.spark.jobs.task_sizes import one_by_one, run_in_groups
 from duralog.spark.tasks import OnProgress
 from duralog.storage.borrowed_partition import Loan, borrow
@@ -177,6 +177,7 @@ def _preview(
     partition: int | None,
     on_progress: OnProgress | None,
 ) -> list[PartitionUpgrade]:
+    check_log_directory(path)
     folder_of = LogDirectory(LocalFileSystem(), path).folder_of
     with Store(path, read_only=True) as store:
         found = [TopicPartition(topic, number) for topic in store.topics() for number in store.partitions(topic)]
