@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import importlib
 import json
 import shutil
 from pathlib import Path
@@ -14,8 +16,13 @@ import duralog
 from duralog.command_line import app
 from duralog.errors import StoreLocked, UnknownTopic
 from duralog.spark.jobs import reindex, verify
+from duralog.spark.jobs.chosen_partitions import log_bytes
+from duralog.spark.jobs.holding import hold
+from duralog.storage.log_directory import TopicPartition
 
 pytestmark = pytest.mark.spark
+
+reindex_module = importlib.import_module("duralog.spark.jobs.reindex")
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 MARKER = ".kafka_cleanshutdown"
@@ -99,6 +106,18 @@ def test_a_damaged_log_is_left_alone(spark: SparkSession, store: Path) -> None:
     assert "position 0: wrong checksum" in str(failed.failure)
     assert {file.name: file.read_bytes() for file in log.parent.iterdir() if file.is_file()} == before
     assert (store / MARKER).exists()
+
+
+def test_what_cannot_be_read_costs_the_others_nothing(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(reindex_module, "check_partition", refused)
+    with hold(str(store), with_metadata=False) as held:
+        found = reindex_module._reindex_partition(held.lend(TopicPartition("plain", 0)))
+    assert (found.segments, found.failure) == (0, "[Errno 13] Permission denied")
+    assert not (store / MARKER).exists()
+    assert log_bytes(str(store / "nowhere")) == 0
 
 
 def test_what_is_refused(spark: SparkSession, store: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from duralog.errors import UnknownTopic
+from duralog.errors import StorageError, UnknownTopic
 from duralog.format.filenames import FileKind, FileState, parse_segment_file
 from duralog.storage.file_system import FileSystem, LocalFileSystem
 from duralog.storage.log_directory import TopicPartition
@@ -27,9 +27,13 @@ def choose_partitions(
 
 
 def log_bytes(folder: str, file_system: FileSystem | None = None) -> int:
-    """The size of a partition's logs."""
+    """The size of a partition's logs; 0 where they cannot be listed, which whoever opens them has to tell."""
     sizes = 0
-    for entry in (file_system or LocalFileSystem()).list(folder):
+    try:
+        entries = (file_system or LocalFileSystem()).list(folder)
+    except StorageError:
+        return 0
+    for entry in entries:
         file = parse_segment_file(entry.name)
         if file is not None and file.kind is FileKind.LOG and file.state is FileState.LIVE:
             sizes += entry.size

@@ -3,7 +3,7 @@
 For indexes that are missing, as in a copy of the logs alone, or that nobody trusts any more. They come out as Kafka
 builds them when it recovers a segment. A task reads its partition's logs twice: first all of it is checked, since an
 index of a damaged log would leave out what lies behind the damage; then the indexes are built. No log is touched. A
-partition with a damaged log is left as it is: that is for `repair`.
+partition with a damaged log is left as it is: that is for `repair`. What fails in one costs the others nothing.
 
 If a task dies, indexes are missing: whoever opens the partition next builds them.
 """
@@ -16,6 +16,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from duralog.errors import DuralogError
 from duralog.format.filenames import FileKind, FileState, PartitionFolder, parse_segment_file
 from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes
 from duralog.spark.jobs.holding import hold
@@ -121,6 +122,20 @@ def reindex(
 
 def _reindex_partition(loan: Loan) -> PartitionReindex:
     began = time.monotonic()
+    try:
+        return _reindexed(loan, began)
+    except (DuralogError, OSError) as error:
+        return PartitionReindex(
+            partition=loan.partition,
+            segments=0,
+            size_bytes=0,
+            actions=(),
+            failure=str(error),
+            seconds=time.monotonic() - began,
+        )
+
+
+def _reindexed(loan: Loan, began: float) -> PartitionReindex:
     config = loan.topic_config
     with borrow_folder(loan) as folder:
         report = check_partition(
