@@ -43,6 +43,7 @@ def plain_figures(path: Path, figures: LogFigures) -> dict[str, Any]:
     keys: set[bytes] = set()
     sizes: list[int] = []
     times: list[int] = []
+    held: list[int] = [0]
     for log in sorted((path / f"{figures.topic}-{figures.partition}").glob("*.log")):
         data = log.read_bytes()
         for batch in plain_batches.scan(data):
@@ -52,6 +53,7 @@ def plain_figures(path: Path, figures: LogFigures) -> dict[str, Any]:
             codec = codecs[Codec(batch.attributes & 7).label]
             codec[0] += 1
             codec[1] += batch.size_bytes
+            held.append(len(plain_batches.decode_records(data, batch)))
             if batch.magic == 2 and batch.attributes & 0x20:
                 seen["control_batches"] += 1
                 continue
@@ -76,6 +78,7 @@ def plain_figures(path: Path, figures: LogFigures) -> dict[str, Any]:
         "disk_bytes": sum(sizes),
         "smallest_batch_bytes": min(sizes, default=None),
         "largest_batch_bytes": max(sizes, default=None),
+        "most_records_of_a_batch": max(held),
         "first_timestamp_ms": min(times, default=None),
         "last_timestamp_ms": max(times, default=None),
         "codecs": {name: tuple(counts) for name, counts in codecs.items()},
@@ -86,7 +89,7 @@ def told(figures: LogFigures) -> dict[str, Any]:
     names = [
         *("control_batches", "records", "keyless_records", "tombstones", "untimed_records", "key_bytes", "value_bytes"),
         *("distinct_keys", "duplicate_records", "batches", "disk_bytes", "smallest_batch_bytes"),
-        *("largest_batch_bytes", "first_timestamp_ms", "last_timestamp_ms"),
+        *("largest_batch_bytes", "most_records_of_a_batch", "first_timestamp_ms", "last_timestamp_ms"),
     ]
     codecs = {name: (counts["batches"], counts["disk_bytes"]) for name, counts in figures.codecs.items()}
     return {**{name: getattr(figures, name) for name in names}, "codecs": codecs}
@@ -220,6 +223,36 @@ def test_damage_is_told_and_the_rest_is_counted(tmp_path: Path) -> None:
     assert len(found.damage) == 1
     assert "offsets" in found.damage[0]
     assert (found.batches, found.records) == (sound.batches - 1, sound.records - 20)
+
+
+def test_a_folder_that_does_not_say_whose_it_is_costs_the_others_nothing(tmp_path: Path) -> None:
+    make(tmp_path)
+    with duralog.open(tmp_path) as store:
+        store.create_topic("other", 1)
+    sound = run(tmp_path)
+    (tmp_path / "other-0" / "partition.metadata").write_text("no such thing")
+    found = run(tmp_path)
+    assert not found.is_sound
+    assert [len(partition.damage) for partition in found.partitions] == [1, 0]
+    assert "partition.metadata: line 1" in found.partitions[0].damage[0]
+    assert found.partitions[1] == sound.partitions[1]
+
+
+def test_what_retention_deletes_meanwhile_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path)
+    with duralog.open(tmp_path, config={"log.cleaner.enable": "false"}) as store:
+        store.partition("t", 0).append([duralog.Record(key=b"late", value=b"", timestamp_ms=START_MS)])
+    plan = collection.plan
+
+    def then_delete(*arguments: Any, **options: Any) -> Any:
+        planned = plan(*arguments, **options)
+        for file in (tmp_path / "t-0").glob(f"{0:020}.*"):
+            file.unlink()
+        return planned
+
+    monkeypatch.setattr(collection, "plan", then_delete)
+    (found,) = run(tmp_path, prefix_length=2).partitions
+    assert (found.records, found.batches, found.distinct_keys, found.duplicate_records) == (1, 1, 1, 0)
 
 
 def test_a_topic_without_records(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from duralog.spark.jobs.key_popularity import KeyTally, Popularity
 from duralog.spark.jobs.key_prefixes import PrefixRule, prefixes_of
 from duralog.spark.jobs.key_shuffle import keys_frame, last_marks, slices_by_task
 from duralog.spark.jobs.keyed_offsets import KeyedChunk, MapFull, Numbers, put_all, within
+from duralog.spark.jobs.record_counts import pass_over
 from duralog.spark.slice_reading import read_slice_pieces
 from duralog.spark.slices import CorruptBytes, Slice
 from duralog.spark.tasks import as_sentence
@@ -129,7 +130,12 @@ def count_shuffled_keys(spark: SparkSession, task: KeysTask) -> dict[int, int]:
 
 def _numbered(task: KeysTask, slices: tuple[Slice, ...], advance: Advance) -> Iterator[_NumberedKeys]:
     for found in slices:
-        yield from read_slice_pieces(found, partial(_numbered_piece, task, found, advance), on_corrupt=_counted_before)
+        yield from read_slice_pieces(
+            found,
+            partial(_numbered_piece, task, found, advance),
+            on_corrupt=_counted_before,
+            on_data_loss=pass_over,
+        )
 
 
 def _counted_before(_: CorruptBytes) -> None:

@@ -30,7 +30,7 @@ from duralog.spark.jobs.key_prefixes import PrefixRule, prefixes_of
 from duralog.spark.jobs.keyed_offsets import within
 from duralog.spark.jobs.record_shapes import RecordShape
 from duralog.spark.slice_reading import read_slice_pieces
-from duralog.spark.slices import CorruptBytes, Slice
+from duralog.spark.slices import CorruptBytes, DataLoss, Slice
 from duralog.spark.thread_tasks import Advance, ignore
 
 MOST_PREFIXES = 100_000
@@ -182,7 +182,7 @@ class _SliceCounter:
 
     def count(self) -> Counts:
         try:
-            for _ in read_slice_pieces(self._slice, self._piece, on_corrupt=self._corrupt):
+            for _ in read_slice_pieces(self._slice, self._piece, on_corrupt=self._corrupt, on_data_loss=pass_over):
                 pass
         except StorageError as error:
             if self._slice.location.is_remote:
@@ -196,15 +196,17 @@ class _SliceCounter:
 
     def _piece(self, piece: Piece, rows: Rows | None, refuse: OnCorrupt) -> Iterator[None]:
         sizes, chunks = decode_measured(piece, rows, on_corrupt=refuse)
+        records_inside = piece.batches["record_count"].astype(np.int64)
         for decoded in chunks:
+            _count_inside(decoded, records_inside)
             records = within(decoded, self._slice)
             if len(records):
                 self._records(records, sizes)
-        self._batches(piece, sizes)
+        self._batches(piece, sizes, records_inside)
         self._advance(len(piece.data))
         yield
 
-    def _batches(self, piece: Piece, sizes: NDArray[np.int64]) -> None:
+    def _batches(self, piece: Piece, sizes: NDArray[np.int64], records_inside: NDArray[np.int64]) -> None:
         last = piece.batches["last_offset"]
         is_ours = (last > self._counted_to) & (last < self._slice.end_offset) & (piece.batches["crc_ok"] == 1)
         batches, unpacked = piece.batches[is_ours], sizes[is_ours]
@@ -220,7 +222,7 @@ class _SliceCounter:
         counts.unpacked_bytes += int(unpacked.sum())
         counts.add_batch_size(int(batches["size"].min()))
         counts.add_batch_size(int(batches["size"].max()))
-        counts.most_records_of_a_batch = max(counts.most_records_of_a_batch, int(batches["record_count"].max()))
+        counts.most_records_of_a_batch = max(counts.most_records_of_a_batch, int(records_inside[is_ours].max()))
         codecs = batches["attributes"] & CODEC_MASK
         for number in np.unique(codecs).tolist():
             chosen = codecs == number
@@ -310,6 +312,20 @@ class _SliceCounter:
                 for prefix, *row in zip(found.values, *(column.tolist() for column in columns), strict=True)
             }
         )
+
+
+def pass_over(_: DataLoss) -> None:
+    """What retention has deleted since it was planned is not in the log any more."""
+
+
+def _count_inside(decoded: DecodedRecords, records_inside: NDArray[np.int64]) -> None:
+    """Add what is in compressed messages of old formats, which do not say how many records they hold."""
+    batches = decoded.batches
+    is_silent = (batches["magic"] < 2) & (batches["record_count"] < 0)
+    if is_silent.any():
+        found = np.bincount(decoded.batch_row, minlength=len(batches))
+        np.maximum(records_inside, 0, out=records_inside, where=is_silent)
+        np.add(records_inside, found, out=records_inside, where=is_silent)
 
 
 def _size_and_offset(record: LargeRecord) -> tuple[int, int, int]:

@@ -7,6 +7,9 @@ batches count as batches and bytes. What cannot be read is told as damage of its
 all the same. Keys are equal if their digests are, as in compaction, and are compared within a
 partition: `duplicate_records` are those that a later one of the same partition makes obsolete.
 
+Records are read twice, for counts and for keys. What retention deletes before that is not counted; what it deletes in
+between, and no later record has the key of, counts as a duplicate.
+
 What compaction would save is what `duralog compact --explain` says: of what the cleaner would take up now, how many
 records and bytes would go. It is told of compacted topics only.
 """
@@ -21,7 +24,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Protocol
 
-from duralog.errors import DuralogError, StorageError
+from duralog.errors import CorruptRecord, DuralogError, StorageError
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
 from duralog.spark.jobs.distinct_keys import KeyCounts, KeysTask
 from duralog.spark.jobs.key_prefixes import PrefixRule
@@ -155,13 +158,13 @@ def collect(store: Store, request: StatsRequest, workers: Workers) -> StatsRepor
 
 
 def _closed(store: Store, location: Location, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
-    """Those that the system does not let open, and what it says."""
+    """Those that cannot be opened: the system does not let, or the folder does not say whose it is."""
 
     def refusal(partition: TopicPartition) -> str | None:
         try:
             store.partition(*partition).view.segments.active.let_go()
-        except StorageError as error:
-            if location.is_remote:
+        except (CorruptRecord, StorageError) as error:
+            if location.is_remote and isinstance(error, StorageError):
                 raise
             return str(error)
         return None
