@@ -244,6 +244,17 @@ def test_the_metadata_is_cut_only_on_demand(store: Path) -> None:
     assert len(log.read_bytes()) < len(whole)
 
 
+def test_metadata_behind_missing_records_is_not_put_back(store: Path) -> None:
+    """It is valid, but nobody could read the metadata any more: a store would not open the directory for writing."""
+    flip(store / "__cluster_metadata-0" / LOG, 3000)
+    chosen = ("--topic", "__cluster_metadata")
+    assert of(repair(*chosen, store), "__cluster_metadata-0")["restorable_batches"] == 0
+    assert done(repair(*chosen, "--restore", store), "__cluster_metadata-0") == set()
+    with Store(str(store)) as opened:
+        assert ("txn", 0) in opened.offline
+        assert "plain" in opened.topics()
+
+
 def test_metadata_that_must_not_be_cut_is_not_cut_by_the_next_start(store: Path) -> None:
     marker = store / ".kafka_cleanshutdown"
     marker.write_text('{"version":0,"brokerEpoch":7}')

@@ -135,6 +135,8 @@ class PartitionRepairer:
                 clock=self._clock,
                 log_start_offset=self._log_starts.get(partition, 0),
                 before_change=lambda base_offset: self._count_as_new(partition, base_offset),
+                # What comes behind missing records of the metadata keeps all of it from being read.
+                leaves_no_gap=partition.topic == METADATA_TOPIC,
                 dry_run=not self._restore,
             )
             if self._restore and any(entry.restored_offsets for entry in restored):

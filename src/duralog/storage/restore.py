@@ -42,7 +42,7 @@ class Restored:
     restored_offsets: tuple[tuple[int, int], ...]
     """The first and last offset of each batch that went back."""
     other_batches: int
-    """How many valid batches stayed: their offsets are taken, wrong, or below the log's start."""
+    """How many valid batches stayed: their offsets are taken, wrong, below the log's start, or behind a gap."""
 
 
 class _Batch(NamedTuple):
@@ -66,9 +66,12 @@ def restore(
     clock: Clock,
     log_start_offset: int = 0,
     before_change: BeforeChange = tell_nobody,
+    leaves_no_gap: bool = False,
     dry_run: bool = False,
 ) -> list[Restored]:
     """Put back what can be put back, or only tell what that would be.
+
+    `leaves_no_gap`: of a log that cannot be read behind missing offsets. What would come behind some stays out.
 
     REQUIRES: nobody has the partition open, and its logs are sound: a rewritten segment holds nothing but batches.
     Afterwards it must be loaded: from the first batch that went back, segments have no offset index.
@@ -86,6 +89,8 @@ def restore(
         file = quarantine.open(report)
         for batch in _batches(find_batches(file), file, number):
             found[number] += 1
+            if leaves_no_gap and batch.first_offset > log.end_offset:
+                continue
             if batch.last_offset >= log_start_offset and _stood_there(batch, report):
                 log.add(batch, report.base_offset)
     accepted = log.added
@@ -151,6 +156,10 @@ class _Log:
         self._bases = bases
         self._segments: dict[int, _Segment] = {}
         self._changed: set[int] = set()
+
+    @property
+    def end_offset(self) -> int:
+        return self._read(self._bases[-1]).end_offset if self._bases else 0
 
     @property
     def added(self) -> list[_Batch]:
