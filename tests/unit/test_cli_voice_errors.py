@@ -69,7 +69,10 @@ def test_a_broker_where_a_directory_is_wanted(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize(
     "command",
-    ["topic create -t t", "produce -t t -v v", "serve --listen 127.0.0.1:0", "doctor", "verify", "compact", "console"],
+    [
+        *("topic create -t t", "produce -t t -v v", "serve --listen 127.0.0.1:0"),
+        *("doctor", "verify", "compact", "stats", "console"),
+    ],
 )
 def test_a_url_where_a_directory_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.chdir(tmp_path)

@@ -143,8 +143,8 @@ def local_directory_given(argument: str | None, data: str | None) -> str:
     place = directory_given(argument, data)
     if is_url(place):
         raise WrongUsage(
-            f"{place!r} is a URL, and this command works on a directory of this machine: copy it here; duralog stats"
-            " and duralog job read object stores"
+            f"{place!r} is a URL, and this command works on a directory of this machine: copy it here; duralog job"
+            " verify, stats, export and snapshot read object stores"
         )
     return place
 

@@ -18,7 +18,7 @@ from duralog.cli.options import (
     NoProgress,
     PartitionChoice,
     Quiet,
-    directory_given,
+    local_directory_given,
     now_ms,
     standard_output,
 )
@@ -94,7 +94,7 @@ def stats(
 
     Exit code: 0 done, 1 something is damaged or cannot be read, 2 wrong usage, 130 interrupted.
     """
-    path = directory_given(directory, data)
+    path = local_directory_given(directory, data)
     with told_plainly(), names_checked(path, topic, partition):
         if not os.path.isdir(path):
             raise DuralogError(f"{path}: there is no such directory: check the path")
