@@ -129,8 +129,9 @@ def open(
     """Open a log directory, Kafka's or duralog's. For writing, it is made if it is not there.
 
     `config` has Kafka's broker configs by name; topics that set nothing themselves follow it. For the contents of a
-    `server.properties`, give `BrokerConfig.from_properties(contents)`. Read-only opening takes no lock and changes
-    nothing. `retention_policies` are asked instead of the built-in ones. `show_progress` is told how far loading is.
+    `server.properties`, give `BrokerConfig.from_properties(contents)`. Topics of which there are only folders, and no
+    metadata, keep their records for ever unless it says how long. Read-only opening takes no lock and changes nothing.
+    `retention_policies` are asked instead of the built-in ones. `show_progress` is told how far loading is.
     """
     from duralog.config import BrokerConfig
     from duralog.storage.retention import BUILT_IN_POLICIES

@@ -48,8 +48,8 @@ class TestBroker:
     store: Store
     """What the broker serves. A test may look at it, make topics in it and append to them: clients find those.
 
-    A fetch that waits is not woken by such an append, and sees it when `fetch.max.wait.ms` is over. What clients shall
-    see go, they delete themselves.
+    A fetch that waits is not woken by such an append, and sees it when `fetch.max.wait.ms` is over. A topic is
+    deleted by a client, not here: the broker would go on showing it.
     """
 
     @property
