@@ -908,6 +908,20 @@ def test_a_request_waits_for_the_thread_that_is_at_the_log(bench: Bench) -> None
     assert bench.compacted == ["orders"]
 
 
+def test_who_is_told_of_progress_and_asks_for_the_same_again_does_not_wait_for_himself(bench: Bench) -> None:
+    log = bench.topic("orders", [10, 10, 1])
+    partition = TopicPartition("orders", 0)
+
+    def ask_again(call: Call) -> CompactionReport:
+        with pytest.raises(CompactionStopped, match="by this very thread"):
+            cleaner.compact(partition, log)
+        return call.report()
+
+    bench.does["orders"] = ask_again
+    cleaner = bench.cleaner()
+    assert Thread(lambda: cleaner.compact(partition, log).end_offset).ended_with() == 20
+
+
 def test_a_request_is_repeated_when_segments_vanish_under_it(bench: Bench) -> None:
     log = bench.topic("orders", [10, 10, 10, 1])
 

@@ -40,6 +40,9 @@ class CleaningClaims:
         """
         with self._changed:
             if wait:
+                running = self._cleanings.get(partition)
+                if running is not None and running.thread is threading.current_thread():
+                    raise CompactionStopped(f"{partition} is being compacted by this very thread")
                 self._changed.wait_for(lambda: self._is_stopping or partition not in self._cleanings)
             # A log that is not the partition's any more belonged to a topic that was deleted.
             if self._is_stopping or partition in self._kept_away or self._logs().get(partition) is not log:
