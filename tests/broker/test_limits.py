@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import resource
@@ -19,6 +20,7 @@ import pytest
 
 from duralog.broker import messages
 from duralog.broker.broker import Broker
+from duralog.broker.connection import Connection
 from duralog.broker.limits import Limits
 from duralog.broker.request import Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
 from duralog.config import BrokerConfig
@@ -127,6 +129,19 @@ class TestConnections:
             monkeypatch.setattr("resource.getrlimit", lambda _, enough=enough: (enough, enough))
             assert is_served(broker, connect(broker))
 
+    def test_one_that_the_system_cannot_watch_counts_for_nothing(
+        self, start: Start, connect: Connect, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        broker = start(max_connections=1)
+        with monkeypatch.context() as full:
+            full.setattr(broker.loop, "watch", fail)
+            assert connect(broker).is_closed_by_peer()
+        assert lines(caplog) == ["a connection from 127.0.0.1 cannot be served: [Errno 28] No space left on device"]
+        assert is_served(broker, connect(broker))
+
     @pytest.mark.parametrize("host", ["127.0.0.1 ", "localhost"])
     def test_other_numbers_for_single_addresses(self, start: Start, connect: Connect, host: str) -> None:
         broker = start(max_connections_per_ip=1, max_connections_per_ip_overrides=f"10.0.0.1:5, {host}: 2")
@@ -178,6 +193,22 @@ class TestIdle:
         assert silent.is_closed_by_peer()
         assert is_served(broker, busy)
         assert lines(caplog) == ["the connection from 127.0.0.1 is closed: nothing was heard from it for 10000 ms"]
+
+    def test_whatever_goes_wrong_with_one_they_are_looked_at_again(
+        self, start: Start, connect: Connect, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError
+
+        broker = start(connections_max_idle_ms=10_000)
+        silent = connect(broker)
+        clock.now_ms += 12_600
+        with monkeypatch.context() as failing:
+            failing.setattr(Connection, "close", fail)
+            turn(broker)
+        clock.now_ms += 2600
+        turn(broker)
+        assert silent.is_closed_by_peer()
 
     def test_a_client_that_sends_half_a_request(
         self, start: Start, connect: Connect, clock: SetClock, caplog: pytest.LogCaptureFixture

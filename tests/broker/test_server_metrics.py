@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from socketserver import TCPServer
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -100,6 +104,22 @@ def test_a_client_that_says_nothing_does_not_stop_the_next_scrape(broker: Broker
     with socket.create_connection((broker.metrics.address.host, broker.metrics.address.port)):
         assert client.ask(API_VERSIONS, 0).error_code == 0
         assert scrape(broker)["duralog_connections", ()] == 1
+
+
+def test_where_no_descriptors_are_left_it_waits_for_some(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    failures = [OSError(errno.EMFILE, "Too many open files") for _ in range(3)]
+    get_request = TCPServer.get_request
+
+    def get_request_at_last(server: TCPServer) -> Any:
+        if failures:
+            raise failures.pop()
+        return get_request(server)
+
+    monkeypatch.setattr(metrics_server, "time", SimpleNamespace(sleep=pauses.append))
+    monkeypatch.setattr(TCPServer, "get_request", get_request_at_last)
+    assert scrape(broker)["duralog_connections", ()] == 0
+    assert pauses == [0.1] * 3
 
 
 def test_a_client_that_never_comes_to_an_end_is_dropped(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,8 +67,8 @@ class EventLoop:
 
     def watch(self, descriptor: int, events: int, callback: Callable[[int], None]) -> None:
         """Call back with the events that have come, once in a turn, as long as they last."""
-        self._callbacks[descriptor] = callback
         self._epoll.register(descriptor, events)
+        self._callbacks[descriptor] = callback
 
     def change(self, descriptor: int, events: int) -> None:
         self._epoll.modify(descriptor, events)

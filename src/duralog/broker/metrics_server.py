@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import TCPServer
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _SLOWEST_CLIENT_SECONDS = 2.0
 _STOP_CHECK_SECONDS = 0.1
+_PAUSE_SECONDS = 0.1
 
 
 class MetricsServer:
@@ -64,6 +66,14 @@ class _Server(HTTPServer):
     def server_bind(self) -> None:
         """Without asking the network for the name of this machine, which nobody is told."""
         TCPServer.server_bind(self)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError:
+            # There are no descriptors left. Who waits is still there: without a pause nothing but this would run.
+            time.sleep(_PAUSE_SECONDS)
+            raise
 
     def handle_error(self, *_: object) -> None:
         error = sys.exc_info()[1]

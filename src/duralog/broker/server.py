@@ -119,17 +119,16 @@ class Server:
             self._log_lines.warn("refused", f"a connection from {host} is refused: {refusal}")
             connected.close()
             return
-        connected.setblocking(False)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        # Kafka's default would only switch off that the kernel finds the size itself.
-        for name, option in (("send", socket.SO_SNDBUF), ("receive", socket.SO_RCVBUF)):
-            size = config.get(f"socket.{name}.buffer.bytes")
-            if f"socket.{name}.buffer.bytes" in config.given and size > 0:
-                connected.setsockopt(socket.SOL_SOCKET, option, size)
         self._last_number += 1
+        try:
+            _prepare(connected, config)
+            connection = Connection(self, connected, host, self._last_number, node)
+        except OSError as error:
+            self._log_lines.warn("refused", f"a connection from {host} cannot be served: {error}")
+            connected.close()
+            return
         self.limits.add(host)
-        self._connections[self._last_number] = Connection(self, connected, host, self._last_number, node)
+        self._connections[self._last_number] = connection
 
     # Who must wait
 
@@ -160,6 +159,8 @@ class Server:
 
     def _check_idle(self) -> None:
         idle_ms = self.limits.idle_ms
+        # First: whatever goes wrong with one of them, they are looked at again.
+        self.loop.timers.after(max(idle_ms / 4, _SHORTEST_IDLE_CHECK_MS), self._check_idle)
         since = self.loop.now_ms - idle_ms
         for connection in self.connections:
             if connection.last_active_ms < since and (connection.has_ended or not connection.is_waiting):
@@ -169,7 +170,6 @@ class Server:
                 elif connection.held_bytes:
                     reason = f"it has sent {connection.held_bytes} bytes of a request, and nothing for {idle_ms} ms"
                 connection.close("idle", reason)
-        self.loop.timers.after(max(idle_ms / 4, _SHORTEST_IDLE_CHECK_MS), self._check_idle)
 
     def tell_closed(self, kind: str, host: str, reason: str) -> None:
         self.closed_with_reason += 1
@@ -202,6 +202,17 @@ class Server:
         self.stop_accepting()
         for connection in self.connections:
             connection.close()
+
+
+def _prepare(connected: socket.socket, config: BrokerConfig) -> None:
+    connected.setblocking(False)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # Kafka's default would only switch off that the kernel finds the size itself.
+    for name, option in (("send", socket.SO_SNDBUF), ("receive", socket.SO_RCVBUF)):
+        size = config.get(f"socket.{name}.buffer.bytes")
+        if f"socket.{name}.buffer.bytes" in config.given and size > 0:
+            connected.setsockopt(socket.SOL_SOCKET, option, size)
 
 
 def _is_for_clients(descriptor: int) -> bool:
