@@ -316,6 +316,25 @@ class TestTheView:
         assert found == [None]
         assert (topics.by_name("t"), topics.names()) == (None, [])
 
+    def test_what_somebody_makes_in_the_store_is_found_when_it_is_whole(
+        self, idle_broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store, topics = idle_broker.store, idle_broker.topics
+        create_in_folder = store._opened.loader.create_in_folder
+        found: list[object] = []
+
+        def look_meanwhile(*what: Any) -> Any:
+            found.extend((topics.by_name("t"), *topics.all(), idle_broker.partitions.is_offline("t", 1)))
+            return create_in_folder(*what)
+
+        monkeypatch.setattr(store._opened.loader, "create_in_folder", look_meanwhile)
+        store.create_topic("t", 2)
+        assert found == [None, False] * 2
+        assert topics.names() == ["t"]
+        view = topics.by_name("t")
+        assert view is not None
+        assert topics.by_id(view.topic_id) is view
+
     def test_changes_are_made_one_at_a_time_and_in_order(self, idle_broker: Broker) -> None:
         told: list[str] = []
         topics = idle_broker.topics

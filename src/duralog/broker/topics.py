@@ -27,6 +27,7 @@ from duralog.broker.request import Later
 from duralog.broker.topic_faults import REPLICAS
 from duralog.errors import TopicExists, UnknownTopic
 from duralog.format.uuids import uuid_bytes
+from duralog.storage.log_directory import TopicPartition
 from duralog.storage.metadata_changes import MOST_PARTITIONS
 from duralog.storage.topics import Topic
 
@@ -256,9 +257,16 @@ class Topics:
     def _made_by_others(self, name: str) -> TopicView | None:
         """A topic that the store has and no change of a client has made, shown now; None if there is none.
 
-        While a change is under way or waits, whatever is not in the view is in the making, or on its way out.
+        While a change is under way or waits, whatever is not in the view is in the making, or on its way out. A topic
+        without all of its logs is in the making, too.
         """
-        if self._is_changing or self._waiting or self._broker.store.find_topic(name) is None:
+        store = self._broker.store
+        topic = None if self._is_changing or self._waiting else store.find_topic(name)
+        if topic is None:
+            return None
+        logs, offline = store.logs, store.offline
+        partitions = (TopicPartition(name, number) for number in topic.partitions)
+        if any(each not in logs and each not in offline for each in partitions):
             return None
         view = self._show(name)
         self._broker.call_soon(partial(self._tell, self._when_changed, view))
