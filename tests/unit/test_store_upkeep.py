@@ -388,6 +388,21 @@ def test_a_log_that_retention_cannot_trim_is_an_error_in_the_background_and_the_
     assert bases(store.partition("orders", 1)) == [4]
 
 
+def test_segments_that_could_not_be_renamed_do_not_come_back(directory: Directory) -> None:
+    disk = BadDisk()
+    store = directory.open({"log.retention.ms": 1000}, file_system=disk)
+    store.create_topic("orders", 1)
+    fill(store.partition("orders", 0), 2, age_ms=2000)
+    disk.failing = "rename " + str(directory.path / "orders-0")
+    assert "the disk is bad" in store.apply_retention().failures["orders", 0]
+    disk.failing = ""
+    store.close()
+    store = directory.open({"log.retention.ms": 1000})
+    assert (store.partition("orders", 0).start_offset, values(store, "orders")) == (4, [])
+    store.apply_retention()
+    assert bases(store.partition("orders", 0)) == [4]
+
+
 class BadDisk:
     """The local disk, until something is set to fail."""
 

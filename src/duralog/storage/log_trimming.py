@@ -2,7 +2,9 @@
 
 Readers first, files after: a view without the segments is published before their files are touched, so nobody starts to
 read what is about to go, and who reads already holds the files. Files are renamed `.deleted` at once and removed later.
-A crash in between leaves files that the next start removes, or finds below the log's start and deletes then.
+A crash in between leaves files that the next start removes, or finds below the log's start and deletes then. So does a
+disk that refuses to rename them: the start is written down then, or they would come back, old values of keys whose
+tombstones a compaction has dropped since.
 
 The recovery point is not raised to a new start, as Kafka does: a crash may bring the old start back, or the names of
 deleted segments, and with them records that were never synced. They must not be trusted then.
@@ -42,9 +44,13 @@ def delete_segments(writer: LogWriter, base_offsets: Iterable[int], reason: str)
         writer.producers.advance_log_start(start_offset)
         writer.publish(kept, start_offset, view.end_offset)
         _log.info("%s: %d segments are deleted: %s", writer.folder, len(gone), reason)
-        # The names of those that stay first: were they lost and these gone, the log would start at offset 0 again.
-        writer.file_system.sync_folder(writer.folder)
-        discard(writer, gone)
+        try:
+            # The names of those that stay first: were they lost and these gone, the log would start at offset 0 again.
+            writer.file_system.sync_folder(writer.folder)
+            discard(writer, gone)
+        except StorageError:
+            writer.has_left_files = True
+            raise
         writer.epochs.truncate_from_start(start_offset)
     return len(gone)
 

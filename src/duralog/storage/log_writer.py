@@ -112,6 +112,8 @@ class LogWriter:
         """Segments whose indexes were completed and not synced since, whatever the recovery point says."""
         self.has_new_names = True
         """Files were made, renamed or removed since the folder was synced last."""
+        self.has_left_files = False
+        """Files of deleted segments may have kept their names: only the log's start tells that they are gone."""
         self.publish(loaded.segments, loaded.log_start_offset, loaded.end_offset)
 
     def follow(self, config: TopicConfig) -> None:

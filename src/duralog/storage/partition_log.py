@@ -135,6 +135,11 @@ class PartitionLog(ReadableLog):
         return self._writer.in_doubt
 
     @property
+    def has_left_files(self) -> bool:
+        """The disk has refused to rename files of deleted segments: the next start finds them below the log's start."""
+        return self._writer.has_left_files
+
+    @property
     def recovery_point(self) -> int:
         """Everything below this offset would survive a loss of power."""
         return self._writer.recovery_point

@@ -104,7 +104,7 @@ class Upkeep:
         """Only those that the names of the segments do not tell."""
         self._write(
             LOG_START_OFFSET_CHECKPOINT,
-            _start_offset_above_first_segment,
+            _start_offset_to_tell,
         )
 
     def checkpoint_high_watermarks(self) -> None:
@@ -148,6 +148,7 @@ class Upkeep:
             raise failure
 
 
-def _start_offset_above_first_segment(log: PartitionLog) -> int | None:
+def _start_offset_to_tell(log: PartitionLog) -> int | None:
     view = log.view
-    return view.start_offset if view.start_offset > view.segments.first.base_offset else None
+    is_told = view.start_offset == view.segments.first.base_offset and not log.has_left_files
+    return None if is_told else view.start_offset
