@@ -255,13 +255,12 @@ class Topics:
         return view
 
     def _made_by_others(self, name: str) -> TopicView | None:
-        """A topic that the store has and no change of a client has made, shown now; None if there is none.
+        """A topic that the store has and no change of a client has shown yet, shown now; None if there is none.
 
-        While a change is under way or waits, whatever is not in the view is in the making, or on its way out. A topic
-        without all of its logs is in the making, too.
+        One without all of its logs is in the making, by whomever.
         """
         store = self._broker.store
-        topic = None if self._is_changing or self._waiting else store.find_topic(name)
+        topic = None if name in self._leaving else store.find_topic(name)
         if topic is None:
             return None
         logs, offline = store.logs, store.offline
