@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 
 from duralog.errors import StorageError
 from duralog.format.filenames import FileKind, FileState
-from duralog.storage.file_system import LocalFileSystem
+from duralog.storage.file_system import FileSystem, LocalFileSystem
 from duralog.storage.leftovers import STAGING_FOLDER, settle_leftovers
+from duralog.storage.rehearsal import RehearsalFileSystem
 from duralog.storage.segment_rewrite import ByteRange, NewSegment, rewrite_segment
 from duralog.storage.shadow import ShadowFileSystem
 from tests.faults.crashing_files import CrashingFiles, PowerLost
@@ -305,13 +307,16 @@ def test_a_folder_in_place_of_a_log_is_refused_and_costs_nothing(tmp_path: Path,
     assert (tmp_path / "00000000000000000000.index").exists()
 
 
-def test_a_log_on_a_disk_that_is_not_mounted_is_not_taken_for_a_deleted_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seen_through", [lambda fs: fs, ShadowFileSystem, RehearsalFileSystem])
+def test_a_log_on_a_disk_that_is_not_mounted_is_not_taken_for_a_deleted_one(
+    tmp_path: Path, seen_through: Callable[[FileSystem], FileSystem]
+) -> None:
     folder, other_disk = tmp_path / "t-0", tmp_path / "disk"
     folder.mkdir()
     (folder / "00000000000000000000.log").symlink_to(other_disk / "0.log")
     (folder / "00000000000000000000.index").write_bytes(b"")
     with pytest.raises(StorageError, match="neither a regular file nor a link to one"):
-        settle_leftovers(LocalFileSystem(), str(folder))
+        settle_leftovers(seen_through(LocalFileSystem()), str(folder))
     other_disk.mkdir()
     (other_disk / "0.log").write_bytes(b"")
-    assert len(settle_leftovers(LocalFileSystem(), str(folder))) == 2
+    assert len(settle_leftovers(seen_through(LocalFileSystem()), str(folder))) == 2

@@ -111,6 +111,23 @@ def test_a_partition_folder(store: Path) -> None:
     assert report.partition.topic == "txn"
 
 
+def test_something_called_log_in_a_directory_does_not_make_it_a_partition(store: Path) -> None:
+    (store / "server.log").write_bytes(b"started\n")
+    flip(store / "plain-0" / "00000000000000000000.log", 100)
+    errors, verification = verify(store)
+    assert [error.fault for error in errors] == [Fault.CRC_MISMATCH]
+    assert verification.totals.partitions > 1
+
+
+def test_a_link_to_a_log_that_is_not_there(store: Path) -> None:
+    """As of a disk that is not mounted. A file that somebody removes meanwhile is a note."""
+    log = store / "plain-0" / "00000000000000000000.log"
+    log.unlink()
+    log.symlink_to(store.parent / "disk" / "0.log")
+    errors, _ = verify(store)
+    assert any(error.file == str(log) and "not there" in str(error.found) for error in errors)
+
+
 def test_a_folder_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(DuralogError, match="no files of a log"):

@@ -6,6 +6,7 @@ another `OSError`, and one that is no file of its kind a `CorruptRecord`. Nothin
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -61,7 +62,12 @@ class LocalFiles:
         return is_growing(path, size)
 
     def open(self, path: str) -> AbstractContextManager[ByteSource]:
-        return FileSource(path)
+        try:
+            return FileSource(path)
+        except FileNotFoundError:
+            if not os.path.islink(path):
+                raise
+            raise OSError(errno.ENXIO, "a link to a file that is not there", path) from None
 
 
 LOCAL_FILES = LocalFiles()

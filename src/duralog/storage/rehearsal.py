@@ -85,7 +85,9 @@ class RehearsalFileSystem:
         return list(entries.values())
 
     def list_names(self, folder: str) -> set[str]:
-        return {entry.name for entry in self.list(folder)}
+        names = self._below.list_names(folder) if self._below.exists(folder) else set()
+        unchanged = {name for name in names if os.path.normpath(os.path.join(folder, name)) not in self._changed}
+        return unchanged.union(entry.name for entry in self.list(folder))
 
     def entry(self, path: str) -> Entry | None:
         content = self._seen(path)

@@ -32,6 +32,8 @@ class ShadowFileSystem:
         self._changed: dict[str, str | bytes | None] = {}
         """By path: the path of the file that it stands for, the contents, or None for a file that is gone."""
         self._listed: dict[str, list[Entry]] = {}
+        self._leading_nowhere: dict[str, set[str]] = {}
+        """By folder that was listed: names that its listing does not show."""
 
     def open(self, path: str, *, writable: bool = False, create: bool = False) -> File:
         if writable or create:
@@ -47,7 +49,7 @@ class ShadowFileSystem:
 
     def list(self, folder: str) -> list[Entry]:
         if folder not in self._listed:
-            self._listed[folder] = _steady_listing(self._below, folder)
+            self._listed[folder], self._leading_nowhere[folder] = _steady_listing(self._below, folder)
         entries = {entry.name: entry for entry in self._listed[folder]}
         for path, content in self._changed.items():
             if os.path.dirname(path) != os.path.normpath(folder):
@@ -61,7 +63,12 @@ class ShadowFileSystem:
         return list(entries.values())
 
     def list_names(self, folder: str) -> set[str]:
-        return {entry.name for entry in self.list(folder)}
+        names = {entry.name for entry in self.list(folder)}
+        return names.union(
+            name
+            for name in self._leading_nowhere[folder]
+            if os.path.normpath(os.path.join(folder, name)) not in self._changed
+        )
 
     def entry(self, path: str) -> Entry | None:
         content = self._changed.get(os.path.normpath(path), path)
@@ -170,16 +177,18 @@ class MemoryFile:
         """Nothing to do."""
 
 
-def _steady_listing(fs: FileSystem, folder: str) -> list[Entry]:
+def _steady_listing(fs: FileSystem, folder: str) -> tuple[list[Entry], set[str]]:
+    """What the folder holds, and the names of links to nowhere in it."""
     before: set[str] | None = None
     for _ in range(_MOST_LISTINGS):
         listing = fs.list(folder)
         names = fs.list_names(folder)
         # There may be names that no listing shows, those of links to nowhere.
-        if names == {entry.name for entry in listing} or names == before:
+        listed = {entry.name for entry in listing}
+        if names in (listed, before):
             break
         before = names
-    return listing
+    return listing, names - listed
 
 
 def _settled(path: str) -> str:

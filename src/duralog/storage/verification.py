@@ -106,7 +106,10 @@ class Verification:
         self._source = source
         files, folders = source.look_into(path)
         has_logs = any(file.content is Content.LOG for file in files)
-        is_partition = has_logs or parse_partition_folder(os.path.basename(os.path.abspath(path))) is not None
+        # What is called .log may lie in a log directory, too, and be anything.
+        has_partitions = any(parse_partition_folder(os.path.basename(os.path.normpath(folder))) for folder in folders)
+        is_partition = parse_partition_folder(os.path.basename(os.path.abspath(path))) is not None
+        is_partition |= has_logs and not has_partitions
         if is_partition:
             folders = [path]
         else:
