@@ -210,6 +210,16 @@ def test_who_waits_for_a_sync_of_another_that_fails_is_told(tmp_path: Path) -> N
     assert (log.recovery_point, log.in_doubt) == (0, True)
 
 
+def test_a_log_that_was_closed_and_deleted_after_a_roll_is_no_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = LogInFolder(tmp_path / "orders-3")
+    with_segments(folder, 2).close()
+    folder.path.rename(tmp_path / "orders-3.deleted")
+    folder.catch_up()
+    assert caplog.records == []
+
+
 def test_flushing_every_so_many_messages(tmp_path: Path) -> None:
     log = LogInFolder(tmp_path, flush_messages=10).open()
     log.append(numbered(0, 9))

@@ -304,13 +304,14 @@ class LogWriter:
 
     def flush_rolled(self, base_offset: int) -> None:
         """What is left to do after a roll, for which nobody has to wait."""
+        if self.refusal is not None:
+            return  # Closing has done it, and the folder may be gone since; or nobody knows what is on disk.
         try:
             self.snapshots.sync(base_offset)
         except StorageError as error:
             # It only shortens the next start, and may be gone already.
             _log.warning("%s", error)
-        if not self.in_doubt:
-            self.flush(base_offset)
+        self.flush(base_offset)
 
     def close(self) -> None:
         """Bring the files to their final sizes and to disk, and let go of them. REQUIRES: the lock is held.
