@@ -84,6 +84,28 @@ def test_only_so_many_logs_are_explained_at_a_time(source: DirectorySource, monk
     assert source.rehearsal("profiles", 0).text
 
 
+def test_what_finds_no_room_for_a_thread_can_be_started_later(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    source = DirectorySource(str(directory), allow_changes=True)
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", no_room)
+        for _ in range(3):
+            with pytest.raises(RuntimeError, match="new thread"):
+                source.find_key("profiles", 0, b"k")
+            with pytest.raises(RuntimeError, match="new thread"):
+                source.start_verify()
+            with pytest.raises(RuntimeError, match="new thread"):
+                source.compact("profiles", 0)
+    source.compact("profiles", 0).wait()
+    source.start_verify().wait()
+    search = source.find_key("profiles", 0, b"k")
+    search.wait()
+    assert len(search.found()) == 1
+    source.close()
+
+
 def test_a_console_that_ends_does_not_wait_for_an_explanation(source: DirectorySource) -> None:
     with duralog.Store(source.path) as store:
         store.partition("profiles", 0).roll()

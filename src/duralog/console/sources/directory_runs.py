@@ -79,18 +79,21 @@ class DirectoryRuns:
         with self._starting:
             self._check_open()
             self.check_compaction(place, config)
-            self.compaction = DirectoryCompaction(self._path, place, self._clock)
-            self.compaction.start()
-            return self.compaction
+            compaction = DirectoryCompaction(self._path, place, self._clock)
+            # First: one whose thread cannot be started would count as running for ever. So would a check, below.
+            compaction.start()
+            self.compaction = compaction
+            return compaction
 
     def verify(self, topic: str | None, partition: int | None) -> DirectoryVerification:
         with self._starting:
             self._check_open()
             if self.verification is not None and self.verification.is_running:
                 raise Busy("a check is running already: wait for it, or stop it first")
-            self.verification = DirectoryVerification(self._path, topic, partition, self._clock)
-            self.verification.start()
-            return self.verification
+            verification = DirectoryVerification(self._path, topic, partition, self._clock)
+            verification.start()
+            self.verification = verification
+            return verification
 
     def close(self) -> None:
         with self._starting:

@@ -35,8 +35,9 @@ class Searches(Generic[Search]):
             if wanted >= _MOST_AT_A_TIME or len(running) >= _MOST_THREADS:
                 raise Busy(f"{_MOST_AT_A_TIME} searches are running already: stop one of them first")
             search = make()
-            self._all = {*running, search}
+            # First: one whose thread cannot be started would count as running for ever.
             search.start()
+            self._all = {*running, search}
             return search
 
     def close(self) -> None:
