@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shutil
@@ -17,6 +18,7 @@ import duralog
 from duralog.command_line import app
 from duralog.errors import DuralogError, StoreLocked
 from duralog.spark.jobs import repair, verify
+from duralog.storage import partition_repair
 from duralog.storage.repair import Repair
 
 pytestmark = pytest.mark.spark
@@ -146,6 +148,27 @@ def test_only_what_is_chosen(spark: SparkSession, store: Path) -> None:
     report = repair(spark, str(store), topics=["codecs"], partition=2)
     assert [str(repaired.partition) for repaired in report.repairs] == ["codecs-2"]
     assert not verify(spark, str(store)).is_sound
+
+
+def test_one_that_cannot_be_checked_again_costs_the_others_nothing(
+    spark: SparkSession, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata log is repaired here, and not in a task."""
+    (log,) = (store / "__cluster_metadata-0").glob("*.log")
+    log.with_suffix(".index").unlink()
+    change_byte(store / "codecs-2" / f"{0:020}.log", 1000)
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(partition_repair, "check_partition", refused)
+    report = repair(spark, str(store))
+    assert {str(found.partition): found.failure for found in report.repairs if found.failure is not None} == {
+        "__cluster_metadata-0": "[Errno 5] Input/output error"
+    }
+    assert [str(found.partition) for found in report.repairs if found.actions] == ["codecs-2"]
+    assert not report.is_well
+    assert not (store / MARKER).exists()
 
 
 def test_a_directory_in_use_is_refused(spark: SparkSession, store: Path) -> None:

@@ -21,7 +21,7 @@ from functools import partial as with_first
 from typing import TYPE_CHECKING, Any
 
 from duralog.config import TopicConfig
-from duralog.errors import CorruptRecord
+from duralog.errors import CorruptRecord, DuralogError
 from duralog.spark.jobs.holding import HeldDirectory, check_log_directory, hold
 from duralog.spark.jobs.task_sizes import one_by_one, run_in_groups
 from duralog.spark.jobs.verify import VerifyReport, verify
@@ -219,6 +219,24 @@ def _repair_all(
 
 
 def _repair_partition(work: _Work, item: _Item) -> _Result:
+    """Whatever goes wrong, the other partitions are repaired all the same."""
+    try:
+        return _repaired(work, item)
+    except (DuralogError, OSError) as error:
+        repaired = PartitionRepair(
+            partition=item.partition,
+            folder=item.report.folder,
+            errors=item.report.errors,
+            actions=(),
+            end_offset=item.report.end_offset,
+            restorable_batches=0,
+            left=item.report.errors,
+            failure=str(error),
+        )
+        return _Result(repaired=repaired, actions=(), is_in_doubt=True)
+
+
+def _repaired(work: _Work, item: _Item) -> _Result:
     if item.loan is None:
         fs = work.file_system()
         with _nothing_said():
