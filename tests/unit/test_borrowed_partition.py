@@ -182,6 +182,11 @@ def test_what_is_no_directory_of_logs_is_refused_and_not_made(path: Path, folder
     assert not (path / "nowhere").exists()
 
 
+def test_what_is_no_disk_is_refused() -> None:
+    with pytest.raises(DuralogError, match=r"^s3://bucket/logs: this job needs a directory that"):
+        hold("s3://bucket/logs").__enter__()
+
+
 @pytest.mark.parametrize("with_metadata", [True, False])
 def test_a_directory_of_something_else_is_refused_and_stays_as_it_is(tmp_path: Path, with_metadata: bool) -> None:
     (tmp_path / "photos").mkdir()

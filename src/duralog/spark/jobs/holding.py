@@ -166,6 +166,8 @@ def hold(
 def check_log_directory(path: str) -> None:
     """Refuse what is no log directory. One with nothing of a log in it would be made one by being held."""
     if not os.path.isdir(path):
+        if "://" in path:
+            raise DuralogError(f"{path}: this job needs a directory that the driver and all executors share, not a URL")
         raise DuralogError(f"{path}: there is no such directory")
     _, partition = directory_of(path)
     if partition is not None:

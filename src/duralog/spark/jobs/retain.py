@@ -90,6 +90,7 @@ def retain(
     are pickled.
     """
     began = time.monotonic()
+    check_log_directory(path)
     work = _Work(
         path=os.path.abspath(path),
         overrides=dict(overrides or {}),
@@ -137,7 +138,6 @@ def _planned(
     partition: int | None,
     on_progress: OnProgress | None,
 ) -> list[_LookedAt]:
-    check_log_directory(work.path)
     with Store(work.path, config=work.config, read_only=True) as store:
         found = [TopicPartition(topic, number) for topic in store.topics() for number in store.partitions(topic)]
     chosen = choose_partitions(found, topics, partition, work.path)
