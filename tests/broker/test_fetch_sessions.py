@@ -11,6 +11,7 @@ from duralog.broker import fetch_sessions
 from duralog.broker.broker import Broker
 from duralog.broker.fetch_reading import Wanted
 from duralog.broker.fetch_sessions import FetchSessions, next_epoch
+from tests.broker.admin_desk import wait_until
 from tests.broker.record_desk import RecordDesk, batch, records
 
 _MINUTE_MS = 60_000
@@ -146,6 +147,25 @@ def test_the_ends_of_sessions(desk: RecordDesk) -> None:
     assert last.session_id == 0
     assert len(sessions) == 0
     assert len(_partitions(last)) == 1
+
+
+def test_a_session_that_nobody_uses_keeps_no_log_of_a_deleted_topic(desk: RecordDesk) -> None:
+    client, broker = Client(desk), desk.broker
+    client.ask({0: 0, 1: 0})
+    told: list[object] = []
+
+    def is_deleted() -> bool:
+        broker.run_pending()
+        return bool(told)
+
+    (session,) = broker.fetches.sessions._sessions.values()
+    assert all(one.partition is not None for one in session.wanted.values())
+    broker.topics.by_name("t")
+    broker.topics.delete("t", told.append)
+    wait_until(is_deleted)
+    assert [one.partition for one in session.wanted.values()] == [None, None]
+    unknown = client.desk.fetched(13, {}, session_id=client.session_id, session_epoch=client.epoch)
+    assert {one.error_code for one in _partitions(unknown)} == {codes.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_a_fetch_without_a_session_leaves_none(desk: RecordDesk) -> None:

@@ -130,6 +130,7 @@ class Broker:
         self.partitions = Partitions(self)
         self.fetches = Fetches(self)
         self.topics = Topics(self)
+        self.topics.on_deleted(lambda _: self.fetches.sessions.let_go_of_deleted())
         self.producer_ids = ProducerIds(self)
         self.groups = GroupCoordinator(self)
         opened.callback(self.groups.close)

@@ -128,6 +128,16 @@ class FetchSessions:
         if session is not None:
             self.partition_count -= session.counted
 
+    def let_go_of_deleted(self) -> None:
+        """A session whose client is gone may stay for long; the logs that it has read must not, once they are deleted.
+
+        REQUIRES: `Partition.is_gone` is right for every partition.
+        """
+        for session in self._sessions.values():
+            for one in session.wanted.values():
+                if one.partition is not None and one.partition.is_gone:
+                    one.partition = None
+
     def open(self, wanted: dict[Key, Wanted], *, uses_topic_ids: bool) -> int:
         """The id of a new session, or `NO_SESSION` if there is no room."""
         now_ms = self._clock()
