@@ -26,6 +26,7 @@ from duralog.console.source import Busy
 from duralog.console.sources import compaction_runs, directory_runs
 from duralog.console.sources.directory_source import DirectorySource
 from duralog.console.sources.rates import History, SizeHistory
+from duralog.console.sources.refreshing import Refresher
 from duralog.console.sources.without_files import WithoutFiles
 from duralog.errors import StorageError
 
@@ -58,6 +59,24 @@ def test_a_clock_that_is_set_back_makes_no_rate_negative(directory: Path) -> Non
     assert overview.records == 2
     assert (overview.records_in_per_second, overview.bytes_in_per_second) == (None, None)
     source.close()
+
+
+def test_what_nobody_expected_is_told_once_for_as_long_as_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
+    is_over = threading.Event()
+    outcomes: list[Exception | None] = [KeyError("a"), KeyError("a"), KeyError("b"), None, KeyError("b")]
+
+    def step() -> None:
+        if not outcomes:
+            is_over.set()
+            return
+        if (outcome := outcomes.pop(0)) is not None:
+            raise outcome
+
+    refresher = Refresher(step, 0.0)
+    refresher.start()
+    assert is_over.wait(60)
+    refresher.stop()
+    assert caplog.messages == [f"a look at the source failed: KeyError('{name}')" for name in "abb"]
 
 
 def test_only_so_many_logs_are_explained_at_a_time(source: DirectorySource, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,10 +33,15 @@ class Refresher:
 
     def _run(self) -> None:
         seconds = self._first_seconds
+        told = ""
         while not self._is_stopping.wait(seconds):
             seconds = self._seconds
             try:
                 self._step()
-            except Exception:
+                told = ""
+            except Exception as error:
                 # A step tells what it expects to go wrong by itself. This is something else: it must not end the page.
-                _logger.exception("a look at the source failed")
+                # It may go on for weeks, and is told once.
+                if repr(error) != told:
+                    told = repr(error)
+                    _logger.exception("a look at the source failed: %s", told)
