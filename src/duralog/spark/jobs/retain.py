@@ -17,6 +17,7 @@ from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError
 from duralog.spark.jobs.chosen_partitions import choose_partitions
 from duralog.spark.jobs.holding import check_log_directory, hold
+from duralog.spark.jobs.live_partition import look_at
 from duralog.spark.jobs.task_sizes import Item, in_equal_groups, one_by_one
 from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.storage.background import wall_clock_ms
@@ -170,7 +171,7 @@ def _plan_partitions(work: _Work, partitions: Sequence[TopicPartition]) -> list[
 
 def _plan_partition(work: _Work, store: Store, partition: TopicPartition) -> _LookedAt:
     try:
-        return work.retain(store.partition(*partition), delete=False)
+        return look_at(store, partition, lambda log: work.retain(log, delete=False))
     except DuralogError as error:
         return _LookedAt(partition=partition, failure=str(error))
 

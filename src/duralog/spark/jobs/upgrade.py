@@ -20,6 +20,7 @@ from duralog.config import BrokerConfig
 from duralog.errors import DuralogError
 from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes
 from duralog.spark.jobs.holding import check_log_directory, hold
+from duralog.spark.jobs.live_partition import look_at
 from duralog.spark.jobs.task_sizes import one_by_one, run_in_groups
 from duralog.spark.tasks import OnProgress
 from duralog.storage.borrowed_partition import Loan, borrow
@@ -199,6 +200,6 @@ def _preview_partitions(path: str, partitions: Sequence[TopicPartition]) -> list
 
 def _preview_partition(store: Store, partition: TopicPartition) -> PartitionUpgrade:
     try:
-        return PartitionUpgrade(partition=partition, upgrade=preview_upgrade(store.partition(*partition)))
+        return PartitionUpgrade(partition=partition, upgrade=look_at(store, partition, preview_upgrade))
     except DuralogError as error:
         return PartitionUpgrade(partition=partition, upgrade=None, failure=str(error))
