@@ -11,8 +11,10 @@ from duralog.broker import fetch_sessions
 from duralog.broker.broker import Broker
 from duralog.broker.fetch_reading import Wanted
 from duralog.broker.fetch_sessions import FetchSessions, next_epoch
+from duralog.config import BrokerConfig
 from tests.broker.admin_desk import wait_until
 from tests.broker.record_desk import RecordDesk, batch, records
+from tests.broker.set_clock import SetClock
 
 _MINUTE_MS = 60_000
 
@@ -250,6 +252,23 @@ class TestRoom:
         # Both must make way.
         assert self._open(sessions, 4) > 0
         assert (len(sessions), sessions.partition_count, sessions.evicted) == (1, 4, 2)
+
+
+def test_a_time_of_day_that_is_set_back_keeps_no_session_from_making_way() -> None:
+    day, steady = SetClock(86_400_000), SetClock()
+    config = BrokerConfig.of({"max.incremental.fetch.session.cache.slots": 1})
+    with Broker(None, config=config, clock=lambda: int(day()), timer_clock=steady) as broker:
+        desk = RecordDesk(broker)
+        desk.create_topic("t", 1)
+        first, second = Client(desk), Client(desk)
+        first.ask({0: 0})
+        day.now_ms = 0
+        second.ask({0: 0})
+        assert (first.session_id > 0, second.session_id) == (True, 0)
+        steady.now_ms += 2 * _MINUTE_MS + 1
+        second.epoch = 0
+        second.ask({0: 0})
+        assert second.session_id > 0
 
 
 def test_a_session_that_grows_too_large_is_closed(desk: RecordDesk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ class FetchSession:
 
     __slots__ = ("counted", "created_ms", "epoch", "session_id", "used_ms", "uses_topic_ids", "wanted")
 
-    def __init__(self, session_id: int, wanted: dict[Key, Wanted], *, uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(self, session_id: int, wanted: dict[Key, Wanted], *, uses_topic_ids: bool, now_ms: float) -> None:
         self.session_id = session_id
         self.wanted = wanted
         self.uses_topic_ids = uses_topic_ids
@@ -89,7 +89,7 @@ def remember(result: Result) -> None:
 class FetchSessions:
     """All sessions, those used longest ago first."""
 
-    def __init__(self, slots: Callable[[], int], clock: Callable[[], int]) -> None:
+    def __init__(self, slots: Callable[[], int], clock: Callable[[], float]) -> None:
         self._slots = slots
         self._clock = clock
         self._sessions: dict[int, FetchSession] = {}
@@ -154,7 +154,7 @@ class FetchSessions:
     def _has_room(self, partitions: int) -> bool:
         return len(self._sessions) < self._slots() and self.partition_count + partitions <= MOST_PARTITIONS
 
-    def _make_room(self, partitions: int, now_ms: int) -> bool:
+    def _make_room(self, partitions: int, now_ms: float) -> bool:
         session = next(iter(self._sessions.values()))
         if now_ms - session.used_ms <= _SPARED_MS:
             old = [one for one in self._sessions.values() if now_ms - one.created_ms > _SPARED_MS]

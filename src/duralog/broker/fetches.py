@@ -56,7 +56,10 @@ class Fetches:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.sessions = FetchSessions(lambda: broker.config.max_incremental_fetch_session_cache_slots, broker.clock)
+        # By the clock of the timers: the time of day may be set back, and then no session would make way.
+        self.sessions = FetchSessions(
+            lambda: broker.config.max_incremental_fetch_session_cache_slots, broker.timers.clock_ms
+        )
         self.waiting = 0
         """How many wait now."""
         self._woken: list[_WaitingFetch] = []
