@@ -603,6 +603,17 @@ class TestHalfMade:
         wait_until(is_there)
         assert self.produced(client, 0) == 0
 
+    def test_one_that_fails_in_a_way_that_nobody_expected(
+        self, client: RawClient, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*_: object) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as failing:
+            failing.setattr(broker.store._opened.loader, "create_in_folder", fail)
+            assert create(client, new_topic("orders", 1))[0].error_code == -1
+        wait_until(lambda: self.errors(client) == [0])
+
     def errors(self, client: RawClient) -> list[int]:
         (topic,) = metadata(client, "orders").topics
         assert topic.error_code == 0

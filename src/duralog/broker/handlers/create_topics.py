@@ -80,9 +80,10 @@ class _Creation:
                 topic_id = store.create_topic(topic.name, partitions, configs)
             except DuralogError as error:
                 fault = fault_of(error, self._broker.log_lines)
-            if store.find_topic(topic.name) is not None:
-                self.created.append(topic.name)
-                self._names()[collision_key(topic.name)] = topic.name
+            finally:
+                if store.find_topic(topic.name) is not None:
+                    self.created.append(topic.name)
+                    self._names()[collision_key(topic.name)] = topic.name
         if fault is not None:
             return _refused(topic.name, fault)
         return {
