@@ -54,7 +54,7 @@ class GroupCoordinator(KnownGroups):
         self.expiry.start()
 
     def close(self) -> None:
-        """The broker stops. Those who wait are told to look for a coordinator again."""
+        """The broker stops. Its clients are gone by now."""
         self.expiry.stop()
         self._unload()
 
