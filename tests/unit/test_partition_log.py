@@ -75,11 +75,11 @@ def test_a_roll_leaves_finished_files_and_a_snapshot(tmp_path: Path) -> None:
 # Flushing
 
 
-class Counting(LocalFileSystem):
-    """Counts how often files and folders were synced."""
+class AtSync(LocalFileSystem):
+    """Has a test do something before a file is synced."""
 
     def __init__(self) -> None:
-        self.synced: list[str] = []
+        self.does: Callable[[str], object] = lambda _: None
 
     def open(self, path: str, *, writable: bool = False, create: bool = False) -> Any:
         file = super().open(path, writable=writable, create=create)
@@ -90,10 +90,18 @@ class Counting(LocalFileSystem):
                 return getattr(file, name)
 
             def sync(self) -> None:
-                disk.synced.append(Path(path).name)
+                disk.does(Path(path).name)
                 file.sync()
 
         return Watched()
+
+
+class Counting(AtSync):
+    """Notes which files and folders were synced."""
+
+    def __init__(self) -> None:
+        self.synced: list[str] = []
+        self.does = self.synced.append
 
     def sync_folder(self, path: str) -> None:
         self.synced.append(".")
@@ -133,27 +141,6 @@ def test_a_flush_after_a_roll_leaves_the_active_segment_alone(tmp_path: Path) ->
     log.flush()
     assert disk.synced == [f"{10:020}.log", "."]
     assert log.recovery_point == 20
-
-
-class AtSync(LocalFileSystem):
-    """Has a test do something before a file is synced."""
-
-    def __init__(self) -> None:
-        self.does: Callable[[str], object] = lambda _: None
-
-    def open(self, path: str, *, writable: bool = False, create: bool = False) -> Any:
-        file = super().open(path, writable=writable, create=create)
-        disk = self
-
-        class Watched:
-            def __getattr__(self, name: str) -> Any:
-                return getattr(file, name)
-
-            def sync(self) -> None:
-                disk.does(Path(path).name)
-                file.sync()
-
-        return Watched()
 
 
 def test_a_failed_sync_is_not_forgotten_because_another_segment_was_deleted_meanwhile(tmp_path: Path) -> None:
