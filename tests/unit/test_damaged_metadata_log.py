@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from duralog.command_line import app
 from tests.unit.store_directory import MARKER, Clock, Directory
 
 LOG = "__cluster_metadata-0/00000000000000000000.log"
@@ -94,3 +96,14 @@ def test_a_length_that_hides_sound_batches_is_no_end_of_an_append(directory: Dir
     with directory.open() as store:
         assert {topic for topic, _ in store.offline} == {"orders", "others"}
         assert all("its configs are not known" in str(error) for error in store.offline.values())
+
+
+@pytest.mark.parametrize("command", ["compact", "retain"])
+def test_a_command_that_leaves_out_topics_of_lost_metadata_claims_no_success(
+    directory: Directory, command: str
+) -> None:
+    assert CliRunner().invoke(app, [command, str(directory.path), "--quiet"]).exit_code == 0
+    change(directory.path / LOG, too_long)
+    result = CliRunner().invoke(app, [command, str(directory.path), "--quiet"])
+    assert result.exit_code == 1
+    assert "error: orders-0 is offline" in result.stderr

@@ -45,3 +45,12 @@ def choose_partitions(store: Store, topic: str | None, partition: int | None) ->
                 yield name, number
     if not is_there and partition is not None:
         raise UnknownTopic(f"{store.path}: there is no partition {partition} of {topic or 'any topic'}")
+
+
+def is_any_unknown(store: Store, topic: str | None, partition: int | None) -> bool:
+    """Whether a chosen partition is offline because its topic's metadata is lost. Opening the store has told so."""
+    known = set(store.topics())
+    return any(
+        offline.topic not in known and topic in (None, offline.topic) and partition in (None, offline.partition)
+        for offline in store.offline
+    )

@@ -120,6 +120,7 @@ def compact(
 
         announce_compilation(quiet=quiet)
         say_warnings(wanted=not quiet)
+        from duralog.cli.chosen_partition import is_any_unknown
         from duralog.cli.compact_explain import explain_all
         from duralog.cli.compact_run import compact_all
         from duralog.cli.compact_view import CompactionView
@@ -167,6 +168,7 @@ def compact(
                         )
                 finally:
                     output.flush()
+            is_well = is_well and not is_any_unknown(store, topic, partition)
         if not is_well:
             raise typer.Exit(FAILURE)
 

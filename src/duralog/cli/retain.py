@@ -103,7 +103,7 @@ def retain(
             raise DuralogError(f"{path}: {unknown}")
         with opened_store(path, read_only=dry_run, server_properties=server_properties, quiet=quiet) as store:
             is_shown = not (no_progress or quiet)
-            removals, failures, looked_at = _retain(
+            removals, is_failed, looked_at = _retain(
                 store, topic, partition, overrides, delete=not dry_run, is_shown=is_shown
             )
         if unknown is not None:
@@ -112,7 +112,7 @@ def retain(
             note_defaults(output, path, [log.config for log in looked_at])
         write_removals(output, removals, partitions=len(looked_at), dry_run=dry_run)
         output.flush()
-        if failures:
+        if is_failed:
             raise typer.Exit(FAILURE)
 
 
@@ -137,16 +137,16 @@ def _retain(
     *,
     delete: bool,
     is_shown: bool,
-) -> tuple[list[Removal], int, list[PartitionLog]]:
-    """What goes, or went; how many partitions failed; those that were looked at."""
-    from duralog.cli.chosen_partition import choose_partitions
+) -> tuple[list[Removal], bool, list[PartitionLog]]:
+    """What goes, or went; whether something failed; those that were looked at."""
+    from duralog.cli.chosen_partition import choose_partitions, is_any_unknown
     from duralog.cli.failures import describe, say
     from duralog.cli.progress import Progress
     from duralog.storage.log_retention import retain as retain_log
     from duralog.storage.retention import BUILT_IN_POLICIES
 
     removals: list[Removal] = []
-    failures = 0
+    is_failed = False
     looked_at: list[PartitionLog] = []
     chosen = list(choose_partitions(store, topic, partition))
     with Progress(len(chosen), unit="partition", wanted=is_shown) as progress:
@@ -158,11 +158,11 @@ def _retain(
                 looked_at.append(log)
                 removals += retain_log(log, BUILT_IN_POLICIES, now_ms(), delete=delete)
             except DuralogError as error:
-                failures += 1
+                is_failed = True
                 progress.hide()
                 say(f"error: {name}-{number}: {describe(error)}")
             progress.advance(1)
-    return removals, failures, looked_at
+    return removals, is_failed or is_any_unknown(store, topic, partition), looked_at
 
 
 def note_defaults(output: Output, directory: str, configs: Iterable[TopicConfig]) -> None:
