@@ -8,6 +8,7 @@ letter, except for a deleted folder whose topic was cut to fit the longest name 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
@@ -219,6 +220,11 @@ def parse_partition_folder(name: str) -> PartitionFolder | None:
     if match is None or int(match[2]) > _INT32_MAX or topic_name_fault(match[1]) is not None:
         return None
     return PartitionFolder(match[1], int(match[2]), FolderState(suffix), unique_id)
+
+
+def is_log_directory(names: Collection[str]) -> bool:
+    """Whether what a directory has is of a log: the file that tells whose it is, or a partition's folder."""
+    return META_PROPERTIES in names or any(map(parse_partition_folder, names))
 
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")

@@ -25,7 +25,7 @@ from types import MappingProxyType
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, StorageError, UnknownTopic
-from duralog.format.filenames import LOCK, META_PROPERTIES, parse_partition_folder
+from duralog.format.filenames import LOCK, is_log_directory
 from duralog.storage.background import Clock, Scheduler, wall_clock_ms
 from duralog.storage.borrowed_partition import Loan
 from duralog.storage.file_system import LocalFileSystem
@@ -174,7 +174,7 @@ def check_log_directory(path: str) -> None:
         raise DuralogError(f"{path}: this is one partition: give the log directory that it is in")
     with refusals("list", path):
         names = os.listdir(path)
-    if META_PROPERTIES not in names and not any(map(parse_partition_folder, names)):
+    if not is_log_directory(names):
         raise DuralogError(f"{path}: no files of a log in here: give a log directory, what Kafka calls log.dirs")
 
 
