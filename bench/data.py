@@ -31,7 +31,7 @@ class Segment:
 
 
 def segment(codec: str, records: int) -> Segment:
-    """The segment of so many records in this codec. All codecs hold the same records."""
+    """The segment with `records` records in this codec. All codecs hold the same records."""
     version = hashlib.sha256(_MAKER.read_bytes() + str(SEED).encode()).hexdigest()[:8]
     folder = FOLDER / f"{codec}-{records}-{version}"
     facts = folder / "facts.json"

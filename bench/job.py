@@ -1,4 +1,4 @@
-"""What a benchmark is made of. A new job is a module in `bench/jobs`, named in `bench/jobs/__init__.py`."""
+"""The parts of a benchmark. A new job is a module in `bench/jobs`, named in `bench/jobs/__init__.py`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Setting:
     """What a job may use to prepare a run."""
 
     records: int
-    """How many records a segment holds."""
+    """Records in a segment."""
     passes: int
-    """How many times a process that times itself is to do its work, warm-up not counted."""
+    """Passes of a process that times itself, without the warm-up."""
     scratch: Path
-    """A new empty folder that is removed after the run."""
+    """A new empty folder, removed after the run."""
 
     def segment(self, codec: str) -> data.Segment:
         return data.segment(codec, self.records)
@@ -45,15 +45,20 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Somebody who does the job. `prepare` is called before every run and is not measured."""
+    """One implementation or mode that does the job. `prepare` is called before every run and is not measured.
+
+    A mode follows a comma: `duralog, 2 threads` is compared with `Kafka, 2 threads` where both are measured.
+    """
 
     name: str
     prepare: Callable[[Setting], Run]
+    is_peer: bool = False
+    """Another program, not duralog."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a result is given in: the amount in a second, the seconds, the peak of memory, or the amount itself."""
+    """What a result is given in: amount per second, seconds, peak memory, or the amount itself."""
 
     name: str
     scale: float = 1.0
@@ -69,7 +74,7 @@ class Unit:
         return (amount / seconds if self.is_rate else seconds) / self.scale
 
     def speed_ratio(self, value: float, other: float) -> float:
-        """How many times as fast as the other one."""
+        """How many times better than the other value: faster, or less where less is better."""
         return value / other if self.is_rate else other / value
 
 
@@ -79,12 +84,12 @@ MILLION_RECORDS = Unit("M records/s", 1e6)
 SECONDS = Unit("s", is_rate=False)
 MICROSECONDS = Unit("us", 1e-6, is_rate=False)
 PERCENT_OF_BYTES = Unit("% of the bytes", 0.01, is_rate=False, is_amount=True)
-PEAK_MEGABYTES = Unit("MB of memory at most", 1e6, is_rate=False, is_memory=True)
+PEAK_MEGABYTES = Unit("MB of memory", 1e6, is_rate=False, is_memory=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`contender` reaches `bound`: at least for a rate, at most for seconds. With `than`: that many times as fast."""
+    """`bound` for `contender`: at least for a rate, at most for seconds. With `than`: at least this ratio to it."""
 
     contender: str
     bound: float
@@ -97,10 +102,12 @@ class Job:
     title: str
     unit: Unit
     about: str
-    """What is measured, on what, and what is left out: a paragraph of the report."""
+    """What is measured, on what data, and what is not counted: a paragraph of the report."""
     contenders: Sequence[Contender]
     compare_with: str | None = None
     """The contender that the ratios are given against."""
+    limit: str | None = None
+    """What no program can beat on this machine: a contender of this job, or one of `limits` in the same unit."""
     targets: Sequence[Target] = ()
     rounds: int | None = None
     """Fewer than usual, for slow work."""

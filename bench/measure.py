@@ -1,7 +1,7 @@
 """One process, its time, its CPU seconds and its peak memory.
 
-The peak memory is what the kernel counted for the process (`ru_maxrss`). A child starts with the peak of whoever
-started it: this process must stay small, so nothing here imports numpy, pyarrow or matplotlib.
+The peak memory is the process's `ru_maxrss`. A child starts with the peak of its parent: this process
+must stay small, so nothing here imports numpy, pyarrow or matplotlib.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""What came out, as plain values: kept in `results.json`, rendered to `RESULTS.md` and plots.
+"""What was measured, as plain values: kept in `results.json`, rendered to `RESULTS.md`, a page per job, and plots.
 
-A result carries the facts of its own run (machine, versions, limits), so that running one job again replaces that job's
-result and leaves the others as they were.
+A result has the facts of its own run (machine, versions, limits): running one job again replaces its result and keeps
+the others.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import statistics
 import subprocess
@@ -14,24 +15,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.job import Job, Target
-from bench.report import render
+from bench.details import FOLDER, PLOTS
+from bench.job import Job
+from bench.measured import Json
+from bench.report import pages
 from bench.run import Outcome
-
-Json = dict[str, Any]
 
 
 def job_result(job: Job, outcomes: Sequence[Outcome], run: Mapping[str, Any]) -> Json:
     medians = {one.contender.name: one.median_value(job) for one in outcomes if one.measurements and not one.failure}
     return {
         "name": job.name,
-        "title": job.title,
-        "unit": job.unit.name,
-        "is_rate": job.unit.is_rate,
-        "about": job.about,
-        "compare_with": job.compare_with,
         "contenders": [_contender(job, outcome, medians) for outcome in outcomes],
-        "targets": [_target(job, target, medians) for target in job.targets],
         "run": dict(run),
     }
 
@@ -56,40 +51,42 @@ def _contender(job: Job, outcome: Outcome, medians: Mapping[str, float]) -> Json
     }
 
 
-def _target(job: Job, target: Target, medians: Mapping[str, float]) -> Json:
-    value = medians.get(target.contender)
-    if target.than is not None:
-        other = medians.get(target.than)
-        asked = f"{target.contender}: {target.bound:g} times as fast as {target.than}"
-        reached = None if value is None or other is None else job.unit.speed_ratio(value, other)
-        met = reached is not None and reached >= target.bound
-        shown = "not measured" if reached is None else f"{reached:.1f} times"
-    else:
-        asked = f"{target.contender}: at {'least' if job.unit.is_rate else 'most'} {target.bound:g} {job.unit.name}"
-        met = value is not None and (value >= target.bound if job.unit.is_rate else value <= target.bound)
-        shown = "not measured" if value is None else f"{value:.3g} {job.unit.name}"
-    return {"asked": asked, "reached": shown, "met": met}
-
-
 class Results:
-    """All results in a folder, the older ones of other jobs included."""
+    """All results in a folder, older ones of other jobs included. A result whose job is not in `jobs` is dropped."""
 
-    def __init__(self, folder: Path) -> None:
-        self.report = folder / "RESULTS.md"
+    def __init__(self, folder: Path, jobs: Mapping[str, Job]) -> None:
+        self.folder = folder
+        self._jobs = jobs
         self._file = folder / "results.json"
-        self._plots = folder / "plots"
-        self._by_job: dict[str, Json] = {}
-        if self._file.exists():
-            self._by_job = {job["name"]: job for job in json.loads(self._file.read_text())["jobs"]}
+        stored = json.loads(self._file.read_text(encoding="utf-8"))["jobs"] if self._file.exists() else []
+        self._by_job: dict[str, Json] = {result["name"]: result for result in stored if result["name"] in jobs}
 
     def put(self, result: Json) -> None:
+        """Keep it, in the file too."""
         self._by_job[result["name"]] = result
+        self.folder.mkdir(parents=True, exist_ok=True)
+        in_order = [self._by_job[name] for name in self._jobs if name in self._by_job]
+        self._file.write_text(json.dumps({"jobs": in_order}, indent=1) + "\n", encoding="utf-8")
 
-    def write(self, order: Sequence[str]) -> None:
-        """Write everything, the jobs in this order. A job that no longer exists is dropped."""
-        jobs = [self._by_job[name] for name in order if name in self._by_job]
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        self._file.write_text(json.dumps({"jobs": jobs}, indent=1) + "\n")
+    def pages(self) -> dict[str, str]:
+        """The text of every page of the report by its path in the folder."""
+        return pages(self._jobs, self._by_job, plotted={path.stem for path in (self.folder / PLOTS).glob("*.svg")})
+
+    def render(self) -> None:
+        self._draw_plots()
+        texts = self.pages()
+        (self.folder / FOLDER).mkdir(exist_ok=True)
+        for page in (self.folder / FOLDER).glob("*.md"):
+            if f"{FOLDER}/{page.name}" not in texts:
+                page.unlink()
+        for path, text in texts.items():
+            (self.folder / path).write_text(text, encoding="utf-8")
+
+    def _draw_plots(self) -> None:
+        if importlib.util.find_spec("matplotlib") is None:
+            print("matplotlib is not installed: the plots are left as they are", file=sys.stderr)
+            return
         # In a process of its own: matplotlib would be counted to the peak memory of everything measured after it.
-        plotted = subprocess.run([sys.executable, "-m", "bench.plots", self._file, self._plots], check=False)
-        self.report.write_text(render(jobs, plots=self._plots.name if plotted.returncode == 0 else None))
+        command = [sys.executable, "-m", "bench.plots", str(self._file), str(self.folder / PLOTS)]
+        if subprocess.run(command, check=False).returncode != 0:
+            print("the plots were not drawn: see the error above", file=sys.stderr)

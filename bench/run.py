@@ -1,4 +1,4 @@
-"""The running of jobs: every contender in turn, round after round, each run in a process of its own."""
+"""Runs jobs: every contender in turn, round after round, each run in a process of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORK = Path(__file__).parent / "work"
 
 @dataclass(slots=True)
 class Outcome:
-    """What one contender did, round by round; after a failure it is not asked again."""
+    """The rounds of one contender. After a failure it is not run again."""
 
     contender: Contender
     measurements: list[Measurement] = field(default_factory=list)
@@ -44,7 +44,7 @@ def run_job(job: Job, *, rounds: int, records: int, passes: int) -> list[Outcome
 
 
 def _in_turn(outcomes: Sequence[Outcome], number: int) -> Sequence[Outcome]:
-    """Every other round goes backwards, so that nobody always runs after the same one."""
+    """Every other round is reversed, so that no contender always runs after the same one."""
     return outcomes if number % 2 == 0 else outcomes[::-1]
 
 
@@ -55,7 +55,7 @@ def _run_once(job: Job, outcome: Outcome, number: int, records: int, passes: int
         setting = Setting(records=records, passes=passes, scratch=scratch)
         measured = measure(outcome.contender.prepare(setting), scratch)
     except Exception as refusal:
-        # Whatever it is, it is this contender's line in the report; the others go on.
+        # Any error is this contender's row in the report. The others still run.
         kind = "" if isinstance(refusal, RunFailedError) else f"{type(refusal).__name__}: "
         outcome.failure = without_folders(f"{kind}{refusal}")
         print(f"{job.name}: {outcome.contender.name}: failed: {refusal}", file=sys.stderr)
@@ -68,5 +68,5 @@ def _run_once(job: Job, outcome: Outcome, number: int, records: int, passes: int
 
 
 def without_folders(text: str) -> str:
-    """The text with file names only: the report is kept, and where things lay on one machine is no part of it."""
+    """The text with file names only: folders of one machine do not belong in a report."""
     return re.sub(r"(?<![\w/])/(?:[^\s/:'\"]+/)+", "", text)

@@ -19,12 +19,12 @@ PARTITIONS_OF_WEEK = 4
 
 
 def of_segments(segment: data.Segment) -> Path:
-    """A directory closed well, with the same segment in each of two partitions."""
+    """A cleanly closed directory with the same segment in each of two partitions."""
     return _made("make_store", "segments", segment.path.parent.name, str(segment.path), str(PARTITIONS_OF_SEGMENTS))
 
 
 def of_many_partitions(partitions: int) -> Path:
-    """A directory closed well, of so many partitions with ten small segments each. Whoever opens it closes it well."""
+    """A cleanly closed directory with ten small segments in each partition. The worker that opens it closes it."""
     directory = _made("make_store", "many", f"{partitions}", str(partitions), str(SEGMENTS_EACH))
     if not (directory / CLEAN_SHUTDOWN).exists():
         # A run was interrupted.
@@ -34,17 +34,17 @@ def of_many_partitions(partitions: int) -> Path:
 
 
 def for_the_console(partitions: int) -> Path:
-    """A directory closed well, of so many partitions of many topics, with groups. It is only looked at."""
+    """A cleanly closed directory with many topics and groups. It is only read."""
     return _made("console_store", "many", f"console-{partitions}", str(partitions), str(SEGMENTS_EACH))
 
 
 def of_week(records: int) -> Path:
-    """A directory closed well, with events of a week in four partitions: about 200 bytes each."""
+    """A cleanly closed directory with the events of a week in four partitions: about 200 bytes each."""
     return _made("make_events", "week", f"{records}", str(records), str(PARTITIONS_OF_WEEK))
 
 
 def of_keyed(records: int, partitions: int) -> Path:
-    """A directory closed well, with a compacted topic of which nothing was compacted yet."""
+    """A cleanly closed directory with a compacted topic that has not been compacted yet."""
     return _made("make_events", "keyed", f"{records}", str(records), str(partitions))
 
 

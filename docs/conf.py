@@ -68,7 +68,7 @@ project = "duralog"
 version = release = duralog.__version__
 extensions = ["myst_parser"]
 root_doc = "docs/index"
-include_patterns = ["README.md", "NOT_SUPPORTED.md", "CHANGELOG.md", "bench/*.md", "docs/**.md"]
+include_patterns = ["*.md", "bench/*.md", "bench/results/*.md", "docs/**.md"]
 exclude_patterns = [
     ".*",
     "build",
@@ -102,6 +102,10 @@ def _toctree(caption: str, pages: list[str]) -> str:
     return "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", *map(_from_root, pages), "```", ""])
 
 
+def _pages(folder: str, pattern: str) -> list[str]:
+    return [f"{folder}/{path.stem}" for path in sorted((ROOT / folder).glob(pattern))]
+
+
 def _from_root(page: str) -> str:
     title, bracket, name = page.partition("<")
     return f"{title}</{name}" if bracket else f"/{page}"
@@ -121,13 +125,14 @@ class _Session(RegexLexer):  # type: ignore[misc]
 
 
 def _prepare(_app: Any, page: str, source: list[str]) -> None:
-    """Anchors made by hand become targets; the front page and the decisions get their part of the sidebar."""
+    """Anchors made by hand become targets; the front page, decisions and benchmarks get their part of the sidebar."""
     text = _HTML_ANCHOR.sub(r"(\1)=", source[0])
     if page == root_doc:
         text += "\n" + "\n".join(_toctree(caption, pages) for caption, pages in NAVIGATION.items())
     elif page == "docs/decisions/index":
-        decisions = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
-        text += "\n" + _toctree("Decisions", [f"docs/decisions/{path.stem}" for path in decisions])
+        text += "\n" + _toctree("Decisions", _pages("docs/decisions", "0*.md"))
+    elif page == "bench/RESULTS":
+        text += "\n" + _toctree("Jobs", _pages("bench/results", "*.md"))
     source[0] = text
 
 

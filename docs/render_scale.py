@@ -44,8 +44,8 @@ What more cores bring, as measured, and what a petabyte would take, as reckoned 
 
 {scaling}
 
-The aggregate and its data are described at [spark-scaling](../bench/RESULTS.md#spark-scaling), the compaction at
-[spark-compact](../bench/RESULTS.md#spark-compact). Tasks share nothing but the disk: a slice of a partition is read by
+The aggregate and its data are described at [spark-scaling](../bench/results/spark-scaling.md), the compaction at
+[spark-compact](../bench/results/spark-compact.md). Tasks share nothing but the disk: a slice of a partition is read by
 one task, and a partition is compacted by one, so more cores help until there are as many as slices or partitions, or
 until the disk or the network is the limit. The driver does the planning and the commits.
 
@@ -70,7 +70,7 @@ How that comes about:
   a local disk, so {plan_minutes:.0f} minutes. Only the segments at the edges of a read by time or offset have their
   indexes read.
 
-An hour out of a week is {hour_percent:.2f} % of the bytes ([spark-hour](../bench/RESULTS.md#spark-hour)), and costs as
+An hour out of a week is {hour_percent:.2f} % of the bytes ([spark-hour](../bench/results/spark-hour.md)), and costs as
 much less. Compaction changes files in place and wants a file system; on an object store, `job snapshot` gives the same
 final state of every key as a table.
 """

@@ -1,4 +1,4 @@
-"""Every job, in the order of the report. `limits` is measured in each run, before the others."""
+"""Every job, in the order of the report. `limits` is measured first in each run."""
 
 from __future__ import annotations
 

@@ -23,28 +23,29 @@ def _writer(name: str, most_bytes: int) -> Callable[[Setting], Run]:
 JOBS = (
     Job(
         name="append-batches",
-        title="Append of batches as clients send them",
+        title="Append batches as clients send them",
         unit=MEGABYTES,
         about=(
-            "256 MB of uncompressed 16 KB batches, one call for each, into a new log, without `fsync`. duralog checks "
+            "256 MB of uncompressed 16 KB batches, one call each, into a new log, without `fsync`. duralog checks "
             "each batch (CRC, structure of the records, timestamps), stamps its offset, writes and indexes it. "
-            "`os.write`: the same bytes, written batch by batch to a new file, and nothing else."
+            "`os.write` only writes the same bytes to a new file, batch by batch."
         ),
         contenders=(
             Contender("duralog", _writer("raw_batches", _RAW_BYTES)),
-            Contender("os.write", _writer("os_write", _RAW_BYTES)),
+            Contender("os.write", _writer("os_write", _RAW_BYTES), is_peer=True),
         ),
         compare_with="os.write",
+        limit="os.write",
         targets=(Target("duralog", 0.5, than="os.write"),),
     ),
     Job(
         name="append-records",
-        title="Append of records",
+        title="Append records",
         unit=MILLION_RECORDS,
         about=(
-            "Records with a key of 10 bytes and a value of 90, into a new log, uncompressed, without `fsync`: as "
-            "Python `Record`s, 1,000 a call, and as Arrow record batches of up to 65,536 rows. The records and the "
-            "tables exist before the clock starts."
+            "Records with a 10-byte key and a 90-byte value, into a new log, uncompressed, without `fsync`: as Python "
+            "`Record`s, 1,000 per call, and as Arrow record batches of up to 65,536 rows. The records and the tables "
+            "exist before the clock starts."
         ),
         contenders=(
             Contender("duralog, Python records", _writer("records", _RECORD_BYTES)),

@@ -8,14 +8,14 @@ from bench.job import MEGABYTES, MILLION_RECORDS, PEAK_MEGABYTES, SECONDS, Conte
 
 _DURALOG, _KAFKA = "duralog", "Kafka"
 _MILLISECONDS = Unit("ms", 1e-3, is_rate=False)
-_CPU_SECONDS = Unit("CPU s for a GB", is_rate=False)
+_CPU_SECONDS = Unit("CPU s/GB", is_rate=False)
 _SAME_FOR_ALL = (
-    "Both brokers run alone on a new directory, with one topic of 100 partitions; Kafka as its own start script starts "
-    "it (1 GB of heap, G1). CPU seconds and memory are the broker's."
+    "Each broker runs alone on a new directory, with one topic of 100 partitions. Kafka has the JVM options of its own "
+    "start script (1 GB heap, G1). CPU seconds and memory are those of the broker."
 )
 _RAW = (
-    "The requests are made before the clock starts and sent by one Python process, which only counts the answers; "
-    "what is sent first, a quarter as much again, is not counted."
+    "The requests are built before the clock starts. One Python process sends them and only counts the responses. A "
+    "warm-up of a quarter as much again is not counted."
 )
 
 
@@ -46,7 +46,9 @@ def _job(
         title=title,
         unit=unit,
         about=f"{about} {_SAME_FOR_ALL}",
-        contenders=tuple(Contender(name, _load(name, load, amount, least)) for name in (_DURALOG, _KAFKA)),
+        contenders=tuple(
+            Contender(name, _load(name, load, amount, least), is_peer=name == _KAFKA) for name in (_DURALOG, _KAFKA)
+        ),
         compare_with=_KAFKA,
         targets=(target,),
         rounds=rounds,
@@ -63,8 +65,8 @@ JOBS = (
         "producer-100",
         "Broker: producer perf, 100 B, acks=1",
         MILLION_RECORDS,
-        "Kafka's `ProducerPerformance` with 3,000,000 records of 100 bytes and the producer's defaults but for acks=1; "
-        "the rate is the one that it tells.",
+        "Kafka's `ProducerPerformance` with 3,000,000 records of 100 bytes, acks=1 and otherwise the producer's "
+        "defaults. The rate is the one that the tool reports.",
         3_000_000,
         target=_times(1.4),
     ),
@@ -80,7 +82,7 @@ JOBS = (
         "producer-idempotent",
         "Broker: producer perf, idempotent, acks=all",
         MILLION_RECORDS,
-        "As before, but with enable.idempotence=true and acks=all.",
+        "The same tool with 500,000 records of 1,000 bytes, batch.size=131072, enable.idempotence=true and acks=all.",
         500_000,
         target=_times(1.3),
     ),
@@ -88,8 +90,8 @@ JOBS = (
         "consumer-100",
         "Broker: consumer perf, 100 B",
         MILLION_RECORDS,
-        "Kafka's `ConsumerPerformance` reads about 3,000,000 records of 100 bytes that were written before, in batches "
-        "of 16 KB; the rate is the one that it tells, without the time for joining the group.",
+        "Kafka's `ConsumerPerformance` reads about 3,000,000 existing records of 100 bytes in batches of 16 KB. The "
+        "rate is the one that the tool reports, without the time to join the group.",
         3_000_000,
         target=_times(1.15),
     ),
@@ -105,8 +107,8 @@ JOBS = (
         "confluent",
         "Broker: confluent-kafka producer, 100 B",
         MILLION_RECORDS,
-        "2,000,000 records of 100 bytes by confluent-kafka (librdkafka) with its defaults but for acks=1 and a queue "
-        "of 1,000,000, from the first `produce` to the end of `flush`.",
+        "2,000,000 records of 100 bytes by confluent-kafka (librdkafka) with acks=1, a queue of 1,000,000 and "
+        "otherwise its defaults, from the first `produce` to the end of `flush`.",
         2_000_000,
         target=_times(1.1),
     ),
@@ -114,7 +116,7 @@ JOBS = (
         "produce-1",
         "Broker: Produce requests of 16 KB on one connection",
         MEGABYTES,
-        f"400 MB, five requests under way at a time, records of 100 bytes, uncompressed. {_RAW}",
+        f"400 MB, five requests in flight, records of 100 bytes, uncompressed. {_RAW}",
         400,
         target=_times(3.0),
     ),
@@ -122,7 +124,7 @@ JOBS = (
         "produce-4",
         "Broker: Produce requests of 16 KB on four connections",
         MEGABYTES,
-        f"The same, five requests under way on each connection. {_RAW}",
+        f"400 MB, five requests in flight on each connection, records of 100 bytes, uncompressed. {_RAW}",
         400,
         target=_times(2.0),
     ),
@@ -130,8 +132,8 @@ JOBS = (
         "fetch",
         "Broker: Fetch requests of 1 MB",
         MEGABYTES,
-        "1 GB, two requests under way at a time, of partitions that were written before and have been read once. The "
-        "requests are made before the clock starts; the client reads the answers and forgets them.",
+        "1 GB, two requests in flight, from partitions that have been read once before. The requests are built before "
+        "the clock starts; the client reads the responses and drops them.",
         1000,
         least=200,
         target=_times(2.0),
@@ -140,8 +142,8 @@ JOBS = (
         "latency",
         "Broker: a small Produce, p99, idle",
         _MILLISECONDS,
-        "One record of 100 bytes a request, one request after the other with half a millisecond between them, 4,000 "
-        "times after a warm-up of 1,000: the time from sending to the answer that 99 in 100 stay below.",
+        "One record of 100 bytes per request, one request at a time with half a millisecond in between, 4,000 requests "
+        "after a warm-up of 1,000: the 99th percentile of the time from sending to the response.",
         4000,
         least=1000,
         target=_times(2.0),
@@ -150,7 +152,7 @@ JOBS = (
         "latency-loaded",
         "Broker: a small Produce, p99, under 40 MB/s",
         _MILLISECONDS,
-        "The same while another process sends 40 MB/s in requests of 16 KB.",
+        "As `broker-latency`, while another process sends 40 MB/s in requests of 16 KB.",
         4000,
         least=1000,
         target=_times(2.0),
@@ -159,7 +161,7 @@ JOBS = (
         "produce-cpu",
         "Broker: CPU of producing",
         _CPU_SECONDS,
-        f"Of the broker, for 1 GB in requests of 16 KB on four connections. {_RAW}",
+        f"CPU seconds of the broker for 1 GB in requests of 16 KB on four connections. {_RAW}",
         1000,
         least=200,
         target=_times(3.0),
@@ -169,7 +171,7 @@ JOBS = (
         "fetch-cpu",
         "Broker: CPU of consuming",
         _CPU_SECONDS,
-        "Of the broker, for 1 GB in answers of 1 MB, on one connection, after reading it once.",
+        "CPU seconds of the broker for 1 GB in responses of 1 MB on one connection, after it has been read once.",
         1000,
         least=200,
         target=_times(3.0),
@@ -177,10 +179,10 @@ JOBS = (
     ),
     _job(
         "start",
-        "Broker: start to first answer",
+        "Broker: start to first response",
         SECONDS,
-        "From the start of the process to its answer to ApiVersions, on a directory with 100 empty partitions that was "
-        "closed well.",
+        "From the start of the process to its response to ApiVersions, on a directory with 100 empty partitions, after "
+        "a clean shutdown.",
         1,
         target=Target(_DURALOG, 1.0),
         rounds=2,
@@ -189,8 +191,8 @@ JOBS = (
         "memory",
         "Broker: memory after 1 GB",
         PEAK_MEGABYTES,
-        "What the broker has in memory (resident, files that it maps included) after 1 GB was produced on four "
-        "connections and read back.",
+        "Resident memory of the broker, mapped files included, after 1 GB was produced on four connections and read "
+        "back.",
         1000,
         least=1000,
         target=Target(_DURALOG, 200.0),

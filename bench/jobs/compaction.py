@@ -1,4 +1,4 @@
-"""Compaction: against Kafka's cleaner, and what it needs of memory."""
+"""Compaction against Kafka's cleaner, and its peak memory."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def _memory(copies: int) -> Callable[[Setting], Run]:
 
 _WORKER = (sys.executable, "-m", "bench.workers.compact")
 _ABOUT = (
-    "One partition with the segment, {what}, of which a record in nine has the last value of its key. Both passes, "
-    "the sync of the new segment and the swap, on a fresh copy in the page cache; the recovery before it is not "
-    "counted. duralog: `store.compact`. Kafka: its `Cleaner`, one thread, as its broker cleans one log. Both have a "
-    "map of 128 MiB, and have compacted another copy of the log in the same process before; last, Kafka without that."
+    "One partition with the segment, {what}; one record in nine is the last of its key. Timed: both passes, the sync "
+    "of the new segment and the swap, on a fresh copy in the page cache; not the recovery before. duralog: "
+    "`store.compact`. Kafka: its `Cleaner` on one thread, as its broker cleans one log. Both have an offset map of 128 "
+    "MiB and have compacted another copy of the log in the same process before. `Kafka, its first log` has not."
 )
 
 
@@ -62,8 +62,8 @@ def _against_kafka(name: str, codec: str, what: str, on_one: float, on_two: floa
         contenders=(
             Contender("duralog, 1 thread", _duralog(codec, 1)),
             Contender("duralog, 2 threads", _duralog(codec, 2)),
-            Contender("Kafka", _kafka(codec, warm_up=1)),
-            Contender("Kafka, its first log", _kafka(codec, warm_up=0)),
+            Contender("Kafka", _kafka(codec, warm_up=1), is_peer=True),
+            Contender("Kafka, its first log", _kafka(codec, warm_up=0), is_peer=True),
         ),
         compare_with="Kafka",
         targets=(
@@ -82,9 +82,9 @@ JOBS = (
         title="Memory of a compaction",
         unit=PEAK_MEGABYTES,
         about=(
-            "The largest memory of the whole process, Python, its libraries and the recovery of the log included, "
-            "while a log of the segment once, twice and four times is compacted on one thread, uncompressed. The map "
-            "may take 128 MiB."
+            "Peak memory of the whole process (Python, libraries and the recovery of the log included) while one "
+            "thread compacts an uncompressed log of one, two and four copies of the segment. The offset map may take "
+            "128 MiB."
         ),
         contenders=tuple(Contender(f"duralog, {copies} GB", _memory(copies)) for copies in (1, 2, 4)),
         rounds=1,

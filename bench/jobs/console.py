@@ -33,13 +33,13 @@ def _page(path: str, how: str) -> Callable[[Setting], Run]:
 
 JOB = Job(
     name="console-pages",
-    title="Pages of the console",
+    title="Console: pages",
     unit=SECONDS,
     about=(
         f"`duralog console` on a directory of 1,000 partitions with {store_data.SEGMENTS_EACH} small segments each "
-        f"(900 of one topic, 100 topics of one) and 20 groups; a process for each page. The time from the request to "
-        f"the last byte of the page; the browser's own work is not counted. {ANSWERS} answers a pass, over longer than "
-        f"the console takes from one look at the directory to the next: their median, and the slowest."
+        f"(one topic of 900, 100 topics of one) and 20 groups; one process per page. The time from the request to "
+        f"the last byte of the page, without the browser's own work. A pass is {ANSWERS} requests and lasts longer "
+        f"than the console's refresh interval: median and slowest."
     ),
     contenders=tuple(
         Contender(name if how == _MEDIAN else f"{name}, slowest", _page(path, how))

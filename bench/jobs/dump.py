@@ -47,16 +47,16 @@ def _kafka(*options: str) -> Callable[[Setting], Run]:
 JOBS = (
     Job(
         name="dump",
-        title="Dump of every record to a file",
+        title="Dump every record to a file",
         unit=MEGABYTES,
         about=(
-            "The whole command, start-up included, with its output going to a file; bytes are those of the log. "
+            "The whole command, start-up included, with its output in a file. Bytes are those of the log. "
             "duralog: `duralog dump --records --json`. Kafka: `DumpLogSegments --print-data-log`, with the JVM options "
             "of Kafka's own start script."
         ),
         contenders=(
             Contender("duralog", _duralog("--records", "--json")),
-            Contender("Kafka", _kafka("--print-data-log")),
+            Contender("Kafka", _kafka("--print-data-log"), is_peer=True),
         ),
         compare_with="Kafka",
         targets=(Target("duralog", 5.0, than="Kafka"),),
@@ -64,16 +64,16 @@ JOBS = (
     ),
     Job(
         name="dump-batches",
-        title="Dump of the batch lines to a file",
+        title="Dump the batch headers to a file",
         unit=MEGABYTES,
         about=(
-            "As `dump`, without the records: `duralog dump` as text and as JSON, and `DumpLogSegments`, each as they "
-            "come. Both check every CRC."
+            "As `dump`, without the records: `duralog dump` as text and as JSON, and `DumpLogSegments`. Both check "
+            "every CRC."
         ),
         contenders=(
             Contender("duralog", _duralog()),
             Contender("duralog --json", _duralog("--json")),
-            Contender("Kafka", _kafka()),
+            Contender("Kafka", _kafka(), is_peer=True),
         ),
         compare_with="Kafka",
     ),

@@ -27,8 +27,8 @@ def _job(name: str, codec: str, title: str, about: str, targets: tuple[Target, .
         about=about,
         contenders=(
             Contender("duralog", _encode("duralog", codec, _RECORDS)),
-            Contender("aiokafka", _encode("aiokafka", codec, _PEER_RECORDS)),
-            Contender("kafka-python", _encode("kafka_python", codec, _PEER_RECORDS)),
+            Contender("aiokafka", _encode("aiokafka", codec, _PEER_RECORDS), is_peer=True),
+            Contender("kafka-python", _encode("kafka_python", codec, _PEER_RECORDS), is_peer=True),
         ),
         compare_with="aiokafka",
         targets=targets,
@@ -45,7 +45,5 @@ JOBS = (
         "the lists are made before the clock starts.",
         (Target("duralog", 5.0),),
     ),
-    _job(
-        "encode-lz4", "lz4", "Encode, one thread, lz4", "As `encode`, with lz4 as each of them compresses by default."
-    ),
+    _job("encode-lz4", "lz4", "Encode, one thread, lz4", "As `encode`, with lz4 at the default level of each."),
 )

@@ -26,12 +26,11 @@ def _limit(what: str) -> Callable[[Setting], Run]:
 
 JOB = Job(
     name="limits",
-    title="What the machine can do",
+    title="Limits of the machine",
     unit=GIGABYTES,
     about=(
-        "One thread each. A copy of 256 MB of memory by numpy; the segment read into a buffer of 4 MB from the page "
-        "cache; 512 MB written to a new file, without and with `fsync`; CRC-32C of 256 MB of memory by the `crc32c` "
-        "package. The other jobs are to be read next to these."
+        "On one thread: numpy copies 256 MB of memory; the segment is read from the page cache into a buffer of 4 MB; "
+        "512 MB are written to a new file, without and with `fsync`; the `crc32c` package checks 256 MB of memory."
     ),
     contenders=(
         Contender("memory copy", _limit("memory-copy")),

@@ -36,7 +36,10 @@ def _job(name: str, title: str, about: str, source: str, codec: str, targets: tu
         title=title,
         unit=_KEYS,
         about=about,
-        contenders=(Contender("duralog", _duralog(source, codec)), Contender("Kafka", _kafka(source, codec))),
+        contenders=(
+            Contender("duralog", _duralog(source, codec)),
+            Contender("Kafka", _kafka(source, codec), is_peer=True),
+        ),
         compare_with="Kafka",
         targets=targets,
         rounds=3,
@@ -44,15 +47,15 @@ def _job(name: str, title: str, about: str, source: str, codec: str, targets: tu
 
 
 _MAPS = (
-    "Into an offset map of 128 MiB, one thread: a million different keys of 10 bytes, each about nine times. duralog's "
-    f"map also marks which offsets are superseded. Kafka: its `SkimpyOffsetMap`, filled {_JVM_WARM_UP} times before."
+    "One thread puts a million different keys of 10 bytes, each about nine times, into an offset map of 128 MiB. "
+    f"duralog's map also marks superseded offsets. Kafka: its `SkimpyOffsetMap`, filled {_JVM_WARM_UP} times before."
 )
 
 JOBS = (
     _job(
         "map-fill",
-        "Filling the offset map",
-        f"{_MAPS} The keys lie in memory, one after the other: digest and put only.",
+        "Fill the offset map",
+        f"{_MAPS} The keys are in memory: digest and put only.",
         "memory",
         "none",
         (Target("duralog", 10.0),),

@@ -55,20 +55,20 @@ def _plan_hour(setting: Setting) -> Run:
 
 _WEEK = (
     "The events of a week, 11 million in a full run (2 GB, four partitions, uncompressed), on Spark with both cores "
-    "(`local[2]`). duralog reads the files; the connector reads from Apache Kafka, a broker that runs on a copy of the "
-    "same directory with the memory and the collector of its own start script. From the page cache. The session and "
-    "the broker are warm: each has done the same once before. CPU and memory are those of all processes together. "
+    "(`local[2]`), from the page cache. duralog reads the files. The connector reads from an Apache Kafka broker that "
+    "runs on a copy of the same directory with the JVM options of its own start script. The session and the broker "
+    "are warm: each has done the same work once before. CPU and memory are those of all processes together. "
 )
 
 JOBS = (
     Job(
         name="spark-read",
-        title="Spark: an aggregate over all rows",
+        title="Spark: aggregate over all rows",
         unit=MILLION_RECORDS,
         about=_WEEK + "`count(*)`, `sum(length(value))` and `max(timestamp)`.",
         contenders=(
             Contender("duralog", _on_week("aggregate", "duralog")),
-            Contender(_CONNECTOR, _on_week("aggregate", "kafka")),
+            Contender(_CONNECTOR, _on_week("aggregate", "kafka"), is_peer=True),
         ),
         compare_with=_CONNECTOR,
         targets=(Target("duralog", 3.0, than=_CONNECTOR),),
@@ -76,12 +76,12 @@ JOBS = (
     ),
     Job(
         name="spark-read-offsets",
-        title="Spark: an aggregate over offsets and timestamps",
+        title="Spark: aggregate over offsets and timestamps",
         unit=MILLION_RECORDS,
         about=_WEEK + "`count(*)`, `sum(offset)` and `max(timestamp)`; duralog is asked for these two columns only.",
         contenders=(
             Contender("duralog", _on_week("aggregate_offsets", "duralog")),
-            Contender(_CONNECTOR, _on_week("aggregate_offsets", "kafka")),
+            Contender(_CONNECTOR, _on_week("aggregate_offsets", "kafka"), is_peer=True),
         ),
         compare_with=_CONNECTOR,
         targets=(Target("duralog", 6.0, than=_CONNECTOR),),
@@ -95,7 +95,7 @@ JOBS = (
         contenders=(
             Contender("duralog, write", _on_week("parquet", "duralog", passes=1)),
             Contender("duralog, job export", _on_week("export", "duralog", passes=1)),
-            Contender(f"{_CONNECTOR}, write", _on_week("parquet", "kafka", passes=1)),
+            Contender(f"{_CONNECTOR}, write", _on_week("parquet", "kafka", passes=1), is_peer=True),
         ),
         compare_with=f"{_CONNECTOR}, write",
         targets=(
@@ -106,34 +106,37 @@ JOBS = (
     ),
     Job(
         name="spark-hour",
-        title="Spark: an hour out of a week",
+        title="Spark: read one hour of a week",
         unit=PERCENT_OF_BYTES,
-        about="What a read with `startingTimestamp` and `endingTimestamp` an hour apart plans to read of a week.",
+        about=(
+            "The share of a week's bytes that a read with `startingTimestamp` and `endingTimestamp` an hour apart "
+            "plans to read."
+        ),
         contenders=(Contender("duralog", _plan_hour),),
         targets=(Target("duralog", 2.0),),
         rounds=1,
     ),
     Job(
         name="spark-plan",
-        title="Spark: planning of 100,000 segments",
+        title="Spark: plan 100,000 segments",
         unit=SECONDS,
-        about="10,000 partitions of ten segments, planned from the start of the work to the list of slices.",
+        about="10,000 partitions of ten segments: the time until the list of slices is ready.",
         contenders=(Contender("duralog", _plan_segments),),
         targets=(Target("duralog", 20.0),),
         rounds=2,
     ),
     Job(
         name="spark-write",
-        title="Spark: rows written as segments",
+        title="Spark: write rows as segments",
         unit=MILLION_RECORDS,
         about=(
-            "5 million rows of 100 bytes (a key of 10, a value of 90), made by Spark, into a new topic of four "
-            "partitions, on both cores: encoded and staged by the tasks, committed and synced by the driver. The "
-            "connector sends them to a broker of Apache Kafka, which does not sync."
+            "5 million rows of 100 bytes (key 10, value 90), made by Spark, into a new topic of four partitions, on "
+            "both cores. Tasks encode and stage them, the driver commits and syncs. The connector sends them to an "
+            "Apache Kafka broker, which does not sync."
         ),
         contenders=(
             Contender("duralog", _on_week("write", "duralog")),
-            Contender(_CONNECTOR, _on_week("write", "kafka")),
+            Contender(_CONNECTOR, _on_week("write", "kafka"), is_peer=True),
         ),
         compare_with=_CONNECTOR,
         targets=(Target("duralog", 1.0),),
@@ -141,13 +144,13 @@ JOBS = (
     ),
     Job(
         name="spark-compact",
-        title="Spark: compaction of eight partitions",
+        title="Spark: compact eight partitions",
         unit=MEGABYTES,
         about=(
-            "The job `compact` on a copy of a directory of eight partitions (18 million events, 3.3 GB in a full run), "
-            "in each a record in nine has the last value of its key, on one core and on two: `local[1]` with all its "
-            "processes bound to one core, and `local[2]`. What Spark takes to begin a job and its tasks is in it, and "
-            "so is what the JVM compiles meanwhile: about half a second of CPU, however large the data."
+            "The job `compact` on a copy of a directory of eight partitions (18 million events, 3.3 GB in a full run); "
+            "one record in nine is the last of its key. On one core (`local[1]` with all its processes bound to it) "
+            "and on two (`local[2]`). The time that Spark needs to start a job and its tasks, and the JVM to compile, "
+            "is counted: about half a second of CPU, whatever the data size."
         ),
         contenders=(
             Contender("duralog, 1 core", _compaction("local[1]")),
@@ -159,12 +162,9 @@ JOBS = (
     ),
     Job(
         name="spark-scaling",
-        title="Spark: the same work on one core, on two, and on two worker processes",
+        title="Spark: aggregate on one core, two cores, two workers",
         unit=MILLION_RECORDS,
-        about=(
-            _WEEK + "The aggregate over all rows. The last runs Spark's `local-cluster`: two workers of one core, each "
-            "a JVM of its own."
-        ),
+        about=_WEEK + "The aggregate over all rows. `local-cluster`: two workers with one core each, in two JVMs.",
         contenders=(
             Contender("duralog, local[1]", _on_week("aggregate", "duralog", master="local[1]")),
             Contender("duralog, local[2]", _on_week("aggregate", "duralog")),

@@ -6,7 +6,7 @@ from bench import store_data
 from bench.job import SECONDS, Contender, Job, Run, Setting, Target
 
 _RECORDS_A_PARTITION = 9000
-"""By this, a full run has 1,000 partitions."""
+"""A full run has 1,000 partitions."""
 
 
 def _duralog(setting: Setting) -> Run:
@@ -18,12 +18,12 @@ def _duralog(setting: Setting) -> Run:
 
 JOB = Job(
     name="store-open",
-    title="Opening after a clean stop",
+    title="Open after a clean shutdown",
     unit=SECONDS,
     about=(
-        f"A directory of 1,000 partitions (a quick run: 250) with {store_data.SEGMENTS_EACH} small segments each, "
-        "closed well. A new process, from before `import duralog` to the open store, so that loading Python modules "
-        "and kernels (about a second) is counted. Afterwards the store is closed, which is not timed."
+        f"A directory of 1,000 partitions (250 in a quick run) with {store_data.SEGMENTS_EACH} small segments each, "
+        "after a clean shutdown. A new process, from before `import duralog` to the open store, so the loading of "
+        "Python modules and kernels (about a second) is counted. Closing the store is not timed."
     ),
     contenders=(Contender("duralog", _duralog),),
     targets=(Target("duralog", 3.0),),

@@ -20,13 +20,12 @@ def _reader(name: str) -> Callable[[Setting], Run]:
 JOBS = (
     Job(
         name="store-read",
-        title="A whole partition as a table",
+        title="Read a whole partition as a table",
         unit=MILLION_RECORDS,
         about=(
-            "`read_arrow()` of a partition with the segment, every column, all rows in one table; and the same table "
-            "from the same file by the decode kernels alone, without a store around them; last, without keeping the "
-            "rows, which spares new memory. From the page cache, every CRC checked. The kernels alone "
-            "use one thread, `read_arrow` two."
+            "`read_arrow()` of a partition with the segment: every column, all rows in one table, from the page cache, "
+            "every CRC checked, on two threads. `kernels alone`: the decode kernels make the same table from the same "
+            "file on one thread, without a store. `nothing kept`: they drop the rows, which needs no new memory."
         ),
         contenders=(
             Contender("duralog, read_arrow", _reader("read_arrow")),
@@ -38,11 +37,11 @@ JOBS = (
     ),
     Job(
         name="point-read",
-        title="One record by its offset",
+        title="Read one record by its offset",
         unit=MICROSECONDS,
         about=(
-            "5,000 random offsets of a partition with the segment, from the page cache: `read_slice`, which finds the "
-            "piece of the file to send, and `read`, which decodes the record."
+            "5,000 random offsets of a partition with the segment, from the page cache: `read_slice` finds the part of "
+            "the file to send, `read` decodes the record."
         ),
         contenders=(
             Contender("duralog, file slice", _reader("point_slices")),

@@ -7,8 +7,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [
-        *(ROOT / name for name in ("README.md", "NOT_SUPPORTED.md", "CHANGELOG.md")),
+        *ROOT.glob("*.md"),
         *(ROOT / "bench").glob("*.md"),
+        *(ROOT / "bench" / "results").glob("*.md"),
         *(path for path in (ROOT / "docs").rglob("*.md") if not path.name.endswith(".template.md")),
     ]
 )
