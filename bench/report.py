@@ -44,7 +44,7 @@ def _overview(measured: Sequence[Measured], machines: Sequence[Json]) -> str:
     head = ["job", "unit", "duralog", "peers", "ratio", "limit", "target", "measured"]
     rows = table(head, [_row(one, machines) for one in measured])
     parts = [_OPENING, _missed(measured), rows, _LIMIT + _QUICK + "\n", _machine(machines)]
-    return "\n".join([*parts, _limits(measured)])
+    return "\n".join([*parts, _limits([one for one in measured if one.run["machine"] == machines[0]])])
 
 
 def _missed(measured: Sequence[Measured]) -> str:
