@@ -289,8 +289,7 @@ class LogWriter:
                     flushed.flush()
                 flushed = None
                 if self.has_new_names or any(found.base_offset >= self.recovery_point for found in segments):
-                    self.has_new_names = False
-                    self.file_system.sync_folder(self.folder)
+                    self._sync_names()
             except StorageError as error:
                 # A segment that was deleted meanwhile is nobody's loss.
                 if flushed is None or flushed in self.view.segments:
@@ -301,6 +300,16 @@ class LogWriter:
                     self._rolled.remove(segment)
             self.recovery_point = max(self.recovery_point, end)
             self.last_flush_ms = self.clock()
+
+    def _sync_names(self) -> None:
+        """Return when the names in the folder would survive a loss of power."""
+        try:
+            # Cleared first: what is made or renamed meanwhile sets it again.
+            self.has_new_names = False
+            self.file_system.sync_folder(self.folder)
+        except BaseException:
+            self.has_new_names = True
+            raise
 
     def flush_rolled(self, base_offset: int) -> None:
         """What is left to do after a roll, for which nobody has to wait."""
@@ -343,4 +352,4 @@ class LogWriter:
         is_new = self.snapshots.take(self.producers, sync=True, log_start_offset=view.start_offset)
         if is_new or self.has_new_names:
             # After a clean stop, a log without any snapshot is taken for one that no producer with an id wrote to.
-            self.file_system.sync_folder(self.folder)
+            self._sync_names()

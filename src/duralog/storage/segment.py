@@ -204,9 +204,9 @@ class Segment(ReadableSegment):
         With `again`, this is true also of what somebody else wrote.
         """
         if self._is_unsynced or again:
-            # Cleared first: an append meanwhile sets it again.
-            self._is_unsynced = False
             try:
+                # Cleared first: an append meanwhile sets it again.
+                self._is_unsynced = False
                 self.file.sync()
             except BaseException:
                 self._is_unsynced = True
