@@ -79,6 +79,7 @@ class AtSync(LocalFileSystem):
     """Has a test do something before a file is synced."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.does: Callable[[str], object] = lambda _: None
 
     def open(self, path: str, *, writable: bool = False, create: bool = False) -> Any:

@@ -139,6 +139,7 @@ class PartitionLoader:
         leader_epoch: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> PartitionLog:
+        self._directory.check_lock()
         loaded = load_partition(
             self._files,
             self._directory.folder_of(partition),
@@ -152,7 +153,7 @@ class PartitionLoader:
             progress=progress,
             producer_expiration_ms=self.producer_expiration_ms,
         )
-        return PartitionLog(
+        log = PartitionLog(
             loaded,
             topic=partition.topic,
             partition=partition.partition,
@@ -163,6 +164,8 @@ class PartitionLoader:
             read_only=self._read_only,
             leader_epoch=leader_epoch,
         )
+        log.guard(self._directory.check_lock)
+        return log
 
     def _count_as_new(self, partition: TopicPartition, offset: int) -> None:
         """From this offset on, the log is not to count as compacted."""
