@@ -76,10 +76,14 @@ def _on_fork() -> None:
     global here, _owned
     here = Process()
     inherited, _owned = list(_owned), WeakSet()
-    for work in _calls:
-        work()
-    for thing in inherited:
-        thing.on_fork()
+    failure: Exception | None = None
+    for work in (*_calls, *(thing.on_fork for thing in inherited)):
+        try:
+            work()
+        except Exception as error:  # The others must be kept from being used all the same.
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 os.register_at_fork(after_in_child=_on_fork)

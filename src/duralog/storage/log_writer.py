@@ -75,10 +75,6 @@ _as_result: Callable[[tuple[object, ...]], AppendResult] = partial(tuple.__new__
 _as_view: Callable[[tuple[object, ...]], LogView] = partial(tuple.__new__, LogView)
 
 
-def _without_lock() -> None:
-    pass
-
-
 class LogWriter:
     def __init__(
         self,
@@ -110,8 +106,7 @@ class LogWriter:
         """Why nothing can be written any more."""
         self.in_doubt = False
         """It is not known what is on disk."""
-        self.check_lock: Callable[[], None] = _without_lock
-        """Raises `LockLost` when the lock of the directory does not keep other processes out any more."""
+        self._check_directory_lock = loaded.check_lock
         self.is_disowned = False
         """Another process may write to the files."""
         self.is_inherited = False
@@ -146,7 +141,7 @@ class LogWriter:
 
     def _check_lock(self) -> None:
         try:
-            self.check_lock()
+            self._check_directory_lock()
         except LockLost as error:
             self.disown(str(error))
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from duralog.config import TopicConfig
 from duralog.errors import CorruptRecord, StorageError
@@ -153,8 +154,8 @@ class PartitionLoader:
             progress=progress,
             producer_expiration_ms=self.producer_expiration_ms,
         )
-        log = PartitionLog(
-            loaded,
+        return PartitionLog(
+            replace(loaded, check_lock=self._directory.check_lock),
             topic=partition.topic,
             partition=partition.partition,
             config=config,
@@ -164,8 +165,6 @@ class PartitionLoader:
             read_only=self._read_only,
             leader_epoch=leader_epoch,
         )
-        log.guard(self._directory.check_lock)
-        return log
 
     def _count_as_new(self, partition: TopicPartition, offset: int) -> None:
         """From this offset on, the log is not to count as compacted."""

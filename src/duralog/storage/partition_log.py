@@ -376,10 +376,6 @@ class PartitionLog(ReadableLog):
         with self._writer.lock:
             return self._writer.producers.expire(self._writer.clock())
 
-    def guard(self, check_lock: Callable[[], None]) -> None:
-        """Have this called before the log is flushed, rolled or closed. With `LockLost`, nothing more is written."""
-        self._writer.check_lock = check_lock
-
     def disown(self, reason: str) -> None:
         """Write nothing from now on, for this reason: another process may. What is there can be read."""
         self._writer.disown(reason)

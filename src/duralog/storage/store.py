@@ -46,7 +46,7 @@ _MOST_TOLD = 20
 
 
 class Store:
-    """One log directory. `duralog.open` makes it."""
+    """One log directory. `duralog.open` makes it. It belongs to this process, and not to children forked from it."""
 
     def __init__(
         self,
