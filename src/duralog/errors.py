@@ -45,7 +45,10 @@ class StoreLocked(DuralogError):
 
 
 class StorageError(DuralogError):
-    """The operating system refused a file operation: a full disk, a failing one, missing rights."""
+    """A file operation is refused: a full disk, a failing one, missing rights, or files of another process.
+
+    The latter in a forked child of the process that opened a store, and after its lock file was removed.
+    """
 
 
 class UnknownTopic(DuralogError):

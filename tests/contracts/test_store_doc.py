@@ -14,11 +14,12 @@ DOC = Path(__file__).parents[2] / "docs" / "store.md"
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"^```python\n(.*?)^```", DOC.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(examples) == 6
+    assert len(examples) == 7
     names: dict[str, Any] = {}
     for example in examples:
         exec(example, names)
     assert names["table"].num_rows == 1
+    assert [names["count"](partition) for partition in (0, 1)] == [2, 2]
     told = re.findall(r"print\(.*\)  # ([^:\n]+)", "".join(examples))
     printed = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()[2:]]
     assert printed == told

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 from contextlib import ExitStack
@@ -21,6 +22,8 @@ from duralog.storage.borrowed_partition import Loan, borrow, borrow_folder
 from duralog.storage.cleaner_checkpoint import CleanerCheckpoint
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.log_directory import LogDirectory, TopicPartition
+from tests.forked_child import fork
+from tests.unit.store_directory import contents
 
 MARKER = ".kafka_cleanshutdown"
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -89,6 +92,26 @@ def test_a_task_that_fails_gives_its_partition_back(path: Path) -> None:
             assert folder.was_in_order
             folder.is_in_order = True
     assert (path / MARKER).exists()
+
+
+def test_a_child_that_a_task_forks_leaves_the_partition_to_it(path: Path) -> None:
+    mine = os.getpid()
+    try:
+        with hold(str(path)) as held, borrow(held.lend(FIRST)) as found:
+            found.log.append([Record(key=b"k", value=b"v")])
+            before = contents(path)
+            child = fork()
+            if child == 0:
+                raise KeyboardInterrupt
+            assert os.waitpid(child, 0)[1] == 0
+            assert contents(path) == before
+            found.log.append([Record(key=b"k", value=b"v")])
+    except BaseException as error:
+        if os.getpid() != mine:
+            os._exit(0 if isinstance(error, KeyboardInterrupt) else 1)
+        raise
+    assert (path / MARKER).exists()
+    assert offsets(path, 0)[-1] == 19
 
 
 def test_a_partition_that_was_not_given_back_is_recovered(path: Path) -> None:

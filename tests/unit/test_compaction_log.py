@@ -647,6 +647,7 @@ class _Watched(LocalFileSystem):
     """Remembers what happens to names, and how many bytes the folder had at most."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.steps: list[str] = []
         self.peak_bytes = 0
 

@@ -19,6 +19,7 @@ class CountingFileSystem(LocalFileSystem):
     """Counts the files that are replaced, and can refuse."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.replaced = 0
         self.is_full = False
 

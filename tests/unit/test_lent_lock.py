@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 from duralog.errors import StorageError, StoreLocked
 from duralog.storage.lent_lock import LentLock, SlotState, borrowed
 from duralog.storage.local_files import LocalLock
+from tests.forked_child import in_child
 
 JOB = "a" * 32
 OTHER_JOB = "b" * 32
@@ -218,6 +219,37 @@ def test_the_lender_waits_for_its_tasks(path: Path, lent: LentLock) -> None:
 def test_the_lender_does_not_wait_for_ever(path: Path, lent: LentLock) -> None:
     with borrowed(str(path), JOB, 0), pytest.raises(StorageError, match="still at work after 0 s"):
         lent.take_back(0)
+
+
+def test_a_forked_child_has_neither_the_lenders_lock_nor_the_tasks(path: Path, lent: LentLock) -> None:
+    with borrowed(str(path), JOB, 0) as lock:
+        lock.put_state(SlotState.BORROWED)
+        calls: list[Callable[[], object]] = [
+            lambda: lock.put_state(SlotState.RETURNED),
+            lambda: lock.state,
+            lock.check,
+            lock.changing_checkpoints().__enter__,
+            lent.states,
+            lambda: lent.take_back(0),
+        ]
+        for call in calls:
+            assert "opened it" in in_child(call)
+        assert in_child(lent.release) == "None"
+        assert lent.states()[0] is SlotState.BORROWED
+        assert asks_for_the_directory(path) == "refused"
+    with borrowed(str(path), JOB, 0):
+        pass
+
+
+def test_a_forked_child_is_a_task_as_any_other(path: Path, lent: LentLock) -> None:
+    def task() -> str:
+        with borrowed(str(path), JOB, 1) as lock:
+            lock.put_state(SlotState.RETURNED)
+            return lock.state.name
+
+    with borrowed(str(path), JOB, 0):
+        assert in_child(task) == "RETURNED"
+    assert lent.states()[1] is SlotState.RETURNED
 
 
 def test_a_plain_lock_forgets_a_job_that_died(path: Path) -> None:

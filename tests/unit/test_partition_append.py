@@ -444,6 +444,7 @@ class Disk(LocalFileSystem):
     """A disk that refuses what it is told to."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.full_after: int | None = None
         self.refuse_sync = False
         self.refuse_to_cut = ""
@@ -594,6 +595,7 @@ class Watched(LocalFileSystem):
     """Looks at the folder with the eyes of a reader whenever a log was made, and may refuse to make one."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.look: Callable[[], object] = lambda: None
         self.refuses = False
 

@@ -79,6 +79,7 @@ class AtSync(LocalFileSystem):
     """Has a test do something before a file is synced."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.does: Callable[[str], object] = lambda _: None
 
     def open(self, path: str, *, writable: bool = False, create: bool = False) -> Any:
@@ -100,6 +101,7 @@ class Counting(AtSync):
     """Notes which files and folders were synced."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.synced: list[str] = []
         self.does = self.synced.append
 
@@ -141,6 +143,55 @@ def test_a_flush_after_a_roll_leaves_the_active_segment_alone(tmp_path: Path) ->
     log.flush()
     assert disk.synced == [f"{10:020}.log", "."]
     assert log.recovery_point == 20
+
+
+def with_unsynced_files(folder: LogInFolder) -> PartitionLog:
+    """The names in its folder are new, though its active segment is not."""
+    log = with_segments(folder, 2)
+    log.flush()
+    log.append(numbered(20, 21), producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    log.end_transaction(1, 0, commit=False)
+    return log
+
+
+@pytest.mark.parametrize("interrupted", range(3))
+def test_a_flush_that_is_interrupted_is_made_up_for_by_the_next(tmp_path: Path, interrupted: int) -> None:
+    undisturbed = Counting()
+    log = with_unsynced_files(LogInFolder(tmp_path / "undisturbed", files=undisturbed))
+    undisturbed.synced.clear()
+    log.flush()
+    wanted = undisturbed.synced
+    assert wanted == [f"{10:020}.log", f"{10:020}.txnindex", "."]
+
+    disk = Interrupted()
+    log = with_unsynced_files(LogInFolder(tmp_path / "interrupted", files=disk))
+    disk.synced.clear()
+    disk.at = wanted[interrupted]
+    with pytest.raises(KeyboardInterrupt):
+        log.flush()
+    assert disk.synced == wanted[:interrupted]
+    disk.synced.clear()
+    log.flush()
+    assert disk.synced == wanted[interrupted:]
+
+
+class Interrupted(Counting):
+    """Somebody presses Ctrl-C while this file or folder is synced for the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = ""
+        self.does = self.note
+
+    def note(self, name: str) -> None:
+        if name == self.at:
+            self.at = ""
+            raise KeyboardInterrupt
+        self.synced.append(name)
+
+    def sync_folder(self, path: str) -> None:
+        self.note(".")
+        LocalFileSystem.sync_folder(self, path)
 
 
 def test_a_failed_sync_is_not_forgotten_because_another_segment_was_deleted_meanwhile(tmp_path: Path) -> None:

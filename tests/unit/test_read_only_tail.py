@@ -83,6 +83,7 @@ class Trimming(LocalFileSystem):
     """Its owner cuts a log to its contents when a reader has listed it already, and may have opened it, too."""
 
     def __init__(self, size: int, *, is_opened: bool) -> None:
+        super().__init__()
         self._size = size
         self._is_opened = is_opened
 

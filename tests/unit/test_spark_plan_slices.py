@@ -265,6 +265,7 @@ def test_each_slice_knows_the_aborted_transactions_that_it_needs(tmp_path: Path)
 
 class Counting(LocalFileSystem):
     def __init__(self) -> None:
+        super().__init__()
         self.calls: Counter[str] = Counter()
 
 

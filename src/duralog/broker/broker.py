@@ -8,6 +8,10 @@ brings everything to disk and leaves the marker of a clean shutdown.
 All handlers, coordinators and timers run on one thread, so they need no locks. What may block is handed to a few worker
 threads (`in_background`), and what follows from it runs on the loop again.
 
+A broker belongs to the process that opened it. In a forked child, the copies of its sockets are closed at once, so that
+clients see the end of a connection when the parent closes it, and the port is free when the parent has ended. `stop`
+and `close` do nothing there, and the store refuses to work (`duralog.storage.forks`). Clients in the child can connect.
+
 If the machine dies, nothing is lost but what no flush had reached: the logs are the only truth, and state that is not
 in them (who is connected, which fetch waits) is of no worth afterwards.
 """
@@ -42,6 +46,7 @@ from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.warm_up import warm_up
 from duralog.broker.workers import Workers
 from duralog.config import BrokerConfig
+from duralog.storage import forks
 from duralog.storage.background import Clock, wall_clock_ms
 from duralog.storage.log_directory import DEFAULT_NODE_ID
 from duralog.storage.store import Store
@@ -85,11 +90,13 @@ class Broker:
         self._is_open = False
         self.metrics: MetricsServer | None = None
         self._goodbye_until_ms = 0.0
+        self._process = forks.here
 
     # The beginning
 
     def open(self) -> Broker:
         """Open the store, load what the coordinators know, and listen. What fails leaves nothing open."""
+        self._process = forks.here
         with ExitStack() as opened:
             listeners = [opened.enter_context(bind(listener.bound)) for listener in self._listening.listeners]
             data_dir = self._data_dir or opened.enter_context(ephemeral_folder())
@@ -104,7 +111,18 @@ class Broker:
                 self.server.listen(listener, node)
             self._workers.submit(warm_up, self._after_warm_up)
             self._opened = opened.pop_all()
+        forks.belongs_here(self)
         return self
+
+    def on_fork(self) -> None:
+        # Not one of its callbacks is run: all that they would undo is the parent's.
+        self._opened.pop_all()
+        if self._is_open:
+            self._is_open = False
+            self.server.on_fork()
+            self.loop.on_fork()
+            if self.metrics is not None:
+                self.metrics.on_fork()
 
     def _make_parts(self, ports: list[int], opened: ExitStack) -> None:
         node = Node(
@@ -206,6 +224,7 @@ class Broker:
 
     def run(self) -> None:
         """Serve in this thread until `stop`, then close everything."""
+        self._check_process()
         try:
             self.loop.run()
         finally:
@@ -213,13 +232,18 @@ class Broker:
 
     def start(self) -> Broker:
         """Serve in a thread of its own."""
+        self._check_process()
         self._thread = threading.Thread(target=self.run, name="duralog-broker")
         self._thread.start()
         return self
 
     def run_pending(self) -> None:
         """For who has no thread for the loop: do what there is to do now, and return."""
+        self._check_process()
         self.loop.run_turn(0)
+
+    def _check_process(self) -> None:
+        self._process.check("the broker")
 
     # The end
 

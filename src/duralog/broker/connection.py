@@ -312,6 +312,10 @@ class Connection:
 
     # The end
 
+    def on_fork(self) -> None:
+        """In a forked child: close its copy of the socket, or the client would not notice when the parent closes it."""
+        self._socket.close()
+
     def close(self, kind: str | None = None, reason: str = "") -> None:
         """Let go of the client. With a reason, one line tells it."""
         if self.is_closed:

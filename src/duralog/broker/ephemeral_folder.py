@@ -3,6 +3,8 @@
 Who is killed cannot remove it. So each start removes what others have left: folders of the same user with this name
 that nobody holds. A running broker holds its folder by a lock on it, which ends with its process, however that ends.
 
+A forked child has no part in it: it neither removes the folder nor keeps it held.
+
 Between the making of a folder and its lock, another start may take it for one that was left. Whoever makes a folder
 looks for that, and makes another one.
 """
@@ -18,10 +20,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from duralog.broker.log_lines import error_text, one_line
+from duralog.storage import forks
 
 PREFIX = "duralog-ephemeral-"
 
 _logger = logging.getLogger("duralog.broker")
+_holding: set[int] = set()
+"""The descriptors that hold folders of this process."""
+
+
+def _let_go_in_child() -> None:
+    for held in _holding:
+        os.close(held)
+    _holding.clear()
+
+
+forks.call_in_child(_let_go_in_child)
 
 
 @contextmanager
@@ -29,11 +43,14 @@ def ephemeral_folder() -> Iterator[str]:
     """A new folder among the system's temporary ones."""
     remove_left_behind(tempfile.gettempdir())
     path, held = _make_held()
+    _holding.add(held)
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
-        os.close(held)
+        if held in _holding:
+            shutil.rmtree(path, ignore_errors=True)
+            _holding.remove(held)
+            os.close(held)
 
 
 def remove_left_behind(parent: str) -> None:

@@ -126,6 +126,16 @@ class EventLoop:
         self._is_stopping = True
         self.call_soon(lambda: None)
 
+    def on_fork(self) -> None:
+        """In a forked child: close its copies of the descriptors. What is watched is the parent's, and stays so."""
+        self._waking = threading.RLock()
+        for connected in self._to_close:
+            connected.close()
+        self._epoll.close()
+        if not self._is_closed:
+            self._is_closed = True
+            os.close(self._wakeup)
+
     def close(self) -> None:
         """Give the loop's own descriptors back. It can not be used any more."""
         for connected in self._to_close:

@@ -51,6 +51,10 @@ class MetricsServer:
         )
         self._thread.start()
 
+    def on_fork(self) -> None:
+        """In a forked child, which has no thread that would serve: close its copy of the socket."""
+        self._server.server_close()
+
     def close(self) -> None:
         self._server.shutdown()
         self._thread.join()

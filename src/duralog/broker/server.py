@@ -197,6 +197,13 @@ class Server:
             connection.is_owed for connection in self._connections.values()
         )
 
+    def on_fork(self) -> None:
+        """In a forked child: close its copies of the sockets, and leave the clients to the parent."""
+        for listener in self._listeners:
+            listener.close()
+        for connection in self.connections:
+            connection.on_fork()
+
     def close(self) -> None:
         """Let go of everybody."""
         self.stop_accepting()

@@ -71,7 +71,12 @@ CACHE_FOLDER = _cache_folder()
 
 
 _compiling = threading.RLock()
-"""numba takes the cache folder from a global setting at the moment of decoration: one thread at a time."""
+"""numba takes the cache folder from a global setting at the moment of decoration: one thread at a time.
+
+A fork waits for it: a child that is forked while another thread compiles would wait for this lock, or for numba's own,
+for ever.
+"""
+os.register_at_fork(before=_compiling.acquire, after_in_parent=_compiling.release, after_in_child=_compiling.release)
 
 
 class _CompileNotice(event.Listener):

@@ -9,6 +9,7 @@ What must always be true:
   tasks are such that the next start of the store makes up for them.
 - The threads keep a process alive, so that no task is cut off in the middle. But when its main thread ends without
   `stop`, they end by themselves.
+- In a forked child, which has none of the threads, a scheduler is stopped.
 
 The clock is passed in; a test can have no threads and call `run_due` after it has moved the clock.
 """
@@ -25,6 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from duralog.errors import DuralogError
+from duralog.storage import forks
 
 Clock = Callable[[], int]
 """Milliseconds."""
@@ -82,7 +84,14 @@ class Scheduler:
         self._wanted_threads = 0
         self._threads: list[threading.Thread] = []
         """Those that serve. One that ends before `stop` does so under the lock, and takes itself out."""
+        forks.belongs_here(self)
         self._start_threads(threads)
+
+    def on_fork(self) -> None:
+        self._changed = threading.Condition()
+        self._stopping = True
+        self._tasks = []
+        self._threads = []
 
     @property
     def errors(self) -> tuple[BackgroundError, ...]:

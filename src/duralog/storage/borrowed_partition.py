@@ -68,6 +68,9 @@ class BorrowedDirectory(LogDirectory):
         self._partition = partition
         self._borrowed_lock = lock
 
+    def check_lock(self) -> None:
+        self._borrowed_lock.check()
+
     def read_checkpoint(self, name: str) -> Mapping[TopicPartition, int]:
         """Of a directory with very many partitions, decoding costs more than all else: once for the same contents."""
         path = self.path_of(name)
@@ -82,6 +85,7 @@ class BorrowedDirectory(LogDirectory):
             found = self.read_checkpoint(name)
             if found.get(self._partition) == offset:
                 return
+            self.check_lock()
             changed = {partition: found[partition] for partition in found if partition != self._partition}
             if offset is not None:
                 changed[self._partition] = offset
@@ -153,6 +157,10 @@ class BorrowedPartition:
         self._scheduler.run_due()
 
     def close(self) -> None:
+        """In a forked child, only let go of the files."""
+        if self.log.is_inherited:
+            self.log.close()
+            return
         self.cleaner.stop()
         try:
             self.log.close()

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+from duralog.storage import forks
 from duralog.storage.background import Clock
 from duralog.storage.cleaning import Cleaning, WaitFor
 from duralog.storage.compaction_report import CompactionStopped
@@ -28,6 +29,13 @@ class CleaningClaims:
         self._cleanings: dict[TopicPartition, Cleaning] = {}
         self._kept_away: set[TopicPartition] = set()
         self._is_stopping = False
+        forks.belongs_here(self)
+
+    def on_fork(self) -> None:
+        """The threads that compact are not in the child, nor does any begin there."""
+        self._changed = threading.Condition()
+        self._is_stopping = True
+        self._cleanings = {}
 
     def of(self, partition: TopicPartition) -> Cleaning | None:
         return self._cleanings.get(partition)
@@ -55,7 +63,7 @@ class CleaningClaims:
         finally:
             if cleaning is not None:
                 with self._changed:
-                    del self._cleanings[partition]
+                    self._cleanings.pop(partition, None)  # A forked child has none.
                     self._changed.notify_all()
 
     @contextmanager

@@ -29,8 +29,22 @@ from typing import NamedTuple, Protocol
 from duralog.errors import StorageError
 from duralog.format.filenames import HALF_WRITTEN_SUFFIX
 from duralog.format.varint import Bytes
+from duralog.storage import forks
 from duralog.storage.files import check_small
-from duralog.storage.local_files import FILE_MODE, LocalFile, LocalLock, LocalMapping, refusals
+from duralog.storage.local_files import FILE_MODE, LocalFile, LocalLock, LocalMapping, LockLost, refusals
+
+__all__ = [
+    "DiskSpace",
+    "Entry",
+    "File",
+    "FileSystem",
+    "LocalFileSystem",
+    "Lock",
+    "LockLost",
+    "Mapping",
+    "disk_space",
+    "raise_open_file_limit",
+]
 
 
 class Entry(NamedTuple):
@@ -101,6 +115,9 @@ class Mapping(Protocol):
 class Lock(Protocol):
     """A lock that this process holds until it releases it or ends."""
 
+    def check(self) -> None:
+        """Raise `LockLost` if it does not keep others out any more."""
+
     def release(self) -> None: ...
 
 
@@ -154,13 +171,19 @@ class FileSystem(Protocol):
 
 
 class LocalFileSystem:
-    """The local disk."""
+    """The local disk. A forked child can read with it, and change nothing (`duralog.storage.forks`)."""
+
+    def __init__(self) -> None:
+        self._process = forks.here
 
     def open(self, path: str, *, writable: bool = False, create: bool = False) -> LocalFile:
+        if writable or create:
+            self._process.check(path)
         flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0)
         return self._open(path, flags, "open")
 
     def map(self, path: str, size: int) -> LocalMapping:
+        self._process.check(path)
         with refusals("map", path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
             try:
@@ -177,6 +200,7 @@ class LocalFileSystem:
                 os.close(descriptor)
 
     def truncate(self, path: str, size: int) -> None:
+        self._process.check(path)
         with refusals("truncate", path):
             os.truncate(path, size)
 
@@ -188,6 +212,7 @@ class LocalFileSystem:
             return os.pread(file.fileno(), file.size, 0)
 
     def write(self, path: str, data: Bytes, *, sync: bool) -> None:
+        self._process.check(path)
         file = self._open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, "write")
         with refusals("write", path):
             view = memoryview(data).cast("B")
@@ -204,18 +229,22 @@ class LocalFileSystem:
         self.sync_folder(os.path.dirname(path))
 
     def rename(self, source: str, target: str) -> None:
+        self._process.check(source)
         with refusals(f"rename to {os.path.basename(target)}", source):
             os.replace(source, target)
 
     def remove(self, path: str) -> None:
+        self._process.check(path)
         with refusals("remove", path), suppress(FileNotFoundError):
             os.unlink(path)
 
     def make_folder(self, path: str) -> None:
+        self._process.check(path)
         with refusals("make the folder", path):
             os.makedirs(path, exist_ok=True)
 
     def remove_folder(self, path: str) -> None:
+        self._process.check(path)
         with refusals("remove the folder", path), suppress(FileNotFoundError):
             shutil.rmtree(path)
 
@@ -254,10 +283,12 @@ class LocalFileSystem:
                 os.close(descriptor)
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._process.check(path)
         with refusals("set the time of", path):
             os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def lock(self, path: str) -> LocalLock:
+        self._process.check(path)
         return LocalLock(path)
 
     def _open(self, path: str, flags: int, operation: str) -> LocalFile:

@@ -143,9 +143,9 @@ class IndexFile(ABC):
         """Return when the entries would survive a loss of power; with `again`, also those of somebody else."""
         if not self._is_unsynced and not (again and self._fs.exists(self.path)):
             return
-        # Cleared first: what is appended meanwhile sets it again.
-        self._is_unsynced = False
         try:
+            # Cleared first: what is appended meanwhile sets it again.
+            self._is_unsynced = False
             table = self._table
             if table is not None and table.is_growing and table.mapping is not None:
                 table.mapping.sync()

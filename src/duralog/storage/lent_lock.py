@@ -18,7 +18,8 @@ What must always be true:
 - The state of a slot tells whether the task that had the partition last has given it back in order. One that died has
   not: the next one has to recover the partition.
 
-Locks end with the process that has them, however it ends. A loss of power takes the states, too, but then everything is
+Locks end with the process that has them, however it ends. A child that it forks does not have them
+(`duralog.storage.forks`). A loss of power takes the states, too, but then everything is
 recovered anyway, since a lent directory does not count as closed in order.
 
 All of it rests on POSIX locks, which local disks have, and NFS from version 4 on.
@@ -37,7 +38,8 @@ from enum import IntEnum
 from typing import ClassVar
 
 from duralog.errors import StorageError, StoreLocked
-from duralog.storage.local_files import LocalLock, identity_of, refusals
+from duralog.storage import forks
+from duralog.storage.local_files import LocalLock, check_in_place, identity_of, refusals
 
 JOB_ID_BYTES = 32
 
@@ -68,6 +70,7 @@ class _LockFile:
     def __init__(self, descriptor: int, identity: tuple[int, int]) -> None:
         self.descriptor = descriptor
         self.identity = identity
+        self.process = forks.here
         self.users = 1
         self.slots: set[int] = set()
         """That somebody in this process has: a process does not keep itself out of what it has locked."""
@@ -75,6 +78,9 @@ class _LockFile:
 
     def read_job(self) -> bytes:
         return os.pread(self.descriptor, JOB_ID_BYTES, 0)
+
+
+forks.call_in_child(_LockFile.by_identity.clear)
 
 
 class LentLock:
@@ -93,11 +99,13 @@ class LentLock:
             _LockFile.by_identity[lock.identity] = self._file
 
     def states(self) -> list[SlotState]:
+        self._lock.process.check(self._lock.path)
         with refusals("read", self._lock.path):
             return [SlotState(byte) for byte in os.pread(self._lock.descriptor, self._slots, _FIRST_SLOT)]
 
     def take_back(self, patience_seconds: float, wait: Callable[[float], object] = time.sleep) -> None:
         """Return when no task is at work any more, and none gets in. `StorageError` if one does not end in time."""
+        self._lock.process.check(self._lock.path)
         end = time.monotonic() + patience_seconds
         while self._file.users > 1 or not _is_granted(self._lock.descriptor, fcntl.LOCK_EX, 0, 0):
             if time.monotonic() >= end:
@@ -108,7 +116,9 @@ class LentLock:
             wait(_PAUSE_SECONDS)
 
     def release(self) -> None:
-        """Let nobody in any more. Tasks that are at work keep the directory locked."""
+        """Let nobody in any more. Tasks that are at work keep the directory locked. Does nothing in a forked child."""
+        if self._lock.process is not forks.here:
+            return
         with refusals("release", self._lock.path):
             os.ftruncate(self._lock.descriptor, 0)
         _leave(self._file)
@@ -122,18 +132,26 @@ class BorrowedLock:
         self._file = file
         self._slot = slot
 
+    def check(self) -> None:
+        """Raise `LockLost` if it does not keep others out any more."""
+        self._file.process.check(self._path)
+        check_in_place(self._path, self._file.identity)
+
     @property
     def state(self) -> SlotState:
+        self._file.process.check(self._path)
         with refusals("read", self._path):
             return SlotState(os.pread(self._file.descriptor, 1, _FIRST_SLOT + self._slot)[0])
 
     def put_state(self, state: SlotState) -> None:
+        self._file.process.check(self._path)
         with refusals("write", self._path):
             os.pwrite(self._file.descriptor, bytes([state]), _FIRST_SLOT + self._slot)
 
     @contextmanager
     def changing_checkpoints(self) -> Iterator[None]:
         """While it lasts, no other task of the job changes a checkpoint."""
+        self._file.process.check(self._path)
         with self._file.changing_checkpoints, refusals("lock", self._path):
             fcntl.lockf(self._file.descriptor, fcntl.LOCK_EX, 1, _CHECKPOINTS)
             try:
@@ -192,7 +210,7 @@ def _join(path: str, job: str) -> _LockFile:
         else:
             file = _opened(path)
             _LockFile.by_identity[file.identity] = file
-            LocalLock.held.add(file.identity)
+            LocalLock.held[file.identity] = file.descriptor
     if file.read_job() != job.encode():
         _leave(file)
         raise _not_of_the_job(path)
@@ -212,11 +230,13 @@ def _opened(path: str) -> _LockFile:
 
 
 def _leave(file: _LockFile) -> None:
+    if file.process is not forks.here:
+        return  # It is its parent's to leave.
     with LocalLock.guard:
         file.users -= 1
         if file.users == 0:
             del _LockFile.by_identity[file.identity]
-            LocalLock.held.discard(file.identity)
+            LocalLock.held.pop(file.identity, None)
             os.close(file.descriptor)
 
 
@@ -229,6 +249,8 @@ def _take_slot(file: _LockFile, slot: int) -> bool:
 
 
 def _give_slot(file: _LockFile, slot: int) -> None:
+    if file.process is not forks.here:
+        return
     with LocalLock.guard:
         file.slots.remove(slot)
         fcntl.lockf(file.descriptor, fcntl.LOCK_UN, 1, _FIRST_SLOT + slot)

@@ -25,3 +25,5 @@ class LoadedLog:
     """What is known of them, up to `end_offset`. Of a log that is only read, this takes reading some of it."""
     producer_snapshots: ProducerSnapshots
     leader_epochs: LeaderEpochs
+    check_lock: Callable[[], None] = lambda: None
+    """Raises `LockLost` if the lock of the directory does not keep other processes out any more."""

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, cast
 
 from duralog.errors import CorruptRecord, Fault, StorageError, StoreLocked
 from duralog.format.varint import Bytes
+from duralog.storage import forks
 
 FILE_MODE = 0o666
 """Less what the process's umask takes away, as of any file of Kafka's."""
@@ -50,15 +51,20 @@ def _storage_error(operation: str, path: str, error: OSError) -> StorageError:
     return StorageError(f"{path}: cannot {operation}: {error.strerror or error}")
 
 
-class LocalFile:
-    """A file of the local disk."""
+class LockLost(StorageError):
+    """A lock file was removed while it was locked: another process may have locked a new one."""
 
-    __slots__ = ("__weakref__", "_allocated", "_descriptor", "name", "size")
+
+class LocalFile:
+    """A file of the local disk. A forked child can read from it, and not change it (`duralog.storage.forks`)."""
+
+    __slots__ = ("__weakref__", "_allocated", "_descriptor", "_process", "name", "size")
 
     def __init__(self, path: str, descriptor: int, size: int) -> None:
         self.name = path
         self.size = size
         self._descriptor = descriptor
+        self._process = forks.here
         self._allocated = max(size, _ALLOCATED_AHEAD)
         """Up to here an append asks for no room ahead: small files get none."""
 
@@ -97,6 +103,8 @@ class LocalFile:
                 os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_DONTNEED)
 
     def append(self, *buffers: Bytes) -> int:
+        if self._process is not forks.here:
+            self._process.check(self.name)
         size = self.size
         try:
             if len(buffers) == 1:
@@ -149,12 +157,14 @@ class LocalFile:
             self.truncate(size)
 
     def truncate(self, size: int) -> None:
+        self._process.check(self.name)
         with refusals("truncate", self.name):
             os.ftruncate(self._descriptor, size)
         self.size = size
         self._allocated = max(size, _ALLOCATED_AHEAD)
 
     def allocate(self, size: int) -> None:
+        self._process.check(self.name)
         if size > 0:
             with refusals("allocate room in", self.name):
                 os.posix_fallocate(self._descriptor, 0, size)
@@ -184,7 +194,7 @@ class LocalFile:
 class LocalMapping:
     """A mapped file of the local disk."""
 
-    __slots__ = ("_mapped", "_path", "_reserved", "view")
+    __slots__ = ("_mapped", "_path", "_process", "_reserved", "view")
 
     _RESERVE_BYTES = 64 << 10
 
@@ -192,9 +202,11 @@ class LocalMapping:
         self.view = memoryview(b"" if mapped is None else mapped)
         self._mapped = mapped
         self._path = path
+        self._process = forks.here
         self._reserved = 0
 
     def reserve(self, end: int) -> None:
+        self._process.check(self._path)
         if end <= self._reserved:
             return
         # Some more than asked for, so that this is done for one entry in thousands.
@@ -217,46 +229,98 @@ class LocalLock:
     """A POSIX lock, as Java's `FileLock` takes it, so that it keeps Kafka out and is kept out by it.
 
     Such a lock belongs to the process: a second one of the same process would be granted, and closing any descriptor of
-    the file would drop them all. So the process remembers which files it has locked, and does not open them again.
+    the file would drop them all. So the process remembers which files it has locked, and does not open them again. A
+    forked child has no part in it, and its copies of the descriptors are closed at the fork.
 
     A shared one keeps writers out and other readers not. It changes nothing, so it can be had on a disk or of an owner
     that lets this process only read.
 
+    The lock is on the file, not on its name. If somebody removes the file, another process can make a new one and lock
+    that: `check` finds out.
+
     The file is empty, unless a job has lent the directory to its tasks (`duralog.storage.lent_lock`).
     """
 
-    held: ClassVar[set[tuple[int, int]]] = set()
-    """The lock files that this process has open."""
+    held: ClassVar[dict[tuple[int, int], int]] = {}
+    """The lock files that this process has open, and their descriptors."""
     guard = threading.Lock()
     """For whoever looks at `held`, or changes it."""
 
     def __init__(self, path: str, *, shared: bool = False) -> None:
         """The file is made if it is not there, unless the lock is a shared one."""
         self.path = path
-        # Without O_NONBLOCK, opening a pipe that nobody writes to would never return.
-        access = os.O_RDONLY | os.O_NONBLOCK if shared else os.O_RDWR | os.O_CREAT
+        self.process = forks.here
+        self._checked_path = os.path.abspath(path)  # The process may change its working directory.
         with self.guard, refusals("lock", path):
-            if os.path.exists(path) and identity_of(os.stat(path)) in self.held:
-                raise StoreLocked(f"{path}: this process has it open already")
-            self.descriptor = os.open(path, access | os.O_CLOEXEC, FILE_MODE)
-            try:
-                fcntl.lockf(self.descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-                if not shared:
-                    # A job that was here before may have died: its tasks are not to find their way in any more.
-                    os.ftruncate(self.descriptor, 0)
-            except OSError as error:
+            while True:
+                if os.path.exists(path) and identity_of(os.stat(path)) in self.held:
+                    raise StoreLocked(f"{path}: this process has it open already")
+                self.descriptor = _locked(path, shared=shared)
+                self.identity = identity_of(os.fstat(self.descriptor))
+                if _identity_at(path) == self.identity:
+                    break
+                # Between opening and locking, the file was removed: others would lock the next one.
                 os.close(self.descriptor)
-                if error.errno in (errno.EACCES, errno.EAGAIN):
-                    raise StoreLocked(f"{path}: another process has it locked") from error
-                raise
-            self.identity = identity_of(os.fstat(self.descriptor))
-            self.held.add(self.identity)
+            self.held[self.identity] = self.descriptor
+
+    def check(self) -> None:
+        """Raise `LockLost` if the file at the path is not the one that is locked."""
+        self.process.check(self.path)
+        check_in_place(self._checked_path, self.identity)
 
     def release(self) -> None:
+        """In a forked child, this does nothing: the lock is its parent's."""
         with self.guard:
-            if self.identity in self.held:
-                self.held.remove(self.identity)
+            if self.process is forks.here and self.held.pop(self.identity, None) is not None:
                 os.close(self.descriptor)
+
+
+def _let_go_of_locks() -> None:
+    """In a forked child."""
+    LocalLock.guard = threading.Lock()
+    for descriptor in LocalLock.held.values():
+        os.close(descriptor)
+    LocalLock.held.clear()
+
+
+forks.call_in_child(_let_go_of_locks)
+
+
+def _locked(path: str, *, shared: bool) -> int:
+    """The descriptor of the file, opened and locked."""
+    # Without O_NONBLOCK, opening a pipe that nobody writes to would never return.
+    access = os.O_RDONLY | os.O_NONBLOCK if shared else os.O_RDWR | os.O_CREAT
+    descriptor = os.open(path, access | os.O_CLOEXEC, FILE_MODE)
+    try:
+        fcntl.lockf(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        if not shared:
+            # A job that was here before may have died: its tasks are not to find their way in any more.
+            os.ftruncate(descriptor, 0)
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            raise StoreLocked(f"{path}: another process has it locked") from error
+        raise
+    return descriptor
+
+
+def check_in_place(path: str, identity: tuple[int, int]) -> None:
+    """Raise `LockLost` if a lock file is not at its path any more, so that others can lock another one there."""
+    with refusals("look at", path):
+        found = _identity_at(path)
+    if found != identity:
+        happened = "was removed" if found is None else "was removed, and another process has made a new one"
+        raise LockLost(
+            f"{path}: the lock file {happened}, so other writers are not kept out any more: this process writes nothing"
+            " from now on. Make sure that only one process writes to the directory, then open it again"
+        )
+
+
+def _identity_at(path: str) -> tuple[int, int] | None:
+    try:
+        return identity_of(os.stat(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def identity_of(status: os.stat_result) -> tuple[int, int]:

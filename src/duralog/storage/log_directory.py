@@ -5,8 +5,11 @@
     .kafka_cleanshutdown      there while the directory is closed and nothing has to be recovered
     *-checkpoint              one offset for each partition
 
-What must always be true: the clean-shutdown marker is on disk only while every log is closed and flushed. It is taken
-away, for good, before the first log is loaded, and written as the last thing of all.
+What must always be true:
+- The clean-shutdown marker is on disk only while every log is closed and flushed. It is taken away, for good, before
+  the first log is loaded, and written as the last thing of all.
+- Nothing is written without the lock. It is on a file that somebody may remove, so that another process can lock a new
+  one: before each write here, and before a log is opened, flushed, rolled or closed, `check_lock` finds out.
 
 A damaged checkpoint is worth no more than a missing one: it is logged, and its partitions count as not in it. A damaged
 `meta.properties` is an error, since nobody should write to a directory without knowing whose it is.
@@ -77,6 +80,7 @@ class LogDirectory:
             raise StorageError("cannot open a directory without a name: give its path")
         self._files = file_system
         self.path = path
+        self._lock: Lock | None = None
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
         self._checkpoint_lock = threading.Lock()
         self._broker_epoch = _NO_BROKER_EPOCH
@@ -90,7 +94,13 @@ class LogDirectory:
     def lock(self) -> Lock:
         """Lock the directory against all other writers, Kafka's included; `StoreLocked` if there is one."""
         self.make()
-        return self._files.lock(self.path_of(LOCK))
+        self._lock = self._files.lock(self.path_of(LOCK))
+        return self._lock
+
+    def check_lock(self) -> None:
+        """Raise `LockLost` if the directory was locked here, and the lock does not keep others out any more."""
+        if self._lock is not None:
+            self._lock.check()
 
     def make(self) -> None:
         """Make the directory if it is not there, and its name survive a loss of power."""
@@ -154,6 +164,7 @@ class LogDirectory:
 
     def put_clean_shutdown(self) -> None:
         """REQUIRES: every log is closed, and the checkpoints are written."""
+        self.check_lock()
         self._files.write(self.path_of(CLEAN_SHUTDOWN), encode_clean_shutdown(self._broker_epoch), sync=True)
         self._files.sync_folder(self.path)
 
@@ -181,6 +192,7 @@ class LogDirectory:
             offsets = dict(collect())
             if self._checkpoints.get(name) == offsets:
                 return
+            self.check_lock()
             self._replace_checkpoint(name, offsets)
             self._checkpoints[name] = offsets
 

@@ -127,17 +127,19 @@ def discard(writer: LogWriter, segments: Sequence[Segment], *, replaced_by: int 
     """
     snapshots: list[str] = []
     failure: StorageError | None = None
-    for segment in segments:
-        try:
-            segment.rename(FileState.DELETED)
-            is_vacant = segment.base_offset != replaced_by
-            snapshot = writer.snapshots.mark_deleted(segment.base_offset) if is_vacant else None
-        except StorageError as error:
-            failure = failure or error
-        else:
-            if snapshot is not None:
-                snapshots.append(snapshot)
-    writer.has_new_names = True
+    try:
+        for segment in segments:
+            try:
+                segment.rename(FileState.DELETED)
+                is_vacant = segment.base_offset != replaced_by
+                snapshot = writer.snapshots.mark_deleted(segment.base_offset) if is_vacant else None
+            except StorageError as error:
+                failure = failure or error
+            else:
+                if snapshot is not None:
+                    snapshots.append(snapshot)
+    finally:
+        writer.has_new_names = True
 
     waiting = deque(segments)
 

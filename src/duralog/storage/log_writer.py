@@ -6,6 +6,8 @@ lock, so that appends go on while a flush in the background waits.
 What must always be true:
 - A view is published after its bytes are written.
 - An append is all or nothing. One that fails leaves the log as it was, and the next one is welcome.
+- Nothing is written by a process that another one is not kept away by: a forked child, or one that has lost the lock of
+  the directory. Closing such a log only lets go of its files.
 - When an fsync fails, nobody knows what is on disk, and asking again would not tell: the log takes no more appends
   until it is opened again, which looks at the files.
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from threading import Lock, RLock
 from typing import NamedTuple
@@ -24,8 +27,9 @@ from typing import NamedTuple
 from duralog.config import TopicConfig
 from duralog.errors import InvalidRecord, RecordTooLarge, StorageError
 from duralog.format.filenames import FileKind, SegmentFile
+from duralog.storage import forks
 from duralog.storage.append_origin import AppendOrigin
-from duralog.storage.file_system import FileSystem
+from duralog.storage.file_system import FileSystem, LockLost
 from duralog.storage.loaded_log import LoadedLog
 from duralog.storage.log_view import LogView, unsettled_view
 from duralog.storage.plain_admission import plain_rules
@@ -84,7 +88,7 @@ class LogWriter:
         read_only: bool,
         leader_epoch: int = 0,
     ) -> None:
-        self.lock = RLock()
+        self.lock: AbstractContextManager[object] = RLock()
         self.config = config
         self.plain_rules = plain_rules(config)
         self.clock = clock
@@ -102,11 +106,17 @@ class LogWriter:
         """Why nothing can be written any more."""
         self.in_doubt = False
         """It is not known what is on disk."""
+        self._check_directory_lock = loaded.check_lock
+        self.is_disowned = False
+        """Another process may write to the files."""
+        self.is_inherited = False
+        """This process is a forked child of the one that opened the log."""
+        self.process = forks.here
         self._random_below = random_below
         self._jitter_ms = choose_jitter_ms(config, random_below)
         self._free_range = NO_FREE_RANGE
         self.view: LogView
-        self.flushing = Lock()
+        self.flushing: AbstractContextManager[object] = Lock()
         """Held while the recovery point moves. Whoever needs both takes the other lock first."""
         self._rolled: list[Segment] = []
         """Segments whose indexes were completed and not synced since, whatever the recovery point says."""
@@ -115,6 +125,26 @@ class LogWriter:
         self.has_left_files = False
         """Files of deleted segments may have kept their names: only the log's start tells that they are gone."""
         self.publish(loaded.segments, loaded.log_start_offset, loaded.end_offset)
+        forks.belongs_here(self)
+
+    def on_fork(self) -> None:
+        self.lock = self.flushing = forks.RefusingLock(self.folder, self.process)
+        self.refusal = self.process.refusal
+        self.in_doubt = self.is_disowned = self.is_inherited = True
+
+    def disown(self, reason: str) -> None:
+        """Change no file from now on: another process may write to them. What is there can be read."""
+        self.refusal = reason
+        self.in_doubt = self.is_disowned = True
+        for segment in self.view.segments:
+            segment.disown()
+
+    def _check_lock(self) -> None:
+        try:
+            self._check_directory_lock()
+        except LockLost as error:
+            self.disown(str(error))
+            raise
 
     def follow(self, config: TopicConfig) -> None:
         """Decide by these configs from now on, and by the active segment as it is now."""
@@ -244,6 +274,7 @@ class LogWriter:
         active = view.segments.active
         if active.size_bytes == 0 and active.base_offset == base_offset:
             return
+        self._check_lock()
         self.producers.update((), base_offset)
         self.snapshots.take(self.producers, sync=False, log_start_offset=view.start_offset)
         self.has_new_names = True
@@ -281,6 +312,7 @@ class LogWriter:
                 self.check_writable()
             if self.refusal is not None or (end <= self.recovery_point and not rolled):
                 return
+            self._check_lock()
             following = view.segments.from_floor(self.recovery_point)
             segments = rolled + [found for found in following if found.base_offset < end and found not in rolled]
             flushed: Segment | None = None
@@ -289,8 +321,7 @@ class LogWriter:
                     flushed.flush()
                 flushed = None
                 if self.has_new_names or any(found.base_offset >= self.recovery_point for found in segments):
-                    self.has_new_names = False
-                    self.file_system.sync_folder(self.folder)
+                    self._sync_names()
             except StorageError as error:
                 # A segment that was deleted meanwhile is nobody's loss.
                 if flushed is None or flushed in self.view.segments:
@@ -301,6 +332,16 @@ class LogWriter:
                     self._rolled.remove(segment)
             self.recovery_point = max(self.recovery_point, end)
             self.last_flush_ms = self.clock()
+
+    def _sync_names(self) -> None:
+        """Return when the names in the folder would survive a loss of power."""
+        try:
+            # Cleared first: what is made or renamed meanwhile sets it again.
+            self.has_new_names = False
+            self.file_system.sync_folder(self.folder)
+        except BaseException:
+            self.has_new_names = True
+            raise
 
     def flush_rolled(self, base_offset: int) -> None:
         """What is left to do after a roll, for which nobody has to wait."""
@@ -316,7 +357,7 @@ class LogWriter:
     def close(self) -> None:
         """Bring the files to their final sizes and to disk, and let go of them. REQUIRES: the lock is held.
 
-        If that fails, the log is closed and in doubt.
+        If that fails, the log is closed and in doubt. In a forked child no lock is needed.
         """
         view = self.view
         failure: StorageError | None = None
@@ -329,13 +370,17 @@ class LogWriter:
         self.refusal = self.refusal or "it was closed"
         for segment in view.segments:
             try:
-                segment.close()
+                if self.is_disowned:
+                    segment.let_go_unfinished()
+                else:
+                    segment.close()
             except StorageError as error:
                 failure = failure or error
         if failure is not None:
             raise failure
 
     def _finish(self, view: LogView) -> None:
+        self._check_lock()
         view.segments.active.on_roll()
         self.flush()
         view.segments.active.flush()
@@ -343,4 +388,4 @@ class LogWriter:
         is_new = self.snapshots.take(self.producers, sync=True, log_start_offset=view.start_offset)
         if is_new or self.has_new_names:
             # After a clean stop, a log without any snapshot is taken for one that no producer with an id wrote to.
-            self.file_system.sync_folder(self.folder)
+            self._sync_names()

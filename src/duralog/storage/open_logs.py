@@ -5,14 +5,17 @@ What must always be true:
   holds it needs no lock and can tell that something has changed. Opened for reading only, logs are added in place as
   they are asked for.
 - Who changes topics, or what is open, holds `changing`. After `end` no change begins.
+- In a forked child no log is open, and none can be opened.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 
 from duralog.errors import DuralogError, StorageError, UnknownTopic
+from duralog.storage import forks
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.metadata_folder import METADATA_PARTITION
 from duralog.storage.opening import OpenedDirectory
@@ -28,9 +31,30 @@ class OpenLogs:
         self._opened = opened
         self._path = opened.directory.path
         self.read_only = opened.lock is None
-        self.changing = threading.RLock()
+        self.changing: AbstractContextManager[object] = threading.RLock()
         self.is_closed = False
         self.by_partition: Mapping[TopicPartition, PartitionLog] = opened.logs
+        self.loss: str | None = None
+        """Why nothing is changed any more, though the store is open: the lock does not keep others out."""
+        self._process = forks.here
+        self._inherited: Mapping[TopicPartition, PartitionLog] | None = None
+        """In a forked child: what was open in its parent."""
+        forks.belongs_here(self)
+
+    def on_fork(self) -> None:
+        self.changing = forks.RefusingLock(self._path, self._process)
+        self.is_closed = True
+        self._inherited, self.by_partition = self.by_partition, {}
+
+    @property
+    def is_inherited(self) -> bool:
+        return self._inherited is not None
+
+    def let_go_of_inherited(self) -> None:
+        """In a forked child, close its copies of descriptors. Nothing is written."""
+        for log in (self._inherited or {}).values():
+            log.close()
+        self._opened.metadata.close()
 
     def everywhere(self) -> list[TopicPartition]:
         """All partitions that belong into the directory, by name, be they open or not."""
@@ -39,12 +63,15 @@ class OpenLogs:
 
     def check_open(self) -> None:
         if self.is_closed:
+            self._process.check(self._path)
             raise StorageError(f"{self._path}: the store is closed")
 
     def check_writable(self) -> None:
         self.check_open()
         if self.read_only:
             raise StorageError(f"{self._path}: the directory was opened for reading only")
+        if self.loss is not None:
+            raise StorageError(self.loss)
 
     def find(self, partition: TopicPartition) -> PartitionLog | None:
         """The log of a partition. Opened for reading only, it is loaded now if nobody has asked for it before.
@@ -110,9 +137,17 @@ class OpenLogs:
             failures[METADATA_PARTITION] = error
         return failures
 
+    def disown(self, loss: str) -> None:
+        """Let nothing change any more: another process may write to the directory."""
+        self.loss = loss
+        for log in self._all_logs():
+            log.disown(loss)
+
     def are_all_known(self) -> bool:
         """Whether the next start may trust every file."""
-        metadata_log = self._opened.metadata.log
-        logs = [*self.by_partition.values()] if metadata_log is None else [metadata_log, *self.by_partition.values()]
         was_known = self._opened.was_clean or not self._opened.offline
-        return was_known and not any(log.in_doubt for log in logs)
+        return was_known and not any(log.in_doubt for log in self._all_logs())
+
+    def _all_logs(self) -> list[PartitionLog]:
+        metadata_log = self._opened.metadata.log
+        return [*self.by_partition.values()] if metadata_log is None else [metadata_log, *self.by_partition.values()]

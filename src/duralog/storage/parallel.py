@@ -85,7 +85,11 @@ def for_each_partition(
         partition_of: dict[Future[T], TopicPartition] = {}
         done: SimpleQueue[Future[T]] = SimpleQueue()
         for partition in partitions:
-            future = pool.submit(work, partition, count)
+            if threading.main_thread().is_alive():
+                future = pool.submit(work, partition, count)
+            else:
+                # `atexit` closes a store: a pool takes no more work then.
+                future = _done_here(work, partition, count)
             partition_of[future] = partition
             future.add_done_callback(done.put)
         while partition_of:
@@ -107,3 +111,14 @@ def for_each_partition(
         pool.shutdown(cancel_futures=True)
     tell()
     return Outcome(results, failures)
+
+
+def _done_here(
+    work: Callable[[TopicPartition, ByteCount], T], partition: TopicPartition, count: ByteCount
+) -> Future[T]:
+    future: Future[T] = Future()
+    try:
+        future.set_result(work(partition, count))
+    except BaseException as error:
+        future.set_exception(error)
+    return future

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from duralog.config import TopicConfig
 from duralog.errors import CorruptRecord, StorageError
@@ -139,6 +140,7 @@ class PartitionLoader:
         leader_epoch: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> PartitionLog:
+        self._directory.check_lock()
         loaded = load_partition(
             self._files,
             self._directory.folder_of(partition),
@@ -153,7 +155,7 @@ class PartitionLoader:
             producer_expiration_ms=self.producer_expiration_ms,
         )
         return PartitionLog(
-            loaded,
+            replace(loaded, check_lock=self._directory.check_lock),
             topic=partition.topic,
             partition=partition.partition,
             config=config,

@@ -108,9 +108,17 @@ class PartitionLog(ReadableLog):
 
     # What it is
 
+    def __repr__(self) -> str:
+        if self.is_inherited:
+            return f"<PartitionLog {self.topic}-{self.partition} of process {self._writer.process.id}>"
+        return super().__repr__()
+
     @property
     def view(self) -> LogView:
-        return self._writer.view
+        writer = self._writer
+        if writer.is_inherited:
+            writer.process.check(writer.folder)
+        return writer.view
 
     @property
     def folder(self) -> str:
@@ -133,6 +141,11 @@ class PartitionLog(ReadableLog):
     def in_doubt(self) -> bool:
         """A failing disk has left the log in a state that only recovery can tell: it must not count as closed well."""
         return self._writer.in_doubt
+
+    @property
+    def is_inherited(self) -> bool:
+        """This process is a forked child of the one that opened the log: it can neither read nor write here."""
+        return self._writer.is_inherited
 
     @property
     def has_left_files(self) -> bool:
@@ -363,7 +376,17 @@ class PartitionLog(ReadableLog):
         with self._writer.lock:
             return self._writer.producers.expire(self._writer.clock())
 
+    def disown(self, reason: str) -> None:
+        """Write nothing from now on, for this reason: another process may. What is there can be read."""
+        self._writer.disown(reason)
+
     def close(self) -> None:
-        """Bring everything to disk and let go of the files. What readers hold stays readable."""
+        """Bring everything to disk and let go of the files. What readers hold stays readable.
+
+        In a forked child of the process that opened the log, nothing is written.
+        """
+        if self.is_inherited:
+            self._writer.close()
+            return
         with self._writer.lock:
             self._writer.close()

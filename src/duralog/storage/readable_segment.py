@@ -16,6 +16,7 @@ from duralog.columnar.pieces import Piece, read_pieces
 from duralog.errors import CorruptRecord, Fault, RecordTooLarge, StorageError
 from duralog.format.filenames import FileKind, FileState
 from duralog.format.layout import NO_TIMESTAMP
+from duralog.storage import forks
 from duralog.storage.batch_walk import walk
 from duralog.storage.file_system import File, FileSystem
 from duralog.storage.index_builder import BuiltIndexes, Visit, build_indexes
@@ -75,6 +76,7 @@ class ReadableSegment:
         Without `has_transaction_index`, nobody looks for that file: whoever knows that there is none saves the time.
         With `listed`, a log file that is opened must be the one that was listed.
         """
+        self._process = forks.here
         self._opening = opening = RLock()
         self.base_offset = base_offset
         self.size_bytes = size_bytes
@@ -138,6 +140,11 @@ class ReadableSegment:
 
     def path(self, kind: FileKind) -> str:
         return self._files.path(kind)
+
+    def check_process(self) -> None:
+        """Raise `StorageError` in a forked child, where another thread's lock would never be released."""
+        if self._process is not forks.here:
+            self._process.check(self.path(FileKind.LOG))
 
     @property
     def state(self) -> FileState:

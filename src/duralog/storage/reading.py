@@ -205,12 +205,14 @@ def _pieces(view: LogView, start_offset: int, end_offset: int, max_batch_bytes: 
     for segment, end in view.segments_from(start_offset):
         if segment.base_offset >= end_offset:
             return
+        segment.check_process()
         first = segment.find_batch(start_offset, end)
         if first is None:
             continue
         position = first.position
         piece_bytes = piece_bytes or first.size
         while position < end:
+            segment.check_process()  # The reader may have forked since it took the last records.
             if max_batch_bytes is not None:
                 # A batch above the limit does not fit a piece then, and is met as the first of one.
                 piece_bytes = min(piece_bytes, max(max_batch_bytes, 1))

@@ -220,6 +220,9 @@ class RehearsedMapping:
 
 
 class RehearsedLock:
+    def check(self) -> None:
+        """Nothing to do."""
+
     def release(self) -> None:
         """Nothing to do."""
 

@@ -59,7 +59,7 @@ class Repair:
         """What is wrong with the directory and cannot be repaired here."""
         self._fs: FileSystem = RehearsalFileSystem(LocalFileSystem()) if dry_run else LocalFileSystem()
         self._directory = LogDirectory(self._fs, path)
-        self._lock = lock_for_repair(path, dry_run=dry_run)
+        self._lock = lock_for_repair(self._directory, dry_run=dry_run)
         try:
             self._verification = Verification(path, topics=None if topic is None else [topic], partition=partition)
             self._repairer = PartitionRepairer(
@@ -113,11 +113,10 @@ class TopicConfigs:
         return self._store.topic_config(topic) if topic in self._store.topics() else TopicConfig()
 
 
-def lock_for_repair(path: str, *, dry_run: bool) -> Lock | None:
+def lock_for_repair(directory: LogDirectory, *, dry_run: bool) -> Lock | None:
     """For a dry run, too, as far as reading goes: what it tells must not change meanwhile, but it may not write."""
-    if not os.path.isdir(path):
-        raise DuralogError(f"{path}: there is no such directory")
-    directory = LogDirectory(LocalFileSystem(), path)
+    if not os.path.isdir(directory.path):
+        raise DuralogError(f"{directory.path}: there is no such directory")
     if dry_run:
         lock = directory.path_of(LOCK)
         return LocalLock(lock, shared=True) if os.access(lock, os.R_OK) else None

@@ -180,6 +180,7 @@ class Segment(ReadableSegment):
 
     def on_roll(self) -> None:
         """Bring every file to the size of its contents: the segment is not written to any more."""
+        self.check_process()
         if self._is_new:
             # Kafka takes a segment without an index for a damaged one.
             self.resize_indexes()
@@ -204,9 +205,9 @@ class Segment(ReadableSegment):
         With `again`, this is true also of what somebody else wrote.
         """
         if self._is_unsynced or again:
-            # Cleared first: an append meanwhile sets it again.
-            self._is_unsynced = False
             try:
+                # Cleared first: an append meanwhile sets it again.
+                self._is_unsynced = False
                 self.file.sync()
             except BaseException:
                 self._is_unsynced = True
@@ -222,6 +223,19 @@ class Segment(ReadableSegment):
             self._are_indexes_read_only = True
             for index in self._made_indexes():
                 index.close()
+
+    def let_go_unfinished(self) -> None:
+        """Let go of the files as they are, without waiting for anybody: they are another process's."""
+        self._files.let_go()
+        self.disown()
+        for index in self._made_indexes():
+            index.close()
+
+    def disown(self) -> None:
+        """Change no file from now on: another process may write to them."""
+        self.read_only = self._files.read_only = self._are_indexes_read_only = True
+        for index in self._made_indexes():
+            index.read_only = True
 
     def rename(self, state: FileState) -> None:
         """Give the files the suffix of this state. They can be read as before."""
@@ -270,5 +284,6 @@ class Segment(ReadableSegment):
         return True
 
     def _check_writable(self) -> None:
+        self.check_process()
         if self.read_only:
             raise StorageError(f"{self.path(FileKind.LOG)}: cannot write: the segment was opened for reading")

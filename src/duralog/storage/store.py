@@ -4,6 +4,10 @@ Opened for writing, the directory is locked and looked after in the background. 
 in parallel, writes the checkpoints, and last of all the marker of a clean shutdown. Where a log could not be closed,
 or could not be recovered, there is no marker, so that the next start looks closely.
 
+A store belongs to the process that opened it. In a forked child it behaves as one that is closed, and `close` only lets
+go of descriptors (`duralog.storage.forks`). A writer whose lock file somebody has removed writes nothing from then on,
+and leaves no marker either: another process may have opened the directory.
+
 Opened for reading only, nothing is locked, nothing runs in the background and no file changes, so that it works on a
 directory that somebody else writes to. A partition is loaded when it is first asked for, and shows what was there then.
 
@@ -22,7 +26,7 @@ from duralog.errors import DuralogError, StorageError, UnknownTopic
 from duralog.storage.background import BackgroundError, Clock, Scheduler, wall_clock_ms
 from duralog.storage.cleaner import Cleaner
 from duralog.storage.compaction_report import CompactionReport, ShowCompaction
-from duralog.storage.file_system import FileSystem, LocalFileSystem, Lock, raise_open_file_limit
+from duralog.storage.file_system import FileSystem, LocalFileSystem, Lock, LockLost, raise_open_file_limit
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.log_retention import retain
 from duralog.storage.open_logs import OpenLogs
@@ -34,6 +38,7 @@ from duralog.storage.topic_changes import TopicChanges
 from duralog.storage.topics import Topic
 from duralog.storage.upkeep import Upkeep
 
+_LOCK_CHECK_MS = 1000
 _MOST_LOOKED_AT = 200
 """Of more partitions than these, a notebook shows only what is known already."""
 _MOST_TOLD = 20
@@ -41,7 +46,7 @@ _MOST_TOLD = 20
 
 
 class Store:
-    """One log directory. `duralog.open` makes it."""
+    """One log directory. `duralog.open` makes it. It belongs to this process, and not to children forked from it."""
 
     def __init__(
         self,
@@ -95,6 +100,9 @@ class Store:
                 self._upkeep.checkpoint()
                 self._upkeep.start(self._retain_unasked)
                 self.cleaner.start()
+                self._scheduler.every(
+                    _LOCK_CHECK_MS, "check of the lock", self._check_lock, first_after_ms=_LOCK_CHECK_MS
+                )
         except BaseException:
             self._let_go()
             raise
@@ -315,13 +323,22 @@ class Store:
     # The end
 
     def close(self) -> None:
-        """Bring everything to disk and let go of the directory. Closing again does nothing."""
+        """Bring everything to disk and let go of the directory. Closing again does nothing.
+
+        In a forked child of the process that opened the store, nothing is written, and the directory stays locked.
+        """
+        if self._open.is_inherited:
+            self._open.let_go_of_inherited()
+            return
         if not self._open.end():
             return
         try:
             self.cleaner.stop()
             self._scheduler.stop()
-            failures = self._open.close(self.config.num_recovery_threads_per_data_dir)
+            try:
+                self._check_lock()
+            finally:
+                failures = self._open.close(self.config.num_recovery_threads_per_data_dir)
             if not self.read_only:
                 self._upkeep.checkpoint()
                 if not failures and self._open.are_all_known():
@@ -330,6 +347,16 @@ class Store:
             self._let_go()
         for error in failures.values():
             raise error
+
+    def _check_lock(self) -> None:
+        """If another process may have opened the directory, write nothing more, and end all background work."""
+        try:
+            self._opened.directory.check_lock()
+        except LockLost as error:
+            self._open.disown(str(error))
+            self.cleaner.stop()
+            self._scheduler.stop()
+            raise
 
     def _let_go(self) -> None:
         self._cleaner_scheduler.stop()

@@ -115,8 +115,9 @@ class TransactionIndex:
         """Return when the entries would survive a loss of power; with `again`, also those of somebody else."""
         if not self._is_unsynced and not (again and self._fs.exists(self.path)):
             return
-        self._is_unsynced = False
         try:
+            # Cleared first: what is appended meanwhile sets it again.
+            self._is_unsynced = False
             with self._opening:
                 file = self._file or self._fs.open(self.path, writable=True)
             file.sync()

@@ -25,7 +25,7 @@ from types import MappingProxyType
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, StorageError, UnknownTopic
-from duralog.format.filenames import LOCK, is_log_directory
+from duralog.format.filenames import is_log_directory
 from duralog.storage.background import Clock, Scheduler, wall_clock_ms
 from duralog.storage.borrowed_partition import Loan
 from duralog.storage.file_system import LocalFileSystem
@@ -196,16 +196,18 @@ def _with_metadata(path: str, config: BrokerConfig, clock: Clock) -> _Opened:
 
 def _without_metadata(path: str, config: BrokerConfig, clock: Clock) -> _Opened:
     files = LocalFileSystem()
+    directory = LogDirectory(files, path)
     opening = Opening(files, path, config, clock=clock, scheduler=Scheduler(lambda: 0, threads=0))
-    lock = files.lock(f"{path}/{LOCK}")
+    lock = directory.lock()
+    assert isinstance(lock, LocalLock)
     try:
         opened = opening.for_reading()
-        was_clean = opened.directory.take_clean_shutdown()
+        was_clean = directory.take_clean_shutdown()
     except BaseException:
         lock.release()
         raise
     return _Opened(
-        directory=opened.directory,
+        directory=directory,
         config=opened.config,
         was_clean=was_clean,
         lock=lock,

@@ -138,7 +138,7 @@ def _held(path: str, *, dry_run: bool) -> Iterator[HeldDirectory | None]:
             yield held
         return
     check_log_directory(path)
-    lock = lock_for_repair(path, dry_run=True)
+    lock = lock_for_repair(LogDirectory(LocalFileSystem(), path), dry_run=True)
     try:
         yield None
     finally:

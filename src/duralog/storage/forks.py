@@ -1,0 +1,103 @@
+"""What is open belongs to the process that opened it, and not to the children that are forked from it.
+
+A fork copies descriptors, mapped files and the state of every log, but no threads. Two processes that append from the
+same state overwrite each other's records. So in a forked child, inherited stores, logs and brokers raise `StorageError`
+when they are used, and the child opens the directory itself. Read-only ones, too: to read from shared descriptors would
+be safe, but a lock that another thread of the parent held at the fork is never released in the child.
+
+What must always be true in a child:
+- Inherited objects change no file, however the child ends: `close`, the end of a `with` block, an exception, `atexit`
+  and the garbage collector only free memory and close descriptors.
+- Inherited objects do not wait: the threads of the parent do not exist in the child. Their locks are replaced.
+- The descriptors of lock files and sockets are closed at the fork. POSIX drops all locks of a process on a file when it
+  closes any descriptor of the file: closed later, they would drop a lock that the child has taken itself since.
+
+An object either registers with `belongs_here`, and `on_fork` is called in the child, or keeps `here` from when it was
+made and compares: each child has another one. That costs an append next to nothing, and unlike process ids, which the
+system reuses, it is never mistaken.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Protocol
+from weakref import WeakSet
+
+from duralog.errors import StorageError
+
+
+class Process:
+    """One process; each child has another one."""
+
+    __slots__ = ("id",)
+
+    def __init__(self) -> None:
+        self.id = os.getpid()
+
+    @property
+    def refusal(self) -> str:
+        """Why a forked child cannot use what this process has opened, and what to do instead."""
+        return (
+            f"process {self.id} opened it, and this process, {os.getpid()}, was forked from it: open the directory in"
+            " this process. One process at a time may write to a directory, any number may open it with read_only=True"
+        )
+
+    def check(self, what: str) -> None:
+        """Raise `StorageError` in a forked child of this process."""
+        if self is not here:
+            raise StorageError(f"{what}: {self.refusal}")
+
+
+class Owned(Protocol):
+    """Something that belongs to one process."""
+
+    def on_fork(self) -> None:
+        """Called in a forked child before anything else runs there. It must neither wait nor change a file."""
+
+
+here = Process()
+"""The process that runs this."""
+_owned: WeakSet[Owned] = WeakSet()
+_calls: list[Callable[[], None]] = []
+
+
+def belongs_here(thing: Owned) -> None:
+    """Call `thing.on_fork` in a forked child, if the object still exists then."""
+    _owned.add(thing)
+
+
+def call_in_child(work: Callable[[], None]) -> None:
+    """Call this in every forked child: for state that belongs to a module."""
+    _calls.append(work)
+
+
+def _on_fork() -> None:
+    global here, _owned
+    here = Process()
+    inherited, _owned = list(_owned), WeakSet()
+    failure: Exception | None = None
+    for work in (*_calls, *(thing.on_fork for thing in inherited)):
+        try:
+            work()
+        except Exception as error:  # The others must be kept from being used all the same.
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+os.register_at_fork(after_in_child=_on_fork)
+
+
+class RefusingLock:
+    """Replaces a lock in a child: entering it raises the error."""
+
+    def __init__(self, what: str, owner: Process) -> None:
+        self._what = what
+        self._owner = owner
+
+    def __enter__(self) -> None:
+        self._owner.check(self._what)
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to do: it was never entered."""
