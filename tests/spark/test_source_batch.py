@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import datetime
 import gc
-import io
 import os
-from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -277,46 +275,6 @@ def test_a_directory_that_is_no_log(spark: SparkSession, tmp_path: Path) -> None
         spark.read.format("duralog").load()
 
 
-# Filters
-
-
-FILTERS = {
-    "partition = 1 and offset >= 10 and offset < 13": 3,
-    "topic = 'orders' and partition in (0, 5) and offset <= 4": 5,
-    "topic <> 'orders' and topic like 'pay%'": 9,
-    "timestamp >= '2023-11-14 22:30:00' and topic = 'orders'": 0,
-    "timestamp > '2023-11-14 22:29:58' and topic = 'orders'": 2,
-    "timestamp = '2023-11-14 22:13:20' and offset < 5 and topic = 'orders'": 2,
-    "offset in (3, 998, 5000) and topic = 'orders' and key is not null": 4,
-    "partition is null": 0,
-    "(partition = 1 or offset = 3) and topic = 'orders'": 1001,
-}
-
-
-@pytest.mark.parametrize("enabled", ["true", "false"])
-def test_filters_give_the_same_rows_pushed_or_not(
-    spark: SparkSession, logs: str, enabled: str, request: pytest.FixtureRequest
-) -> None:
-    name = "spark.sql.python.filterPushdown.enabled"
-    before = spark.conf.get(name)
-    assert before is not None
-    request.addfinalizer(lambda: spark.conf.set(name, before))
-    spark.conf.set(name, enabled)
-    frame = read(spark, logs, columns="topic,partition,offset,timestamp,key")
-    assert {condition: frame.where(condition).count() for condition in FILTERS} == FILTERS
-
-
-def test_pushed_filters_leave_files_alone(spark: SparkSession, logs: str) -> None:
-    """Each slice is a task here, so that the tasks tell what was planned."""
-    frame = read(spark, logs, maxSplitBytes="1")
-    every = frame.rdd.getNumPartitions()
-    few = frame.where("topic = 'orders' and partition = 1 and offset between 10 and 20").rdd.getNumPartitions()
-    late = frame.where("topic = 'orders' and timestamp >= '2023-11-14 22:29:58'").rdd.getNumPartitions()
-    assert 1 <= few <= 4
-    assert 1 <= late <= 8
-    assert every > 30
-
-
 # What is planned
 
 
@@ -347,15 +305,6 @@ def test_spark_finds_the_format_by_itself(spark: SparkSession, logs: str) -> Non
 def test_sql_can_name_the_format(spark: SparkSession, logs: str) -> None:
     spark.sql(f"create or replace temporary view v using duralog options (path '{logs}', subscribe 'orders')")
     assert spark.sql("select count(*) from v where partition = 0").first() == (1000,)
-
-
-def test_a_plan_of_spark_shows_what_was_pushed(spark: SparkSession, logs: str) -> None:
-    with redirect_stdout(io.StringIO()) as out:
-        read(spark, logs).where("partition = 1 and offset > 5 and value is null").explain("formatted")
-    (pushed,) = [line for line in out.getvalue().splitlines() if line.startswith("PushedFilters")]
-    assert "EqualTo(partition,1)" in pushed
-    assert "GreaterThan(offset,5)" in pushed
-    assert "value" not in pushed
 
 
 def test_spark_can_be_asked_what_was_planned(spark: SparkSession, logs: str, request: pytest.FixtureRequest) -> None:

@@ -85,7 +85,8 @@ def test_damage_is_a_row_with_the_column_for_it(spark: SparkSession, damaged: Pa
 
 
 def test_damage_is_a_row_of_the_offsets_that_were_asked_for(spark: SparkSession, damaged: Path) -> None:
-    frame = read(spark, damaged, mode="PERMISSIVE", columns="offset,_corrupt").where("offset between 35 and 45")
+    bounds = {"startingOffsets": '{"t":{"0":35}}', "endingOffsets": '{"t":{"0":46}}'}
+    frame = read(spark, damaged, mode="PERMISSIVE", columns="offset,_corrupt", **bounds)
     found = {row["offset"]: row["_corrupt"] for row in frame.collect()}
     assert sorted(found) == [35, *range(40, 46)]
     assert found[35]["reason"] is not None

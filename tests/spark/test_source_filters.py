@@ -1,9 +1,8 @@
-"""Filters of a query: what is applied by not reading, and what is handed back to Spark."""
+"""Filters of a query: which partitions, offsets and times they leave out."""
 
 from __future__ import annotations
 
 import datetime
-import pickle
 
 import pytest
 from pyspark.sql.datasource import (
@@ -22,7 +21,9 @@ from pyspark.sql.datasource import (
     StringEndsWith,
     StringStartsWith,
 )
+from pyspark.sql.types import VariantVal
 
+from duralog.spark.far_times import FarTime, accept_far_times, refuse_far_times
 from duralog.spark.offset_ranges import OffsetRange
 from duralog.spark.pushed_filters import PushedFilters
 from duralog.storage.log_directory import TopicPartition
@@ -35,10 +36,8 @@ DAY = datetime.timedelta(days=1)
 
 
 def narrowed(*filters: Filter) -> dict[str, tuple[int, int]]:
-    pushed = PushedFilters()
-    assert pushed.push(list(filters)) == []
-    again: PushedFilters = pickle.loads(pickle.dumps(pushed))
-    return {str(partition): (found.start_offset, found.end_offset) for partition, found in again.narrow(ALL).items()}
+    left = PushedFilters.of(filters).narrow(ALL)
+    return {str(partition): (found.start_offset, found.end_offset) for partition, found in left.items()}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +60,6 @@ def narrowed(*filters: Filter) -> dict[str, tuple[int, int]]:
         (LessThan(PARTITION, 1), {"ab-0", "b-0"}),
         (LessThanOrEqual(PARTITION, 0), {"ab-0", "b-0"}),
         (IsNotNull(PARTITION), set(map(str, ALL))),
-        (IsNull(TOPIC), set()),
     ],
 )
 def test_partitions_are_left_out(filter_: Filter, left: set[str]) -> None:
@@ -104,19 +102,20 @@ def test_offsets_that_are_not_there_give_empty_ranges(filter_: Filter) -> None:
         (GreaterThan(TIMESTAMP, NOON.replace(tzinfo=None)), None, None),
         (In(TIMESTAMP, (NOON, "noon")), None, None),
         (GreaterThan(TIMESTAMP, datetime.datetime(1960, 1, 1, tzinfo=datetime.UTC)), -315_619_200_000, None),
+        (LessThan(TIMESTAMP, FarTime(253_402_318_799_999_001)), None, 253_402_318_800_000),
+        (GreaterThan(TIMESTAMP, FarTime(-62_135_630_339_000_000)), -62_135_630_339_000, None),
+        (In(TIMESTAMP, (NOON, FarTime(2**63 - 1))), NOON_MS, 9_223_372_036_854_776),
     ],
 )
-def test_times_prune_and_are_handed_back(filter_: Filter, not_before_ms: int | None, before_ms: int | None) -> None:
-    pushed = PushedFilters()
-    assert pushed.push([filter_]) == [filter_]
+def test_times_prune(filter_: Filter, not_before_ms: int | None, before_ms: int | None) -> None:
+    pushed = PushedFilters.of([filter_])
     assert (pushed.not_before_ms, pushed.before_ms) == (not_before_ms, before_ms)
     assert pushed.narrow(ALL) == ALL
 
 
 def test_of_several_times_the_narrowest_count() -> None:
-    pushed = PushedFilters()
-    pushed.push([GreaterThan(TIMESTAMP, NOON), GreaterThan(TIMESTAMP, NOON - DAY)])
-    pushed.push([LessThan(TIMESTAMP, NOON + DAY), LessThan(TIMESTAMP, NOON + 2 * DAY)])
+    lower = [GreaterThan(TIMESTAMP, NOON), GreaterThan(TIMESTAMP, NOON - DAY)]
+    pushed = PushedFilters.of([*lower, LessThan(TIMESTAMP, NOON + DAY), LessThan(TIMESTAMP, NOON + 2 * DAY)])
     assert (pushed.not_before_ms, pushed.before_ms) == (NOON_MS, NOON_MS + 86_400_001)
 
 
@@ -134,21 +133,38 @@ def test_of_several_times_the_narrowest_count() -> None:
         EqualTo(PARTITION, True),
         EqualTo(PARTITION, 1.0),
         Not(EqualTo(OFFSET, 3)),
-        In(OFFSET, (3, None)),
+        In(OFFSET, (3, "4")),
         EqualTo(OFFSET, None),
         IsNull(OFFSET),
         Not(Not(EqualTo(("value",), b"x"))),
+        IsNull(TOPIC),
+        Not(IsNotNull(PARTITION)),
     ],
 )
-def test_what_is_not_understood_is_handed_back_and_cuts_nothing(filter_: Filter) -> None:
-    pushed = PushedFilters()
-    assert pushed.push([filter_]) == [filter_]
-    if not isinstance(filter_, In):
-        assert pushed.narrow(ALL) == ALL
+def test_what_is_not_understood_cuts_nothing(filter_: Filter) -> None:
+    pushed = PushedFilters.of([filter_])
+    assert pushed.narrow(ALL) == ALL
+    assert (pushed.not_before_ms, pushed.before_ms) == (None, None)
 
 
-def test_a_list_of_offsets_is_handed_back_but_bounds_the_read() -> None:
-    pushed = PushedFilters()
+def test_a_list_of_offsets_bounds_the_read() -> None:
     wanted = In(OFFSET, (30, 20, None))
-    assert pushed.push([wanted]) == [wanted]
-    assert set(pushed.narrow(ALL).values()) == {OffsetRange(20, 31)}
+    assert set(PushedFilters.of([wanted]).narrow(ALL).values()) == {OffsetRange(20, 31)}
+
+
+# Times that Python cannot hold
+
+
+def test_pyspark_decodes_far_times_only_while_they_are_accepted() -> None:
+    never = VariantVal(bytes([12 << 2]) + (253_402_318_799_999_000).to_bytes(8, "little", signed=True), b"")
+    noon = VariantVal(bytes([12 << 2]) + (NOON_MS * 1000).to_bytes(8, "little", signed=True), b"")
+    accept_far_times()
+    try:
+        assert type(never.toPython()) is FarTime
+        assert never.toPython() == 253_402_318_799_999_000
+        assert noon.toPython() == NOON.replace(microsecond=1_000)
+    finally:
+        refuse_far_times()
+    with pytest.raises(OverflowError):
+        never.toPython()
+    assert noon.toPython() == NOON.replace(microsecond=1_000)

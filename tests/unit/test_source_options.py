@@ -228,3 +228,25 @@ def test_a_report_of_damage_goes_where_its_folder_is_whatever_the_logs_are_on(
 ) -> None:
     options = {"path": path, "fs.region": "eu", "mode": "PERMISSIVE", "badRecordsPath": folder}
     assert ReadOptions.of(options, streaming=False).bad_records == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"endingOffsets": "latest"}, "option endingOffsets is for batch reads: a streaming query has no end"),
+        (
+            {"pruneByFilters": "true"},
+            "option pruneByFilters is for batch reads: Spark does not give a stream the filters",
+        ),
+    ],
+)
+def test_a_stream_refuses_what_is_for_batch_reads(options: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        stream(**options)
+    assert batch(**options)
+
+
+def test_pruning_by_filters_is_off_unless_it_is_asked_for() -> None:
+    assert (batch().prune_by_filters, batch(pruneByFilters="True").prune_by_filters) == (False, True)
+    with pytest.raises(InvalidOption, match="option pruneByFilters is 'yes': give true or false"):
+        batch(pruneByFilters="yes")

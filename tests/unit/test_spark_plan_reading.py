@@ -179,6 +179,22 @@ def test_a_deleted_topic_is_data_loss(live: Store, path: Path) -> None:
     assert len(losses) == len(before.slices)
 
 
+@pytest.mark.parametrize("max_slice_bytes", SIZES)
+def test_a_topic_that_was_created_again_is_another_one(live: Store, path: Path, max_slice_bytes: int) -> None:
+    """It has files of the same names and sizes, with the same offsets in them."""
+    before = planned(path, max_slice_bytes)
+    live.delete_topic("orders")
+    live.create_topic("orders", 1)
+    fill(live.partition("orders", 0), 0, 2 * END, batch=BATCH)
+    losses: list[DataLoss] = []
+    assert not list(read_slices(before.slices, on_data_loss=losses.append))
+    assert [(loss.asked_start, loss.asked_end) for loss in losses] == [
+        (found.start_offset, found.end_offset) for found in before.slices
+    ]
+    with pytest.raises(OffsetOutOfRange, match="but the topic was deleted and created again since"):
+        list(read_slices(before.slices[-1:]))
+
+
 def test_a_directory_that_is_gone_is_an_error(path: Path) -> None:
     before = planned(path, 3000)
     shutil.rmtree(path)

@@ -182,6 +182,19 @@ def data_loss(partition: TopicPartition, asked: OffsetRange, view: LogView, limi
     )
 
 
+def total_loss(partition: TopicPartition, asked: OffsetRange, reason: str) -> DataLoss:
+    """None of the offsets is there."""
+    return DataLoss(
+        topic=partition.topic,
+        partition=partition.partition,
+        asked_start=asked.start_offset,
+        asked_end=asked.end_offset,
+        available_start=0,
+        available_end=0,
+        reason=reason,
+    )
+
+
 def tell_loss(loss: DataLoss, on_data_loss: OnDataLoss | None) -> None:
     """Who wants to be told; otherwise raise `OffsetOutOfRange`."""
     if on_data_loss is None:

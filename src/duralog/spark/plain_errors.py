@@ -17,11 +17,20 @@ from duralog.errors import DuralogError
 _SWITCH = "SPARK_HIDE_TRACEBACK"
 
 
+def hide_traceback() -> None:
+    """Of the next error in this worker: for one that PySpark itself is about to raise."""
+    os.environ[_SWITCH] = "1"
+
+
+def show_traceback() -> None:
+    os.environ.pop(_SWITCH, None)
+
+
 @contextmanager
 def plain_errors() -> Iterator[None]:
     """In a Spark worker: a `DuralogError` raised in here reaches the user without Python's traceback."""
     try:
         yield
     except DuralogError:
-        os.environ[_SWITCH] = "1"
+        hide_traceback()
         raise

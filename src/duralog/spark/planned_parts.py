@@ -6,6 +6,7 @@ would do nothing but wait. What is fetched ahead is bounded: `_AHEAD` files of `
 
 from __future__ import annotations
 
+import posixpath
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,9 +14,12 @@ from functools import partial
 from itertools import islice
 
 from duralog.errors import CorruptRecord, StorageError
+from duralog.format.filenames import PARTITION_METADATA
+from duralog.format.properties import decode_partition_metadata
 from duralog.spark.part_reading import NotAsExpected, Part
 from duralog.spark.remote_files import RemoteFile
 from duralog.spark.slices import Slice
+from duralog.storage.file_system import FileSystem
 
 _AHEAD = 8
 _SMALL_BYTES = 2 << 20
@@ -24,11 +28,16 @@ OpenPart = Callable[[], Part]
 """Gives the planned bytes; raises `NotAsExpected` if they are not there any more."""
 
 
-def open_planned(found: Slice) -> Part:
-    """The planned file, if its size is still right."""
+def open_planned(found: Slice, topic_ids: dict[str, str | None]) -> Part:
+    """The planned file, if its size and its topic are still right. `topic_ids` has those of folders seen before."""
     files, _ = found.location.connect()
     try:
         file = files.open(found.path)
+        folder = posixpath.dirname(found.path)
+        if folder not in topic_ids:
+            topic_ids[folder] = _topic_id(files, folder)
+        if topic_ids[folder] not in (None, found.topic_id):
+            raise NotAsExpected
     except StorageError:
         # It is gone, or cannot be read at all: looking at the log as it is now will tell.
         raise NotAsExpected from None
@@ -56,26 +65,37 @@ def open_planned(found: Slice) -> Part:
     )
 
 
+def _topic_id(files: FileSystem, folder: str) -> str | None:
+    """Of a topic that was deleted and created again, a file of the same name, size and offsets has other records."""
+    try:
+        return decode_partition_metadata(files.read_all(f"{folder}/{PARTITION_METADATA}"))
+    except (CorruptRecord, StorageError):
+        # Old logs have no such file.
+        return None
+
+
 def open_ahead(slices: Iterable[Slice]) -> Iterator[tuple[Slice, OpenPart]]:
     """Each slice, and what opens its file or waits for it to be open."""
     remaining = iter(slices)
+    topic_ids: dict[str, str | None] = {}
     first = list(islice(remaining, 2))
     if len(first) < 2 or not first[0].location.is_remote:
         for some in (first, remaining):
-            yield from ((found, partial(open_planned, found)) for found in some)
+            yield from ((found, partial(open_planned, found, topic_ids)) for found in some)
         return
     with ThreadPoolExecutor(_AHEAD, thread_name_prefix="duralog-opening") as pool:
         waiting: deque[tuple[Slice, Future[Part]]] = deque()
         for some in (first, islice(remaining, _AHEAD - len(first))):
-            waiting.extend((found, pool.submit(_open_and_fetch, found)) for found in some)
+            waiting.extend((found, pool.submit(_open_and_fetch, found, topic_ids)) for found in some)
         while waiting:
             found, opening = waiting.popleft()
             yield found, opening.result
-            waiting.extend((following, pool.submit(_open_and_fetch, following)) for following in islice(remaining, 1))
+            for following in islice(remaining, 1):
+                waiting.append((following, pool.submit(_open_and_fetch, following, topic_ids)))
 
 
-def _open_and_fetch(found: Slice) -> Part:
-    part = open_planned(found)
+def _open_and_fetch(found: Slice, topic_ids: dict[str, str | None]) -> Part:
+    part = open_planned(found, topic_ids)
     if isinstance(part.file, RemoteFile) and found.size_bytes <= _SMALL_BYTES:
         try:
             part.file.bring(part.position, part.end_position)

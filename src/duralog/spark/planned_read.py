@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from duralog.errors import UnknownTopic
 from duralog.format.filenames import parse_partition_folder
 from duralog.spark.collector_pause import collector_paused
+from duralog.spark.frame_snapshot import Snapshot
 from duralog.spark.locations import open_store
 from duralog.spark.offset_ranges import Bound, OffsetRange, Offsets, OnDataLoss, resolve, select_partitions
 from duralog.spark.option_text import InvalidOption
@@ -37,11 +38,20 @@ def explain(path: str, options: Mapping[str, str] | None = None, **more: str) ->
     return plan_read(ReadOptions.of({**(options or {}), **more, "path": path}, streaming=False))
 
 
-def plan_read(options: ReadOptions, filters: PushedFilters | None = None) -> Plan:
-    """The slices of a batch read, by its options and by what the query says of its rows."""
+def take_snapshot(options: ReadOptions) -> Snapshot:
+    """What the options mean now, in offsets."""
+    with collector_paused(), open_store(options.path, options.storage_options) as store:
+        return Snapshot.of(store, _resolve(store, options, data_loss_handler(options)))
+
+
+def plan_read(options: ReadOptions, snapshot: Snapshot | None = None, filters: PushedFilters | None = None) -> Plan:
+    """The slices of a batch read: of a snapshot, or of what the options mean now."""
     with collector_paused(), open_store(options.path, options.storage_options) as store:
         on_data_loss = data_loss_handler(options)
-        ranges = resolve_bounds(store, chosen_partitions(store, options), options, on_data_loss)
+        if snapshot is None:
+            ranges = _resolve(store, options, on_data_loss)
+        else:
+            ranges = snapshot.ranges_left(store, on_data_loss)
         if filters is not None:
             ranges = filters.narrow(ranges)
         planned = plan(
@@ -56,6 +66,10 @@ def plan_read(options: ReadOptions, filters: PushedFilters | None = None) -> Pla
         )
     _logger.info("%s: %s", options.path, planned)
     return planned
+
+
+def _resolve(store: Store, options: ReadOptions, on_data_loss: OnDataLoss | None) -> dict[TopicPartition, OffsetRange]:
+    return resolve_bounds(store, chosen_partitions(store, options), options, on_data_loss)
 
 
 def chosen_partitions(store: Store, options: ReadOptions, *, may_be_gone: bool = False) -> list[TopicPartition]:

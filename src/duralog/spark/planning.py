@@ -201,6 +201,7 @@ class _PartitionPlan:
         self._location = location
         self._partition = partition
         self._isolation = isolation
+        self._topic_id = store.topic_id(partition.topic)
         view = store.partition(*partition).view
         limit = view.limit(isolation)
         within = OffsetRange(max(wanted.start_offset, view.start_offset), min(wanted.end_offset, limit))
@@ -247,6 +248,7 @@ class _PartitionPlan:
             position=positions[0],
             end_position=positions[1],
             identity=identity,
+            topic_id=self._topic_id,
             isolation=self._isolation,
             aborted=() if self._aborted is None else self._aborted.between(*offsets),
         )

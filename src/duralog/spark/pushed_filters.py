@@ -1,14 +1,13 @@
-"""Filters of a query that tell which partitions, offsets and times it is about.
+"""Filters of a query that limit which partitions, offsets and times have to be read.
 
-Spark hands them over as a list that must hold all together. What is said of `topic`, `partition` and `offset` is
-applied exactly, by not reading anything else, so Spark need not look again; its plan shows these as `PushedFilters`.
-What is said of `timestamp` only lets segments and byte ranges be left out, and is handed back, as is everything else.
+Spark hands them over as a list; a row must satisfy all of them. They only let partitions, offsets, segments and byte
+ranges be left out: Spark applies every filter to the rows as well.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
@@ -19,8 +18,6 @@ from pyspark.sql.datasource import (
     GreaterThan,
     GreaterThanOrEqual,
     In,
-    IsNotNull,
-    IsNull,
     LessThan,
     LessThanOrEqual,
     Not,
@@ -29,6 +26,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from duralog.spark.far_times import FarTime
 from duralog.spark.offset_ranges import OffsetRange
 from duralog.storage.log_directory import TopicPartition
 
@@ -62,9 +60,12 @@ class PushedFilters:
     before_ms: int | None = None
     """No wanted row has this time or a later one."""
 
-    def push(self, filters: Sequence[Filter]) -> list[Filter]:
-        """Take in what is of use. Returns those that Spark must still apply."""
-        return [filter_ for filter_ in filters if not self._take(filter_)]
+    @classmethod
+    def of(cls, filters: Iterable[Filter]) -> PushedFilters:
+        found = cls()
+        for filter_ in filters:
+            found._take(filter_)
+        return found
 
     def wants(self, partition: TopicPartition) -> bool:
         return all(_holds(filter_, partition) for filter_ in self.of_partitions)
@@ -78,40 +79,30 @@ class PushedFilters:
                 narrowed[partition] = OffsetRange(start, max(start, min(end_offset, self.last_offset + 1)))
         return narrowed
 
-    def _take(self, filter_: Filter) -> bool:
-        """Whether it is applied in full."""
+    def _take(self, filter_: Filter) -> None:
         column = _column(filter_)
-        if column in ("topic", "partition"):
-            if not _is_decidable(filter_):
-                return False
+        if column in ("topic", "partition") and _is_decidable(filter_):
             self.of_partitions.append(filter_)
-            return True
-        if column == "offset":
-            return self._take_offset(filter_)
-        if column == "timestamp":
+        elif column == "offset":
+            self._take_offset(filter_)
+        elif column == "timestamp":
             self._take_time(filter_)
-        return False
 
-    def _take_offset(self, filter_: Filter) -> bool:
-        if isinstance(filter_, IsNotNull):
-            return True
+    def _take_offset(self, filter_: Filter) -> None:
         if isinstance(filter_, In):
             offsets = [value for value in filter_.value if value is not None]
             if offsets and all(map(_is_whole, offsets)):
                 self._between(min(offsets), max(offsets))
-            return False
+            return
         value = getattr(filter_, "value", None)
         if not _is_whole(value):
-            return False
+            return
         if isinstance(filter_, EqualTo | EqualNullSafe):
             self._between(value, value)
         elif isinstance(filter_, GreaterThan | GreaterThanOrEqual):
             self._between(value + isinstance(filter_, GreaterThan), _INT64_MAX - 1)
         elif isinstance(filter_, LessThan | LessThanOrEqual):
             self._between(0, value - isinstance(filter_, LessThan))
-        else:
-            return False
-        return True
 
     def _between(self, first: int, last: int) -> None:
         self.first_offset = max(self.first_offset, first)
@@ -139,10 +130,8 @@ def _column(filter_: Filter) -> str | None:
 
 
 def _is_decidable(filter_: Filter) -> bool:
-    """Whether it can be told for a partition's name or number. With a null in it, SQL has answers of its own."""
+    """Whether a partition's name or number decides it. With a null in it, SQL has rules of its own."""
     inner = filter_.child if isinstance(filter_, Not) else filter_
-    if isinstance(inner, IsNull | IsNotNull):
-        return True
     values = inner.value if isinstance(inner, In) else [getattr(inner, "value", None)]
     expected = str if _column(filter_) == "topic" else int
     return type(inner) in _TESTS and all(type(value) is expected for value in values)
@@ -151,8 +140,6 @@ def _is_decidable(filter_: Filter) -> bool:
 def _holds(filter_: Filter, partition: TopicPartition) -> bool:
     if isinstance(filter_, Not):
         return not _holds(filter_.child, partition)
-    if isinstance(filter_, IsNull | IsNotNull):
-        return isinstance(filter_, IsNotNull)
     found = partition.topic if _column(filter_) == "topic" else partition.partition
     return _TESTS[type(filter_)](found, getattr(filter_, "value"))  # noqa: B009
 
@@ -163,6 +150,8 @@ def _is_whole(value: object) -> TypeGuard[int]:
 
 def _whole_ms(time: object) -> int | None:
     """A time of the query, in whole milliseconds, as records have them; the fraction is left away."""
+    if isinstance(time, FarTime):
+        return time // 1000
     if not isinstance(time, datetime.datetime) or time.tzinfo is None:
         return None
     return (time - _EPOCH) // _MILLISECOND

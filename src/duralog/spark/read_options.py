@@ -54,6 +54,7 @@ BOTH = (
     "minPartitions",
     "includeHeaders",
     "columns",
+    "pruneByFilters",
     "maxSplitBytes",
     "mode",
     "badRecordsPath",
@@ -103,6 +104,8 @@ class ReadOptions:
     include_headers: bool
     columns: tuple[str, ...] | None
     """As the user wrote them; `spark_schema` knows which there are."""
+    prune_by_filters: bool
+    """For a load that one query uses, once. See `batch_read`."""
     max_split_bytes: int
     mode: str
     bad_records: Location | None
@@ -134,6 +137,7 @@ class ReadOptions:
             min_partitions=given.value("minPartitions", positive_int, None),
             include_headers=given.value("includeHeaders", boolean, False),
             columns=given.value("columns", _names, None),
+            prune_by_filters=given.value("pruneByFilters", boolean, False),
             max_split_bytes=given.value("maxSplitBytes", size_bytes, DEFAULT_MAX_SLICE_BYTES),
             mode=mode,
             bad_records=given.value("badRecordsPath", lambda _, folder: _report_folder(folder, path, storage), None),
@@ -151,6 +155,10 @@ class _Given:
             for name in ENDS:
                 if name.lower() in self._values:
                     raise InvalidOption(f"option {name} is for batch reads: a streaming query has no end")
+            if "prunebyfilters" in self._values:
+                raise InvalidOption(
+                    "option pruneByFilters is for batch reads: Spark does not give a stream the filters"
+                )
         if "paths" in self._values:
             raise InvalidOption("one log directory is read at a time: load each, and unite them with union")
         if "location" in self._values:
@@ -173,7 +181,10 @@ class _Given:
     def path(self) -> str:
         path = self.get("path")
         if not path:
-            raise InvalidOption('there is no option path: name the log directory, as in load("/var/lib/kafka/data")')
+            raise InvalidOption(
+                'there is no option path: name the log directory, as in load("/var/lib/kafka/data");'
+                " a table of a catalog cannot be read"
+            )
         return path
 
 

@@ -32,7 +32,6 @@ _DEFAULTS = {
     # As in the workers of SQL. Those of jobs would otherwise have another environment, and so another daemon that loads
     # everything once more.
     "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
     # As the job `export` writes them. Spark's own default, INT96, takes a dictionary of objects, and nothing is found

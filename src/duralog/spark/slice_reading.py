@@ -22,10 +22,10 @@ from duralog.columnar.refusals import OnCorrupt
 from duralog.columnar.runs import Rows
 from duralog.errors import StorageError, UnknownTopic
 from duralog.format.filenames import FileKind
-from duralog.spark.offset_ranges import OffsetRange, OnDataLoss, data_loss, tell_loss
+from duralog.spark.offset_ranges import OffsetRange, OnDataLoss, data_loss, tell_loss, total_loss
 from duralog.spark.part_reading import Convert, NotAsExpected, OnCorruptBytes, Part, PartReader, T
 from duralog.spark.planned_parts import OpenPart, open_ahead, open_planned
-from duralog.spark.slices import DataLoss, Slice
+from duralog.spark.slices import CREATED_AGAIN, PARTITION_GONE, DataLoss, Slice
 from duralog.storage.isolation import Isolation
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.log_view import LogView
@@ -73,7 +73,7 @@ def read_slice_pieces(
     on_data_loss: OnDataLoss | None = None,
 ) -> Iterator[T]:
     """What `convert` makes of the pieces of the slice, in order. See `read_slice` for what goes wrong."""
-    return _read(found, convert, partial(open_planned, found), on_corrupt, on_data_loss)
+    return _read(found, convert, partial(open_planned, found, {}), on_corrupt, on_data_loss)
 
 
 def _to_arrow(found: Slice, columns: Sequence[str] | None) -> Convert[pa.RecordBatch]:
@@ -115,6 +115,9 @@ def _read_as_it_is_now(found: Slice, reader: PartReader[T], on_data_loss: OnData
     for attempt in range(_ATTEMPTS):
         try:
             with found.location.open_store() as store:
+                if found.topic_id is not None and store.topic_id(found.topic) not in (None, found.topic_id):
+                    tell_loss(_total_loss(found, reader.next_offset, CREATED_AGAIN), on_data_loss)
+                    return
                 view = store.partition(found.topic, found.partition).view
                 _lose_what_is_gone(found, reader, view, on_data_loss)
                 if found.isolation is Isolation.READ_COMMITTED:
@@ -125,7 +128,7 @@ def _read_as_it_is_now(found: Slice, reader: PartReader[T], on_data_loss: OnData
                     yield from _read_segment(found, reader, segment, end)
             return
         except UnknownTopic:
-            tell_loss(_total_loss(found, reader.next_offset), on_data_loss)
+            tell_loss(_total_loss(found, reader.next_offset, PARTITION_GONE), on_data_loss)
             return
         except (NotAsExpected, StorageError) as error:
             # A file that was there when the log was opened has gone, or changed again. Look once more.
@@ -174,12 +177,6 @@ def _lose_what_is_gone(found: Slice, reader: PartReader[T], view: LogView, on_da
         reader.next_offset = max(reader.next_offset, view.start_offset)
 
 
-def _total_loss(found: Slice, next_offset: int) -> DataLoss:
-    return DataLoss(
-        topic=found.topic,
-        partition=found.partition,
-        asked_start=next_offset,
-        asked_end=found.end_offset,
-        available_start=0,
-        available_end=0,
-    )
+def _total_loss(found: Slice, next_offset: int, reason: str) -> DataLoss:
+    asked = OffsetRange(next_offset, found.end_offset)
+    return total_loss(TopicPartition(found.topic, found.partition), asked, reason)

@@ -42,6 +42,8 @@ class Slice:
     """Where a batch ends, behind which there is none of the offsets."""
     identity: FileIdentity | None
     """None for the active segment, which grows: it is recognised by its batches."""
+    topic_id: str | None = None
+    """None for a topic without one. Another id means another topic of the same name, with other records."""
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     aborted: tuple[AbortedTransaction, ...] = field(default=(), repr=False)
     """Those with records among the offsets, for `read_committed`."""
@@ -57,6 +59,10 @@ class Slice:
         )
 
 
+PARTITION_GONE = "the partition is gone"
+CREATED_AGAIN = "the topic was deleted and created again since"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataLoss:
     """Offsets that were asked for and are not there, or not any more."""
@@ -67,6 +73,8 @@ class DataLoss:
     asked_end: int
     available_start: int
     available_end: int
+    reason: str | None = None
+    """Why none of them is there, if that is known."""
 
     def __str__(self) -> str:
         asked = (
@@ -74,10 +82,8 @@ class DataLoss:
             if self.asked_start == self.asked_end
             else f"offsets {self.asked_start} to {self.asked_end} were"
         )
-        return (
-            f"{self.topic}-{self.partition}: {asked} asked for, but the log goes from {self.available_start}"
-            f" to {self.available_end}"
-        )
+        reason = self.reason or f"the log goes from {self.available_start} to {self.available_end}"
+        return f"{self.topic}-{self.partition}: {asked} asked for, but {reason}"
 
     def as_error(self) -> OffsetOutOfRange:
         return OffsetOutOfRange(str(self))
