@@ -102,6 +102,7 @@ class Partition:
             )
 
         def finish(result: AppendResult | None, error: Exception | None) -> None:
+            broker.server.memory.change(-len(batch))
             self.in_line.popleft()
             try:
                 self._run_line()
@@ -116,6 +117,7 @@ class Partition:
             return False
 
         broker.reserve_background()
+        broker.server.memory.change(len(batch))
         self._put_in_line(start)
 
     def after_line(self, work: Callable[[], None]) -> None:
