@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duralog.broker import error_codes as codes
-from duralog.broker import partitions
+from duralog.broker import long_appends
 from duralog.broker.broker import Broker
 from duralog.broker.handlers import produce as handler
 from duralog.broker.request import CLOSE, NO_ANSWER, Later
@@ -374,14 +374,17 @@ def test_batches_that_are_walked_record_by_record_are_walked_beside_the_loop(des
 def test_batches_that_unpack_to_more_than_there_is_memory_for(
     desk: RecordDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partitions, "LARGEST_UNPACKED_BYTES", 3 << 20)
-    for size, code in ((2 << 20, 0), (4 << 20, codes.UNKNOWN_SERVER_ERROR)):
+    monkeypatch.setattr(long_appends, "UNPACKED_TOGETHER_BYTES", 3 << 19)
+    monkeypatch.setattr(long_appends, "unpacked_limit", lambda _: 3 << 20)
+    for size, code in ((1 << 20, 0), (2 << 20, 0), (4 << 20, codes.MESSAGE_TOO_LARGE)):
         bomb = record_batch.encode(records(bytes(size)), codec=Codec.ZSTD)
         answered = Answered(desk.produce(9, {"t": {0: bomb}}))
         _settle(desk.broker, answered)
         (told,) = decode(answered.only, PRODUCE, 9).responses[0].partition_responses
         assert told.error_code == code
-    assert desk.end_offset("t") == 1
+    assert told.error_message is not None
+    assert "at most 3145728 bytes" in told.error_message
+    assert desk.end_offset("t") == 2
 
 
 def test_appends_that_wait_for_the_disk_do_so_beside_the_loop(

@@ -61,6 +61,20 @@ def test_requests_are_counted(broker: Broker, client: RawClient) -> None:
     assert samples["duralog_connections", ()] == 1
 
 
+def test_why_connections_were_closed_and_what_requests_hold(broker: Broker, client: RawClient) -> None:
+    with RawClient("127.0.0.1", broker.address.port) as hostile:
+        hostile.send_bytes(struct.pack(">i", -1))
+        assert hostile.is_closed_by_peer()
+    client.send_bytes(struct.pack(">i", 1 << 20) + bytes(100_000))
+    with RawClient("127.0.0.1", broker.address.port) as other:
+        other.ask(API_VERSIONS, 0)
+    samples = scrape(broker)
+    assert samples["duralog_closed_connections_total", (("reason", "InvalidFrame"),)] == 1
+    assert 100_000 <= samples["duralog_request_memory_bytes", ()] < 1 << 20
+    assert samples["duralog_request_memory_limit_bytes", ()] == broker.server.memory.limit_bytes
+    assert samples["duralog_connections_waiting_for_memory", ()] == 0
+
+
 def test_the_store_is_told_of(broker: Broker) -> None:
     broker.store.create_topic("orders", 2)
     broker.store.partition("orders", 0).append([Record(key=b"k", value=b"v" * 1000)])

@@ -166,7 +166,6 @@ class TestSettings:
             b"config.providers=file",
             b"remote.log.storage.system.enable=true",
             b"create.topic.policy.class.name=x",
-            b"queued.max.request.bytes=1000",
         ],
     )
     def test_what_would_guard_something_is_refused(self, properties: bytes) -> None:
@@ -176,7 +175,6 @@ class TestSettings:
     def test_values_that_ask_for_nothing_are_not(self, caplog: pytest.LogCaptureFixture) -> None:
         lines = (
             b"remote.log.storage.system.enable=false",
-            b"queued.max.request.bytes=-1",
             b"authorizer.class.name=",
             b"max.connection.creation.rate=2147483647",
         )

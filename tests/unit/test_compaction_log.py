@@ -667,8 +667,10 @@ class _Watched(LocalFileSystem):
 
 def test_each_step_of_a_swap_is_on_disk_before_the_next(tmp_path: Path) -> None:
     files = _Watched()
-    log = make(tmp_path, files=files).open()
+    owner = make(tmp_path, files=files)
+    log = owner.open()
     write(log, "abc", "abc")
+    owner.catch_up()
     files.steps.clear()
     compact(log)
     begin = files.steps.index(".swap")

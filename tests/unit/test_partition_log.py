@@ -12,6 +12,7 @@ import pytest
 
 from duralog.errors import OffsetOutOfRange, StorageError
 from duralog.format.record import Record
+from duralog.format.varint import Bytes
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.partition_log import AppendResult, PartitionLog
 from tests.unit.log_in_folder import NOW_MS, LogInFolder, numbered, values
@@ -65,10 +66,11 @@ def test_a_roll_leaves_finished_files_and_a_snapshot(tmp_path: Path) -> None:
     assert (tmp_path / f"{FIRST}.index").stat().st_size == 8
     assert (tmp_path / f"{FIRST}.timeindex").stat().st_size == 12
     assert (tmp_path / f"{10:020}.index").stat().st_size == 10 << 20
-    assert (tmp_path / f"{10:020}.snapshot").exists()
     assert [(delay, name.split()[0]) for delay, name, _ in folder.waiting] == [(0, "flush")]
     assert log.recovery_point == 0
+    assert not (tmp_path / f"{10:020}.snapshot").exists()
     folder.catch_up()
+    assert (tmp_path / f"{10:020}.snapshot").exists()
     assert log.recovery_point == 10
 
 
@@ -95,6 +97,11 @@ class AtSync(LocalFileSystem):
                 file.sync()
 
         return Watched()
+
+    def write(self, path: str, data: Bytes, *, sync: bool) -> None:
+        if sync:
+            self.does(Path(path).name)
+        super().write(path, data, sync=sync)
 
 
 class Counting(AtSync):

@@ -8,20 +8,17 @@ down by the network, and costs no more memory than what it has sent already.
 |---|---|
 | sends something that is no request | closed, one log line |
 | sends half a request, or nothing, or does not read | closed when it has been idle for `connections.max.idle.ms` |
+| does so while memory is short | closed after some seconds (`duralog.broker.request_memory`) |
 | breaks the connection while its request waits | `Later.leave`: the handler may drop what it holds |
 | ends its own side while its request waits | answered, as in Kafka: it may still read, and if not, sending shows it |
+| is sent a file that has become shorter | closed, one log line: its answer can not be completed |
 | sends much at once | what a few milliseconds allow is handled, one buffer full at most, then it is the others' turn |
 | ends its own side while it is the others' turn | what it has sent is handled: it may have asked for no answers |
-
-Files go out by `sendfile`, right after the bytes before them (`MSG_MORE`), so that they share packets. If a file
-has become shorter than promised, the answer can not be completed: the connection is closed.
 """
 
 from __future__ import annotations
 
-import os
 import socket
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
@@ -31,7 +28,8 @@ from duralog.broker.dispatch import Parts
 from duralog.broker.event_loop import BROKEN, HANGUP, PEER_CLOSED, READABLE, WRITABLE
 from duralog.broker.frames import FrameReader
 from duralog.broker.log_lines import error_text
-from duralog.broker.request import FileSlice, Later, Silence
+from duralog.broker.outgoing import Outgoing, ShortFile
+from duralog.broker.request import Later, Silence
 from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
@@ -41,9 +39,6 @@ if TYPE_CHECKING:
 _SENT_AT_ONCE_BYTES = 64 << 10
 """Answers up to this are gathered for one send."""
 _SENT_PER_TURN_BYTES = 4 << 20
-_FILE_PIECE_BYTES = 48 << 10
-"""What one `sendfile` is asked for. Asked for more, the kernel makes packets that are partly filled, and takes more of
-the CPU for a byte."""
 _TURN_SECONDS = 0.005
 """For so long, requests of one client are begun. However cheap they are to send, the others wait no longer."""
 
@@ -62,8 +57,12 @@ class Connection:
         "has_ended",
         "is_closed",
         "last_active_ms",
+        "memory_bytes",
+        "moved_bytes",
         "node",
         "number",
+        "pace",
+        "waits_for_memory",
         "waits_for_room",
         "waits_for_turn",
     )
@@ -80,11 +79,17 @@ class Connection:
         """Too many requests of all clients are under way: this one's next request waits."""
         self.waits_for_turn = False
         """This one has had much of the loop's time: its next request waits until the others were served."""
+        self.waits_for_memory = False
+        """All connections together hold much memory: nothing is read from this one."""
+        self.memory_bytes = 0
+        """What it holds of that."""
+        self.moved_bytes = 0
+        self.pace: tuple[float, int] | None = None
         self._server = server
         self._socket = connected
         self._reader = FrameReader(server.limits.largest_request_bytes, server.spare_buffers)
         self._later: Later | None = None
-        self._outgoing: deque[bytes | memoryview | FileSlice] = deque()
+        self._outgoing = Outgoing(connected)
         self._events = READABLE | PEER_CLOSED
         server.loop.watch(connected.fileno(), self._events, self._on_event)
 
@@ -101,6 +106,18 @@ class Connection:
     @property
     def held_bytes(self) -> int:
         return self._reader.held_bytes
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether it waits for this broker, not for its client."""
+        if self._later is not None:
+            return self._later.request_bytes == 0
+        return self.waits_for_memory or self.waits_for_room or self.waits_for_turn
+
+    @property
+    def wanted_bytes(self) -> int:
+        """The memory that it needs to receive its request completely; 0 if it holds nothing yet."""
+        return self._reader.missing_bytes
 
     # What the loop tells
 
@@ -119,13 +136,14 @@ class Connection:
             self.close()
         except DuralogError as error:
             self.close(type(error).__name__, str(error))
+        except ShortFile as error:
+            self.close("short file", str(error))
         except Exception as error:
             self.close("unexpected", error_text(error))
 
     def _serve(self, events: int) -> None:
         if events & WRITABLE and self._outgoing:
-            self._send()
-            self._go_on()
+            self._send_and_go_on()
         elif self._is_busy():
             if events & BROKEN:
                 self.close()
@@ -141,25 +159,38 @@ class Connection:
             self.close()
 
     def _is_busy(self) -> bool:
-        return self._later is not None or bool(self._outgoing) or self.waits_for_room or self.waits_for_turn
+        return (
+            self._later is not None
+            or bool(self._outgoing)
+            or self.waits_for_room
+            or self.waits_for_turn
+            or self.waits_for_memory
+        )
 
     def _receive(self) -> None:
-        reader = self._reader
+        reader, memory = self._reader, self._server.memory
+        if not memory.admits(reader):
+            self.waits_for_memory = True
+            memory.wait(self)
+            self._listen_for(PEER_CLOSED)
+            return
         try:
             count = self._socket.recv_into(reader.space(self._server.receive_buffer))
         except BlockingIOError:
             reader.keep()
+            self._count_memory()
             return
         if count == 0:
             self.close()
             return
         self.last_active_ms = self._server.loop.now_ms
+        self.moved_bytes += count
         reader.received(count)
         self._handle_frames()
 
     def _go_on(self) -> None:
         """With what the client has sent meanwhile, else with what it will send."""
-        if self.is_closed or self._later is not None or self._outgoing:
+        if self.is_closed or self._later is not None or self._outgoing or self.waits_for_memory:
             return
         self.waits_for_room = self.waits_for_turn = False
         if self._reader.held_bytes:
@@ -215,6 +246,38 @@ class Connection:
         reader.keep()
         if answers:
             self._send_parts(answers)
+        self._count_memory()
+
+    # Memory
+
+    def take_memory(self) -> bool:
+        """Read on, if there is memory by now."""
+        if not self._server.memory.admits(self._reader):
+            return False
+        self.waits_for_memory = False
+        self._count_memory()
+        self.go_on()
+        return True
+
+    def _count_memory(self) -> None:
+        """Let what this connection holds be counted as it is now."""
+        later = self._later
+        held = self._reader.owned_bytes + self._outgoing.owed_bytes + (0 if later is None else later.request_bytes)
+        if held != self.memory_bytes:
+            self._server.memory.change(held - self.memory_bytes)
+            self.memory_bytes = held
+            if not held:
+                self.pace = None
+
+    def close_as_slow(self, why: str) -> None:
+        """Close it for the memory that it holds."""
+        if self._outgoing:
+            what = f"it has not read {self._outgoing.owed_bytes} bytes of its answer"
+        elif self._later is not None:
+            what = f"its request of {self._later.request_bytes} bytes waits"
+        else:
+            what = f"it has sent {self.held_bytes} bytes of a request"
+        self.close("slow", f"{what}, and {why}")
 
     # Sending
 
@@ -229,14 +292,17 @@ class Connection:
             else:
                 # Nothing is read before what is here already is handled.
                 self.waits_for_turn = True
+                self._count_memory()
                 self._server.loop.call_soon(self.go_on)
             return
-        self._outgoing.extend(parts)
+        self._outgoing.queue(parts)
+        self._count_memory()
         self._server.loop.call_soon(partial(self._guarded, self._send_and_go_on))
 
     def _send_and_go_on(self) -> None:
         if not self.is_closed:
             self._send()
+            self._count_memory()
             self._go_on()
 
     def _send_parts(self, parts: Parts) -> None:
@@ -247,63 +313,18 @@ class Connection:
             except BlockingIOError:
                 sent = 0
             if sent < len(data):
-                self._outgoing.append(memoryview(data)[sent:])
+                self._outgoing.queue([memoryview(data)[sent:]])
                 self._listen_for(WRITABLE)
             return
-        self._outgoing.extend(parts)
+        self._outgoing.queue(parts)
         self._send()
 
     def _send(self) -> None:
         """As much as the socket takes, but not more than one client may have in a turn."""
-        outgoing = self._outgoing
-        room = _SENT_PER_TURN_BYTES
-        try:
-            while outgoing and room > 0:
-                sent = self._send_file(room) if isinstance(outgoing[0], FileSlice) else self._send_bytes()
-                if sent < 0:
-                    return
-                room -= sent
-        except BlockingIOError:
-            pass
+        self.moved_bytes += self._outgoing.send(_SENT_PER_TURN_BYTES)
         self.last_active_ms = self._server.loop.now_ms
-        if outgoing:
+        if self._outgoing:
             self._listen_for(WRITABLE)
-
-    def _send_bytes(self) -> int:
-        outgoing = self._outgoing
-        run: list[bytes | memoryview] = []
-        for part in outgoing:
-            if isinstance(part, FileSlice):
-                break
-            run.append(part)
-        has_file_next = len(run) < len(outgoing)
-        data = run[0] if len(run) == 1 else b"".join(run)
-        sent = self._socket.send(data, socket.MSG_MORE if has_file_next else 0)
-        for _ in run:
-            outgoing.popleft()
-        if sent < len(data):
-            outgoing.appendleft(memoryview(data)[sent:])
-        return sent
-
-    def _send_file(self, room: int) -> int:
-        part = self._outgoing.popleft()
-        assert isinstance(part, FileSlice)
-        to, source = self._socket.fileno(), part.file.fileno()
-        position, end = part.position, part.position + part.size
-        stop = min(end, position + room)
-        try:
-            while position < stop:
-                asked = min(_FILE_PIECE_BYTES, stop - position)
-                sent = os.sendfile(to, source, position, asked)
-                if sent == 0:
-                    short = f"a file ends before position {position}, {end - position} bytes were to be sent"
-                    self.close("short file", short)
-                    return -1
-                position += sent
-        finally:
-            if position < end and not self.is_closed:
-                self._outgoing.appendleft(FileSlice(part.file, position, end - position))
-        return position - part.position
 
     def _listen_for(self, events: int) -> None:
         if events != self._events:
@@ -325,8 +346,9 @@ class Connection:
             self._server.tell_closed(kind, self.client_host, reason)
         self._server.forget(self)
         self._server.loop.forget(self._socket)
-        self._outgoing.clear()
+        self._outgoing.drop()
         self._reader = FrameReader(0)
         later, self._later = self._later, None
+        self._count_memory()
         if later is not None:
             later.leave()

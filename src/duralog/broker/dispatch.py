@@ -33,6 +33,7 @@ _LOGIN_APIS = (17, 36)
 _LOGIN = ": the client wants to log in by SASL, of which there is none here: it wants security.protocol=PLAINTEXT"
 Parts = list[bytes | FileSlice]
 
+_NO_BODY = memoryview(b"")
 _PLAIN_HEADER = struct.Struct(">ii")
 _TAGGED_HEADER = struct.Struct(">iib")
 
@@ -106,6 +107,9 @@ class Dispatcher:
             if exchange.answered is not None:
                 return exchange.answered
             exchange.is_waiting = True
+            # The buffer that it was received into is not to stay as long as the request does.
+            request.body = _NO_BODY
+            handled.request_bytes = len(frame) if api.parse else 0
             return handled
         return exchange.finish(handled)
 

@@ -44,7 +44,7 @@ class InvalidFrame(DuralogError):
 class FrameReader:
     """What one connection has sent and nobody has handled yet."""
 
-    __slots__ = ("_area", "_end", "_is_shared", "_largest", "_needed", "_spares", "_start")
+    __slots__ = ("_area", "_end", "_is_shared", "_largest", "_needed", "_spares", "_start", "owned_bytes")
 
     def __init__(self, largest_frame_bytes: int, spares: list[memoryview] | None = None) -> None:
         """`spares` are buffers for large frames that nobody uses now. All connections share them and give them back."""
@@ -57,22 +57,47 @@ class FrameReader:
         self._is_shared = False
         self._needed = 0
         """The size of the frame that is not complete yet, with the size itself; 0 if that is not known."""
+        self.owned_bytes = 0
+        """The size of the buffer that is this connection's own."""
 
     @property
     def held_bytes(self) -> int:
         """Received and not handled."""
         return self._end - self._start
 
+    @property
+    def growth_bytes(self) -> int:
+        """By how much `space` would let the own buffer grow; 0 if that has room, or the shared one is used."""
+        if self._end == self._start or not self._is_full():
+            return 0
+        return self._room_bytes() - self.owned_bytes
+
+    @property
+    def missing_bytes(self) -> int:
+        """By how much the own buffer would have to grow for the whole frame; 0 if the shared one is used."""
+        return max(self._needed - self.owned_bytes, 0) if self.has_large_frame else 0
+
+    @property
+    def has_large_frame(self) -> bool:
+        """Whether a part of a frame is here that is received into a buffer of its own."""
+        return self._end > self._start and self._needed > _OWN_BUFFER_FROM_BYTES
+
+    def own_whole_frame(self) -> None:
+        """Have room for the whole frame. REQUIRES: `has_large_frame`."""
+        self._move_to(memoryview(bytearray(self._needed)))
+
     def space(self, shared: memoryview) -> memoryview:
         """Where the next bytes go: the rest of the shared buffer, or of this frame's own one."""
         held = self._end - self._start
         if held and self._needed > _OWN_BUFFER_FROM_BYTES:
-            self._own(held)
+            if self._is_full():
+                self._grow()
             return self._area[self._end : self._needed]
         if held:
             shared[:held] = self._area[self._start : self._end]
         self._area = shared
         self._is_shared = True
+        self.owned_bytes = 0
         self._start = 0
         self._end = held
         return shared[held:] if held else shared
@@ -109,26 +134,33 @@ class FrameReader:
             self._area = _EMPTY
             self._start = self._end = 0
             self._is_shared = False
+            self.owned_bytes = 0
         elif self._is_shared:
-            self._area = memoryview(bytearray(self._area[self._start : self._end]))
-            self._start = 0
-            self._end = held
-            self._is_shared = False
+            self._move_to(memoryview(bytearray(held)))
 
-    def _own(self, held: int) -> None:
-        """Have a buffer of this connection's own with some room, at least as much again as is held."""
-        if not self._is_shared and self._start == 0 and self._end < len(self._area):
-            return
-        room = min(self._needed, max(2 * held, _OWN_BUFFER_FROM_BYTES))
-        if self._needed <= SPARE_BUFFER_BYTES and self._spares:
-            area = self._spares.pop()
+    def _is_full(self) -> bool:
+        """Whether a large frame has no buffer of its own yet, or has filled it."""
+        return self.has_large_frame and (self._is_shared or self._start > 0 or self._end == len(self._area))
+
+    def _room_bytes(self) -> int:
+        """The size of the next buffer: at least twice what is held, at most the frame, or that of a spare."""
+        needed = self._needed
+        room = min(needed, max(2 * self.held_bytes, _OWN_BUFFER_FROM_BYTES))
+        is_spare = needed <= SPARE_BUFFER_BYTES and (self._spares or (room == needed and 2 * room > SPARE_BUFFER_BYTES))
+        return SPARE_BUFFER_BYTES if is_spare else room
+
+    def _grow(self) -> None:
+        if self._spares and self._needed <= SPARE_BUFFER_BYTES:
+            self._move_to(self._spares.pop())
         else:
-            if room == self._needed <= SPARE_BUFFER_BYTES < 2 * room:
-                room = SPARE_BUFFER_BYTES
-            area = memoryview(bytearray(room))
+            self._move_to(memoryview(bytearray(self._room_bytes())))
+
+    def _move_to(self, area: memoryview) -> None:
+        held = self.held_bytes
         area[:held] = self._area[self._start : self._end]
         self._area = area
         self._is_shared = False
+        self.owned_bytes = len(area)
         self._start = 0
         self._end = held
 

@@ -115,7 +115,6 @@ offsets.load.buffer.size int=5242880
 principal.builder.class class=org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
 process.roles list
 producer.purgatory.purge.interval.requests int=1000
-queued.max.request.bytes long=-1
 quota.window.num int=11
 quota.window.size.seconds int=1
 remote.fetch.max.wait.ms int=500

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from duralog.broker.request_memory import request_memory_limit
 from duralog.config import BrokerConfig
 
 
@@ -18,6 +19,8 @@ class Limits:
     most_connections_per_host: int
     host_overrides: dict[str, int]
     largest_request_bytes: int
+    most_request_bytes: int
+    """What requests and answers of all connections may hold together."""
     most_requests: int
     """Requests whose work goes on beside the loop."""
     idle_ms: int
@@ -32,6 +35,7 @@ class Limits:
             most_connections_per_host=config.max_connections_per_ip,
             host_overrides=_overrides(config.max_connections_per_ip_overrides),
             largest_request_bytes=config.socket_request_max_bytes,
+            most_request_bytes=request_memory_limit(config),
             most_requests=config.queued_max_requests,
             idle_ms=config.connections_max_idle_ms,
         )

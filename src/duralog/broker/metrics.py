@@ -46,7 +46,10 @@ class LoopFigures:
     apis: list[ApiFigures]
     connections: int
     refused_connections: int
-    closed_connections: int
+    closed_connections: Counter[str]
+    request_memory_bytes: int
+    request_memory_limit_bytes: int
+    connections_waiting_for_memory: int
     background_requests: int
     timers: int
     waiting_fetches: int
@@ -74,7 +77,10 @@ def read_loop(broker: Broker) -> LoopFigures:
         ],
         connections=server.connection_count,
         refused_connections=server.refused,
-        closed_connections=server.closed_with_reason,
+        closed_connections=Counter(server.closed),
+        request_memory_bytes=server.memory.used_bytes,
+        request_memory_limit_bytes=server.memory.limit_bytes,
+        connections_waiting_for_memory=server.memory.waiting_count,
         background_requests=server.background_requests,
         timers=len(broker.timers),
         waiting_fetches=broker.fetches.waiting,
@@ -174,7 +180,21 @@ def _of_requests(apis: Iterable[ApiFigures]) -> Iterator[Metric]:
 def _of_loop(figures: LoopFigures) -> Iterator[Metric]:
     yield _gauge("connections", "Connected clients.", figures.connections)
     yield _counter("refused_connections", "Connections that a limit did not let in.", figures.refused_connections)
-    yield _counter("closed_connections", "Connections that were closed for a reason.", figures.closed_connections)
+    closed = CounterMetricFamily(
+        "duralog_closed_connections", "Connections that were closed for a reason.", labels=["reason"]
+    )
+    for reason, count in sorted(figures.closed_connections.items()):
+        closed.add_metric([reason], count)
+    yield closed
+    yield _gauge("request_memory_bytes", "Bytes that requests and answers hold.", figures.request_memory_bytes)
+    yield _gauge(
+        "request_memory_limit_bytes", "Above it, connections are not read.", figures.request_memory_limit_bytes
+    )
+    yield _gauge(
+        "connections_waiting_for_memory",
+        "Connections that are not read because memory is short.",
+        figures.connections_waiting_for_memory,
+    )
     yield _gauge("background_requests", "Work of requests beside the loop.", figures.background_requests)
     yield _gauge("timers", "Timers that are set.", figures.timers)
     yield _gauge("waiting_fetches", "Fetches that wait for records.", figures.waiting_fetches)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from duralog.broker.error_codes import UNKNOWN_TOPIC_OR_PARTITION, code_of
 from duralog.broker.log_lines import error_text, one_line
+from duralog.broker.long_appends import append_unpacked
 from duralog.errors import DuralogError, StorageError, UnknownTopic
 from duralog.format import record_batch
 from duralog.format.compression import Codec
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("duralog.broker")
 
 NO_TOPIC_ID = bytes(16)
-LARGEST_UNPACKED_BYTES = 256 << 20
-"""Of a client's batch that is unpacked beside the loop, where several may be at a time."""
 RETRY_MS = 1_000
 """How long the store is left alone after it could not make a log."""
 
@@ -97,11 +96,10 @@ class Partition:
         """Append a client's batch beside the loop, after those that wait here already. `then` runs on the loop."""
 
         def work() -> AppendResult:
-            return self.log.append_batches(
-                batch, transaction_version=transaction_version, max_decompressed_bytes=LARGEST_UNPACKED_BYTES
-            )
+            return append_unpacked(self.log, batch, transaction_version)
 
         def finish(result: AppendResult | None, error: Exception | None) -> None:
+            broker.server.memory.change(-len(batch))
             self.in_line.popleft()
             try:
                 self._run_line()
@@ -116,6 +114,7 @@ class Partition:
             return False
 
         broker.reserve_background()
+        broker.server.memory.change(len(batch))
         self._put_in_line(start)
 
     def after_line(self, work: Callable[[], None]) -> None:

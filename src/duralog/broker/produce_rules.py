@@ -30,7 +30,7 @@ _LEAST_LENGTH = MIN_BATCH_BYTES[0] - ENTRY_PREFIX.size
 """What a length field says at least, for the smallest message of any format."""
 _FRAME_FAULTS = (Fault.CRC_MISMATCH, Fault.BATCH_LENGTH, Fault.UNKNOWN_MAGIC, Fault.PARTIAL_BATCH)
 _MOST_TOLD = 3
-_CODEC_FAULTS = (Fault.DECOMPRESSION, Fault.UNKNOWN_CODEC, Fault.TOO_LARGE)
+_CODEC_FAULTS = (Fault.DECOMPRESSION, Fault.UNKNOWN_CODEC)
 
 ATTRIBUTES_END = BATCH_V2.at.attributes + 1
 """Where the byte with a batch's codec stands."""
@@ -124,6 +124,9 @@ def append_refusal(error: Exception, log: PartitionLog, size_bytes: int, base_of
     if isinstance(error, CorruptRecord):
         if error.fault in _FRAME_FAULTS and (base_offset == 0 or error.fault is not Fault.BATCH_LENGTH):
             return CORRUPT
+        if error.fault is Fault.TOO_LARGE:
+            # Kafka has no limit to what a batch unpacks to. By this code, a producer sends its records in smaller ones.
+            return Outcome(error_codes.MESSAGE_TOO_LARGE, message=str(error))
         # Kafka does not expect a codec to fail, and says so.
         is_codecs = error.fault in _CODEC_FAULTS
         code = error_codes.UNKNOWN_SERVER_ERROR if is_codecs else error_codes.INVALID_RECORD

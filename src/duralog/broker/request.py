@@ -82,12 +82,14 @@ class Later:
     nowhere. All of it happens on the loop's thread.
     """
 
-    __slots__ = ("_answer", "_deliver", "_refuse", "is_gone", "on_disconnect")
+    __slots__ = ("_answer", "_deliver", "_refuse", "is_gone", "on_disconnect", "request_bytes")
 
     def __init__(self, on_disconnect: Callable[[], None] | None = None) -> None:
         self.on_disconnect = on_disconnect
         self.is_gone = False
         """Whether the client has left: nobody needs the answer any more."""
+        self.request_bytes = 0
+        """The memory that the request takes meanwhile; 0 if its handler counts that itself."""
         self._answer: Fields | RawAnswer | Silence | None = None
         self._deliver: Callable[[Fields | RawAnswer | Silence], None] | None = None
         self._refuse: Callable[[int, str | None], Fields] | None = None

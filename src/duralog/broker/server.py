@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import resource
 import socket
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from duralog.broker.event_loop import READABLE, EventLoop
 from duralog.broker.frames import SHARED_BUFFER_BYTES
 from duralog.broker.limits import Limits
 from duralog.broker.log_lines import LogLines
+from duralog.broker.request_memory import RequestMemory
 
 if TYPE_CHECKING:
     from duralog.broker.node import Node
@@ -52,10 +54,17 @@ class Server:
         self.limits = limits
         self.receive_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.spare_buffers: list[memoryview] = []
+        self.memory = RequestMemory(
+            loop,
+            limits.most_request_bytes,
+            limits.largest_request_bytes,
+            holders=lambda: list(self._connections.values()),
+        )
         self.background_requests = 0
         self.refused = 0
         """Connections that a limit did not let in."""
-        self.closed_with_reason = 0
+        self.closed: Counter[str] = Counter()
+        """Connections that were closed for a reason, by its kind."""
         self._log_lines = log_lines
         self._config = config
         self._connections: dict[int, Connection] = {}
@@ -163,21 +172,26 @@ class Server:
         self.loop.timers.after(max(idle_ms / 4, _SHORTEST_IDLE_CHECK_MS), self._check_idle)
         since = self.loop.now_ms - idle_ms
         for connection in self.connections:
-            if connection.last_active_ms < since and (connection.has_ended or not connection.is_waiting):
-                reason = f"nothing was heard from it for {idle_ms} ms"
-                if connection.is_owed:
-                    reason = f"it has read nothing for {idle_ms} ms"
-                elif connection.held_bytes:
-                    reason = f"it has sent {connection.held_bytes} bytes of a request, and nothing for {idle_ms} ms"
-                connection.close("idle", reason)
+            if connection.last_active_ms >= since or connection.waits_for_memory:
+                continue
+            if connection.is_waiting and not connection.has_ended:
+                continue
+            if connection.is_owed:
+                connection.close("unread answer", f"it has read nothing for {idle_ms} ms")
+            elif connection.held_bytes:
+                held = f"it has sent {connection.held_bytes} bytes of a request"
+                connection.close("half request", f"{held}, and nothing for {idle_ms} ms")
+            else:
+                connection.close("idle", f"nothing was heard from it for {idle_ms} ms")
 
     def tell_closed(self, kind: str, host: str, reason: str) -> None:
-        self.closed_with_reason += 1
+        self.closed[kind] += 1
         self._log_lines.warn(f"closed {kind}", f"the connection from {host} is closed: {reason}")
 
     def forget(self, connection: Connection) -> None:
         """A connection tells that it is closed."""
         self._waiting_for_room.pop(connection.number, None)
+        self.memory.forget(connection)
         if self._connections.pop(connection.number, None) is not None:
             self.limits.remove(connection.client_host)
 

@@ -23,12 +23,10 @@ _REFUSED = {
     "config.providers": "providers are Java classes",
     "remote.log.storage.system.enable": "there is no tiered storage here",
     "max.connection.creation.rate": "the rate of new connections is not limited here",
-    "queued.max.request.bytes": "the memory of requests is limited for each connection only",
 }
 _HARMLESS = {
     "remote.log.storage.system.enable": "false",
     "max.connection.creation.rate": "2147483647",
-    "queued.max.request.bytes": "-1",
 }
 """Values of those that ask for nothing."""
 _EXPECTED = {"process.roles", "controller.quorum.voters", "controller.quorum.bootstrap.servers", "broker.id"}

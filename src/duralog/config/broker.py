@@ -118,6 +118,11 @@ class BrokerConfig(ServerSettings):
                 f"log.cleaner.dedupe.buffer.size ({self.log_cleaner_dedupe_buffer_size}) must be more than"
                 f" {_SMALLEST_CLEANER_MAP_BYTES} for each of log.cleaner.threads ({self.log_cleaner_threads})"
             )
+        if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
+            raise InvalidConfig(
+                f"queued.max.request.bytes ({self.queued_max_request_bytes}) must be at least"
+                f" socket.request.max.bytes ({self.socket_request_max_bytes})"
+            )
         if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
             raise InvalidConfig("max.connections.per.ip can only be 0 together with max.connections.per.ip.overrides")
         for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):

@@ -43,7 +43,7 @@ metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interv
 metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
 metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
 num.replica.alter.log.dirs.threads num.replica.fetchers offsets.commit.timeout.ms offsets.load.buffer.size
-principal.builder.class process.roles producer.purgatory.purge.interval.requests queued.max.request.bytes
+principal.builder.class process.roles producer.purgatory.purge.interval.requests
 quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
 remote.log.index.file.cache.total.size.bytes remote.log.index.file.cache.ttl.ms
 remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second

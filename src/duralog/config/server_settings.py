@@ -63,6 +63,12 @@ class ServerSettings(LogSettings):
     num_io_threads: int = config(INT, 8, at_least(1), doc="Kafka's: threads that handle requests.")
     background_threads: int = config(INT, 10, at_least(1), doc="Kafka's: threads for periodic work.")
     queued_max_requests: int = config(INT, 500, at_least(1), doc="Requests that may wait before reading stops.")
+    queued_max_request_bytes: int = config(
+        LONG,
+        -1,
+        doc="Bytes that requests and answers of all connections may hold before reading stops. Not above 0: an eighth"
+        " of the machine's memory, and at least `socket.request.max.bytes`.",
+    )
     socket_request_max_bytes: int = config(INT, 100 << 20, at_least(1), doc="The largest request that is read.")
     connections_max_idle_ms: int = config(LONG, 10 * MINUTE_MS, doc="A connection that is silent this long is closed.")
     max_connections: int = config(INT, INT32_MAX, at_least(0), doc="Connections at the same time.")

@@ -248,7 +248,10 @@ def _zstd_compress(data: Bytes, level: int | None) -> bytes:
 
 
 def _zstd_decompress(data: Bytes, max_bytes: int) -> memoryview:
-    bound = min(_zstd_bound(data), max_bytes)
+    least, most = _zstd_bounds(data)
+    if least > max_bytes:
+        raise _too_large(max_bytes, f"at least {least}")
+    bound = min(most, max_bytes)
     room = min(bound, max(_ZSTD_FIRST_ROOM, len(data) * _ZSTD_LIKELY_EXPANSION))
     while True:
         output = bytearray(room)
@@ -264,11 +267,11 @@ def _zstd_decompress(data: Bytes, max_bytes: int) -> memoryview:
             return memoryview(output)[:written]
 
 
-def _zstd_bound(data: Bytes) -> int:
-    """The most that the frames can unpack to, from the headers of their blocks."""
+def _zstd_bounds(data: Bytes) -> tuple[int, int]:
+    """The least and the most that the frames can unpack to, from the headers of their blocks."""
     end = len(data)
     position = 0
-    bound = 0
+    known = packed = 0
     while position < end:
         magic = int.from_bytes(data[position : position + 4], "little")
         if magic & _ZSTD_SKIPPABLE_MASK == _ZSTD_SKIPPABLE_MAGIC:
@@ -288,10 +291,13 @@ def _zstd_bound(data: Bytes) -> int:
             is_last = bool(header & 1)
             kind = (header >> 1) & 3
             size = header >> 3
-            bound += size if kind in (_ZSTD_RAW, _ZSTD_RLE) else _ZSTD_BLOCK_BYTES
+            if kind in (_ZSTD_RAW, _ZSTD_RLE):
+                known += size
+            else:
+                packed += _ZSTD_BLOCK_BYTES
             position += 3 + (1 if kind == _ZSTD_RLE else size)
         position += 4 if descriptor & 0x04 else 0
-    return bound
+    return known, known + packed
 
 
 _DECOMPRESSORS: dict[Codec, Callable[[Bytes, int], Bytes]] = {

@@ -23,6 +23,7 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 QUORUM_STATE = "quorum-state"
 BOOTSTRAP_SNAPSHOT = "bootstrap.checkpoint"
+CLUSTER_METADATA_FOLDER = "__cluster_metadata-0"
 REMOTE_INDEX_CACHE_FOLDER = "remote-log-index-cache"
 
 OFFSET_CHECKPOINTS = (

@@ -7,7 +7,7 @@ half of one: the checksum tells, and a snapshot that fails it is thrown away for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from duralog.errors import CorruptRecord, Fault
@@ -106,9 +106,9 @@ def decode_producer_snapshot(data: Bytes) -> tuple[ProducerEntry, ...]:
     )
 
 
-def encode_producer_snapshot(entries: Sequence[ProducerEntry]) -> bytes:
-    body = b"".join(
-        PRODUCER_SNAPSHOT_ENTRY.pack(
+def encode_producer_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    return encode_producer_fields(
+        (
             entry.producer_id,
             entry.producer_epoch,
             entry.last_sequence,
@@ -120,5 +120,12 @@ def encode_producer_snapshot(entries: Sequence[ProducerEntry]) -> bytes:
         )
         for entry in entries
     )
-    checked = PRODUCER_SNAPSHOT_HEADER.pack(PRODUCER_SNAPSHOT_VERSION, 0, len(entries))[_CRC_START:] + body
-    return PRODUCER_SNAPSHOT_HEADER.pack(PRODUCER_SNAPSHOT_VERSION, crc32c(checked), len(entries)) + body
+
+
+def encode_producer_fields(producers: Iterable[tuple[int, ...]]) -> bytes:
+    """The same of producers whose fields are in the order of `ProducerEntry`: there may be very many."""
+    pack = PRODUCER_SNAPSHOT_ENTRY.struct.pack
+    body = b"".join([pack(*fields) for fields in producers])
+    count = len(body) // PRODUCER_SNAPSHOT_ENTRY.size
+    checked = PRODUCER_SNAPSHOT_HEADER.pack(PRODUCER_SNAPSHOT_VERSION, 0, count)[_CRC_START:] + body
+    return PRODUCER_SNAPSHOT_HEADER.pack(PRODUCER_SNAPSHOT_VERSION, crc32c(checked), count) + body

@@ -42,7 +42,7 @@ from duralog.kernels.validate import CONSECUTIVE, WITHOUT_KEY, inspect_batch, in
 from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.batch_extents import Extent
 from duralog.storage.producer_batch import ProducerBatch, decode_marker
-from duralog.storage.rebuilding import Source, rebuild, target_codec, target_level
+from duralog.storage.rebuilding import Source, keeps_records, rebuild, target_codec, target_level
 
 _NONE = int(Fault.NONE)
 _PARTIAL_BATCH = int(Fault.PARTIAL_BATCH)
@@ -57,6 +57,8 @@ WITHOUT_NEEDED_KEY = "Compacted topic cannot accept message without key"
 """What is wrong with a record. These words, and those about timestamps, are shown by producers: they are Kafka's."""
 _QUICKLY_UNPACKED_BYTES = 1 << 20
 _QUICKLY_WALKED_RECORDS = 500
+_MOST_WALKED_RECORDS = 100_000
+"""A batch with more records is not decoded record by record: as Python objects they take a hundred times the memory."""
 _TOLD_ERRORS = 3
 """How many records the text of an error names; all of them are in its `record_errors`."""
 
@@ -179,6 +181,8 @@ class Admission:
             raise self._structure_fault(position, size, records, Fault(fault), where)
         if not self._is_checked and self._breaks_record_rules(header.attributes, smallest, largest, traits):
             self._check_walk(header.record_count, position)
+            if header.record_count > _MOST_WALKED_RECORDS:
+                self._refuse_unlisted(header.record_count, traits, position)
             self._refuse_records(batch, position)
 
         codec = _CODECS[codec_id]
@@ -188,6 +192,14 @@ class Admission:
             self._stamp(batch, header, largest)
         else:
             self._check_walk(header.record_count, position)
+            if header.record_count > _MOST_WALKED_RECORDS and not keeps_records(header.attributes, traits):
+                raise CorruptRecord(
+                    "a batch that has to be built anew has too many records",
+                    fault=Fault.TOO_LARGE,
+                    position=position,
+                    expected=f"at most {_MOST_WALKED_RECORDS}",
+                    found=header.record_count,
+                )
             content = records if codec_id else batch[BATCH_V2.size :]
             self._rebuild(Source(batch, content, largest, traits), wanted, position)
         return cast("int", size)
@@ -276,6 +288,12 @@ class Admission:
             f"Timestamp {record.timestamp_ms} of message with offset {record.offset} is out of range. The timestamp "
             f"should be within [{earliest}, {latest}]"
         )
+
+    def _refuse_unlisted(self, record_count: int, traits: int, position: int) -> NoReturn:
+        """Refuse a batch without naming the records that break a rule."""
+        is_without_key = traits & WITHOUT_KEY and "compact" in self._config.cleanup_policy
+        kind, why = (InvalidRecord, WITHOUT_NEEDED_KEY) if is_without_key else (InvalidTimestamp, "timestamp")
+        raise kind(f"the batch at {position}: some of {plural(record_count, 'record')} refused: {why}")
 
     def _refuse_records(self, batch: memoryview, position: int) -> NoReturn:
         header = record_batch.decode_header(batch, 0)

@@ -31,7 +31,7 @@ from duralog.format.filenames import HALF_WRITTEN_SUFFIX
 from duralog.format.varint import Bytes
 from duralog.storage import forks
 from duralog.storage.files import check_small
-from duralog.storage.local_files import FILE_MODE, LocalFile, LocalLock, LocalMapping, LockLost, refusals
+from duralog.storage.local_files import LocalFile, LocalLock, LocalMapping, LockLost, file_mode, refusals
 
 __all__ = [
     "DiskSpace",
@@ -185,7 +185,7 @@ class LocalFileSystem:
     def map(self, path: str, size: int) -> LocalMapping:
         self._process.check(path)
         with refusals("map", path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, file_mode(path))
             try:
                 if os.fstat(descriptor).st_size != size:
                     os.ftruncate(descriptor, size)
@@ -296,7 +296,7 @@ class LocalFileSystem:
         with refusals(operation, path):
             try:
                 # Without O_NONBLOCK, opening a pipe that nobody is at the other end of would never return.
-                descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, FILE_MODE)
+                descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, file_mode(path))
             except OSError as error:
                 if error.errno != errno.ENXIO:
                     raise

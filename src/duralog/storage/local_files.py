@@ -14,11 +14,13 @@ from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, cast
 
 from duralog.errors import CorruptRecord, Fault, StorageError, StoreLocked
+from duralog.format.filenames import CLUSTER_METADATA_FOLDER
 from duralog.format.varint import Bytes
 from duralog.storage import forks
 
 FILE_MODE = 0o666
 """Less what the process's umask takes away, as of any file of Kafka's."""
+_PRIVATE_MODE = 0o600
 _MOST_BUFFERS = os.sysconf("SC_IOV_MAX")
 _ALLOCATED_AHEAD = 1 << 20
 _KEEP_SIZE = 1
@@ -36,6 +38,14 @@ def _find_call(name: str, *argument_types: Any) -> Callable[..., int] | None:
 _fallocate = _find_call("fallocate", ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 """That of POSIX, which Python has, would move the end of the file."""
 _sync_file_range = _find_call("sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+
+
+def file_mode(path: str) -> int:
+    """With which a new file is made. The cluster metadata may hold passwords and credentials: only its owner reads it.
+
+    That holds for everything in its folder: segments, snapshots, and what recovery has put in quarantine.
+    """
+    return _PRIVATE_MODE if f"/{CLUSTER_METADATA_FOLDER}/" in f"/{path}" else FILE_MODE
 
 
 @contextmanager

@@ -220,14 +220,26 @@ class LogWriter:
         try:
             segment.append(batches.buffers, batches.extents)
             if batches.producer_batches:
-                for transaction in self.producers.update(batches.producer_batches, batches.last_offset + 1):
+                producers = self.producers
+                for transaction in producers.update(batches.producer_batches, batches.last_offset + 1):
                     segment.transaction_index.append(transaction)
                     self.has_new_names = True
+                if producers.evicted:
+                    self._tell_evicted(producers)
             self.publish(view.segments, view.start_offset, batches.last_offset + 1)
         except BaseException:
             if self.view is view and segment.file.size != size_bytes:
                 self._take_back(segment, size_bytes)
             raise
+
+    def _tell_evicted(self, producers: ProducerState) -> None:
+        _log.warning(
+            "%s: forgot the %d producer ids that have been idle for longest: a partition remembers %d at most",
+            self.folder,
+            producers.evicted,
+            producers.most_producers,
+        )
+        producers.evicted = 0
 
     def _take_back(self, segment: Segment, size_bytes: int) -> None:
         """Bring everything to where it was before an append that failed half-way."""
@@ -276,7 +288,7 @@ class LogWriter:
             return
         self._check_lock()
         self.producers.update((), base_offset)
-        self.snapshots.take(self.producers, sync=False, log_start_offset=view.start_offset)
+        self.snapshots.plan(self.producers, log_start_offset=view.start_offset)
         self.has_new_names = True
         # Before there is another: a reader, also after a crash, takes all segments but the last for finished.
         active.on_roll()
@@ -348,9 +360,10 @@ class LogWriter:
         if self.refusal is not None:
             return  # Closing has done it, and the folder may be gone since; or nobody knows what is on disk.
         try:
-            self.snapshots.sync(base_offset)
+            if self.snapshots.write_planned():
+                self.has_new_names = True
         except StorageError as error:
-            # It only shortens the next start, and may be gone already.
+            # It only shortens the next start.
             _log.warning("%s", error)
         self.flush(base_offset)
 

@@ -359,7 +359,8 @@ class PartitionLog(ReadableLog):
     def producers(self) -> list[ProducerEntry]:
         """The producers with an id that have written here, and what is known of each."""
         with self._writer.lock:
-            return self._writer.producers.entries()
+            producers = self._writer.producers.frozen()
+        return producers.entries()
 
     def producer(self, producer_id: int) -> ProducerEntry | None:
         """What is known of one of them; None if nothing is."""
@@ -373,8 +374,14 @@ class PartitionLog(ReadableLog):
 
     def expire_producers(self) -> int:
         """Forget producers that have not written for too long. Returns how many."""
-        with self._writer.lock:
-            return self._writer.producers.expire(self._writer.clock())
+        writer = self._writer
+        with writer.lock:
+            producers, expiration_ms = writer.producers.frozen(), writer.producers.expiration_ms
+        expired = producers.expired(writer.clock(), expiration_ms)
+        if not expired:
+            return 0
+        with writer.lock:
+            return writer.producers.forget(expired)
 
     def disown(self, reason: str) -> None:
         """Write nothing from now on, for this reason: another process may. What is there can be read."""

@@ -29,6 +29,9 @@ The batch stays for the sake of the producer's epoch. Kafka reads over it: then 
 transaction has it open for ever, and the epoch is forgotten.
 """
 
+_LARGEST_CONTROL_BYTES = 1 << 20
+"""Kafka never compresses control records, which have a few bytes. One that unpacks to more is none."""
+
 _SEQUENCES = 2**31
 _COLUMNS = [
     *("producer_id", "producer_epoch", "base_sequence", "base_offset", "last_offset", "max_timestamp"),
@@ -72,7 +75,8 @@ def reader_of(piece: Piece) -> ReadBytes:
 
 def decode_marker(batch: Bytes) -> EndTransactionMarker | None:
     """The marker in a whole control batch; None for other control records, and if there are none."""
-    records = record_batch.decode_records(batch, record_batch.decode_header(batch, 0))
+    header = record_batch.decode_header(batch, 0)
+    records = record_batch.decode_records(batch, header, max_decompressed_bytes=_LARGEST_CONTROL_BYTES)
     if not records:
         return None
     control = decode(records[0].key, records[0].value)

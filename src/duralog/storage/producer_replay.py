@@ -23,6 +23,9 @@ from duralog.storage.producer_state import ProducerState
 _LONG_AGO_MS = -(2**62)
 """Seen from there, no producer has expired."""
 
+_ALL = 2**63 - 1
+"""Kafka remembers any number of them."""
+
 _COMPARED = ("producer_epoch", "last_sequence", "last_offset", "offset_delta", "transaction_first_offset")
 
 
@@ -39,9 +42,9 @@ class ProducerReplay:
     def __init__(self, start_offset: int, snapshot: bytes | None) -> None:
         """Raises `CorruptRecord` for a damaged snapshot."""
         if snapshot is None:
-            self._state = ProducerState(end_offset=start_offset)
+            self._state = ProducerState(end_offset=start_offset, most_producers=_ALL)
         else:
-            self._state = ProducerState.from_snapshot(snapshot, start_offset, now_ms=_LONG_AGO_MS)
+            self._state = ProducerState.from_snapshot(snapshot, start_offset, now_ms=_LONG_AGO_MS, most_producers=_ALL)
         self._is_whole = snapshot is not None or start_offset == 0
         """Everything that leads to the state has been seen."""
         self._is_damaged = False

@@ -9,15 +9,21 @@ state must come out of it whatever it is. So a batch without a transaction insid
 loading stops at, is taken as data that leaves the transaction open.
 
 What must always be true: `end_offset` is the offset up to which all batches were taken in; every open transaction
-belongs to a known producer; the open transactions are in the order of their first offsets.
+belongs to a known producer; the open transactions are in the order of their first offsets; the producers are in the
+order in which they last wrote.
 
-Not safe for several threads: the log's lock is held around every call.
+A producer is a value that is replaced, never changed: so a copy of the mapping (`frozen`) costs little, and can be
+written, listed or searched on another thread while appends go on. For everything else the log's lock is held.
+
+Any client may make up producer ids, and each is remembered for a day. So a partition knows `MOST_PRODUCERS` at most.
+Above that, those that have not written for longest are forgotten, as if they had expired, but not in the middle of a
+transaction.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -31,7 +37,7 @@ from duralog.errors import (
 from duralog.format.control_records import ControlType, EndTransactionMarker
 from duralog.format.index_entries import AbortedTransaction
 from duralog.format.layout import NO_SEQUENCE
-from duralog.format.producer_snapshot import ProducerEntry, decode_producer_snapshot, encode_producer_snapshot
+from duralog.format.producer_snapshot import ProducerEntry, decode_producer_snapshot, encode_producer_fields
 from duralog.format.varint import Bytes
 from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.producer_batch import (
@@ -44,6 +50,12 @@ from duralog.storage.producer_batch import (
 
 DEFAULT_EXPIRATION_MS = 86_400_000
 """Kafka's default of `producer.id.expiration.ms`."""
+
+MOST_PRODUCERS = 200_000
+"""Of one partition. Two new ones each second for a day are fewer; at a hundred each second, those that are forgotten
+have been silent for half an hour, and nothing sends a batch again after so long."""
+_FORGOTTEN_SHARE = 20
+"""So large a part is forgotten at once: one by one, to find the first would take longer each time."""
 
 EPOCH_BUMPING = 2
 """The first transaction version that gives a producer a new epoch after each transaction."""
@@ -63,33 +75,60 @@ class WrittenBatch(NamedTuple):
     timestamp_ms: int
 
 
-class _Producer:
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "timestamp_ms", "transaction_first_offset")
+class Producer(NamedTuple):
+    """What is known of one producer."""
 
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.batches: deque[WrittenBatch] = deque(maxlen=REMEMBERED_BATCHES)
-        """Of this epoch, the oldest first."""
-        self.timestamp_ms = _NONE
-        self.coordinator_epoch = _NONE
-        self.transaction_first_offset = _NONE
-
-    def take_epoch(self, epoch: int) -> None:
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.batches.clear()
+    epoch: int
+    batches: tuple[WrittenBatch, ...] = ()
+    """Of this epoch, the oldest first."""
+    timestamp_ms: int = _NONE
+    coordinator_epoch: int = _NONE
+    transaction_first_offset: int = _NONE
 
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
+class FrozenProducers(NamedTuple):
+    """The producers at one offset. They do not change any more: any thread may use them."""
+
+    end_offset: int
+    producers: dict[int, Producer]
+
+    def snapshot(self) -> bytes:
+        """The `.snapshot` file of `end_offset`."""
+        return encode_producer_fields([_fields(*known) for known in self.producers.items()])
+
+    def entries(self) -> list[ProducerEntry]:
+        """What a snapshot keeps: of each producer, the last batch only."""
+        return [_entry(producer_id, known) for producer_id, known in self.producers.items()]
+
+    def expired(self, now_ms: int, expiration_ms: int) -> dict[int, Producer]:
+        """Those that have not written for too long, by the time of their records."""
+        return {
+            producer_id: known
+            for producer_id, known in self.producers.items()
+            if _is_expired(known, now_ms, expiration_ms)
+        }
+
+
 class ProducerState:
-    def __init__(self, *, end_offset: int = 0, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> None:
+    def __init__(
+        self,
+        *,
+        end_offset: int = 0,
+        expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        most_producers: int = MOST_PRODUCERS,
+    ) -> None:
         self.end_offset = end_offset
         """All batches below it were taken in."""
         self.expiration_ms = expiration_ms
-        self._producers: dict[int, _Producer] = {}
+        self.evicted = 0
+        """How many producers were forgotten because there were too many."""
+        self.most_producers = most_producers
+        self._producers: dict[int, Producer] = {}
+        """The one that wrote last comes last."""
         self._open: dict[int, int] = {}
         """First offset to producer id, the smallest offset first."""
         self._completed: dict[int, int] = {}
@@ -140,6 +179,7 @@ class ProducerState:
             elif (entry := self._take_marker(batch, batch.marker)) is not None:
                 aborted.append(entry)
         self.end_offset = max(self.end_offset, end_offset)
+        self._evict_surplus()
         return aborted
 
     def replay(self, rows: NDArray[Any], read: ReadBytes) -> list[AbortedTransaction]:
@@ -152,30 +192,32 @@ class ProducerState:
         return self.update(producer_batches(rows, read, only_lasting=True), int(rows["last_offset"][-1]) + 1)
 
     def _take_data(self, batch: ProducerBatch) -> None:
-        producer = self._producers.get(batch.producer_id)
-        if producer is None:
-            producer = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
-        producer.take_epoch(batch.producer_epoch)
-        producer.timestamp_ms = batch.max_timestamp_ms
-        producer.batches.append(
-            WrittenBatch(
-                batch.base_sequence, batch.last_sequence, batch.base_offset, batch.last_offset, batch.max_timestamp_ms
-            )
-        )
-        if batch.is_transactional and producer.transaction_first_offset == _NONE:
-            producer.transaction_first_offset = batch.base_offset
-            self._open[batch.base_offset] = batch.producer_id
+        producer_id, epoch, base_sequence, base_offset, last_offset, timestamp_ms, is_transactional, _, _ = batch
+        known = self._producers.pop(producer_id, None)
+        written = WrittenBatch(base_sequence, batch.last_sequence, base_offset, last_offset, timestamp_ms)
+        if known is None:
+            batches: tuple[WrittenBatch, ...] = (written,)
+            coordinator_epoch = first_offset = _NONE
+        else:
+            before = known.batches if known.epoch == epoch else ()
+            batches = (*before[1 - REMEMBERED_BATCHES :], written)
+            coordinator_epoch, first_offset = known.coordinator_epoch, known.transaction_first_offset
+        if is_transactional and first_offset == _NONE:
+            first_offset = base_offset
+            self._open[base_offset] = producer_id
+        self._producers[producer_id] = Producer(epoch, batches, timestamp_ms, coordinator_epoch, first_offset)
 
     def _take_marker(self, batch: ProducerBatch, marker: EndTransactionMarker) -> AbortedTransaction | None:
         """The entry for the transaction index, if the marker aborts a transaction that has data here."""
-        producer = self._producers.get(batch.producer_id)
-        if producer is None:
-            producer = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
-        producer.take_epoch(batch.producer_epoch)
-        producer.timestamp_ms = batch.max_timestamp_ms
-        if marker is not EMPTIED_MARKER:
-            producer.coordinator_epoch = marker.coordinator_epoch
-        first_offset, producer.transaction_first_offset = producer.transaction_first_offset, _NONE
+        known = self._producers.pop(batch.producer_id, None) or Producer(batch.producer_epoch)
+        is_emptied = marker is EMPTIED_MARKER
+        self._producers[batch.producer_id] = Producer(
+            batch.producer_epoch,
+            known.batches if known.epoch == batch.producer_epoch else (),
+            batch.max_timestamp_ms,
+            known.coordinator_epoch if is_emptied else marker.coordinator_epoch,
+        )
+        first_offset = known.transaction_first_offset
         if first_offset == _NONE:
             return None
         self._open.pop(first_offset, None)
@@ -194,7 +236,7 @@ class ProducerState:
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the oldest transaction starts that is open, or whose end readers cannot see yet."""
-        return min((*self._completed, *self._open), default=None)
+        return min((*self._completed, *islice(self._open, 1)), default=None)
 
     def advance_high_watermark(self, high_watermark: int) -> None:
         """Readers see everything below this offset: transactions that end there are stable."""
@@ -216,15 +258,19 @@ class ProducerState:
         self.advance_high_watermark(log_start_offset)
         self.end_offset = max(self.end_offset, log_start_offset)
 
-    def expire(self, now_ms: int) -> int:
-        """Forget the producers that have not written for too long, by the time of their records. Returns how many."""
-        gone = [producer_id for producer_id, known in self._producers.items() if self._is_expired(known, now_ms)]
+    def forget(self, producers: dict[int, Producer]) -> int:
+        """Forget these, but for those that have written since. Returns how many."""
+        gone = [producer_id for producer_id, known in producers.items() if self._producers.get(producer_id) is known]
         for producer_id in gone:
             del self._producers[producer_id]
         return len(gone)
 
-    def _is_expired(self, producer: _Producer, now_ms: int) -> bool:
-        return producer.transaction_first_offset == _NONE and now_ms - producer.timestamp_ms >= self.expiration_ms
+    def _evict_surplus(self) -> None:
+        """Forget those that have not written for longest, if there are too many. Open transactions do not count."""
+        surplus = len(self._producers) - len(self._open) - self.most_producers
+        if surplus > 0:
+            idle = (item for item in self._producers.items() if item[1].transaction_first_offset == _NONE)
+            self.evicted += self.forget(dict(islice(idle, surplus + self.most_producers // _FORGOTTEN_SHARE)))
 
     def clear(self, end_offset: int) -> None:
         """Start again at this offset, knowing nobody."""
@@ -233,62 +279,88 @@ class ProducerState:
         self._open.clear()
         self._completed.clear()
 
+    def frozen(self) -> FrozenProducers:
+        """The producers as they are now."""
+        return FrozenProducers(self.end_offset, self._producers.copy())
+
     def entries(self) -> list[ProducerEntry]:
         """What a snapshot keeps: of each producer, the last batch only."""
-        return [_entry(producer_id, known) for producer_id, known in self._producers.items()]
+        return self.frozen().entries()
+
+    def snapshot(self) -> bytes:
+        """The `.snapshot` file of `end_offset`."""
+        return self.frozen().snapshot()
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
         """What a snapshot keeps of one producer; None if nothing is known of it."""
         known = self._producers.get(producer_id)
         return None if known is None else _entry(producer_id, known)
 
-    def snapshot(self) -> bytes:
-        """The `.snapshot` file of `end_offset`."""
-        return encode_producer_snapshot(self.entries())
-
     @classmethod
     def from_snapshot(
-        cls, data: Bytes, end_offset: int, *, now_ms: int, expiration_ms: int = DEFAULT_EXPIRATION_MS
+        cls,
+        data: Bytes,
+        end_offset: int,
+        *,
+        now_ms: int,
+        expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        most_producers: int = MOST_PRODUCERS,
     ) -> ProducerState:
         """The state that a snapshot file holds, without the producers that have expired. `CorruptRecord` if damaged."""
-        state = cls(end_offset=end_offset, expiration_ms=expiration_ms)
-        for entry in sorted(decode_producer_snapshot(data), key=lambda entry: entry.transaction_first_offset):
-            producer = _Producer(entry.producer_epoch)
-            producer.timestamp_ms = entry.timestamp_ms
-            producer.coordinator_epoch = entry.coordinator_epoch
-            producer.transaction_first_offset = max(entry.transaction_first_offset, _NONE)
+        state = cls(end_offset=end_offset, expiration_ms=expiration_ms, most_producers=most_producers)
+        open_offsets: list[tuple[int, int]] = []
+        # Of a producer that has only ended a transaction, the file does not tell where: it counts as a recent one.
+        entries = decode_producer_snapshot(data)
+        for entry in sorted(entries, key=lambda one: one.last_offset if one.last_offset >= 0 else end_offset):
+            batches: tuple[WrittenBatch, ...] = ()
             if entry.last_offset >= 0:
-                producer.batches.append(
+                first_offset = entry.last_offset - entry.offset_delta
+                batches = (
                     WrittenBatch(
-                        entry.first_sequence,
-                        entry.last_sequence,
-                        entry.last_offset - entry.offset_delta,
-                        entry.last_offset,
-                        entry.timestamp_ms,
-                    )
+                        entry.first_sequence, entry.last_sequence, first_offset, entry.last_offset, entry.timestamp_ms
+                    ),
                 )
-            if state._is_expired(producer, now_ms):
+            open_from = max(entry.transaction_first_offset, _NONE)
+            producer = Producer(entry.producer_epoch, batches, entry.timestamp_ms, entry.coordinator_epoch, open_from)
+            if _is_expired(producer, now_ms, expiration_ms):
                 continue
             state._producers[entry.producer_id] = producer
-            if producer.transaction_first_offset != _NONE:
-                state._open[producer.transaction_first_offset] = entry.producer_id
+            if open_from != _NONE:
+                open_offsets.append((open_from, entry.producer_id))
+        state._open = dict(sorted(open_offsets))
+        state._evict_surplus()
         return state
 
 
-def _entry(producer_id: int, known: _Producer) -> ProducerEntry:
+def _is_expired(producer: Producer, now_ms: int, expiration_ms: int) -> bool:
+    return producer.transaction_first_offset == _NONE and now_ms - producer.timestamp_ms >= expiration_ms
+
+
+def _fields(producer_id: int, known: Producer) -> tuple[int, ...]:
+    """As a snapshot has them, in its order."""
+    epoch, batches, timestamp_ms, coordinator_epoch, first_offset = known
+    if not batches:
+        return producer_id, epoch, NO_SEQUENCE, _NONE, 0, timestamp_ms, coordinator_epoch, first_offset
+    _, last_sequence, base_offset, last_offset, _ = batches[-1]
+    delta = last_offset - base_offset
+    return producer_id, epoch, last_sequence, last_offset, delta, timestamp_ms, coordinator_epoch, first_offset
+
+
+def _entry(producer_id: int, known: Producer) -> ProducerEntry:
+    fields = _fields(producer_id, known)
     return ProducerEntry(
-        producer_id=producer_id,
-        producer_epoch=known.epoch,
-        last_sequence=known.last_sequence,
-        last_offset=known.batches[-1].last_offset if known.batches else _NONE,
-        offset_delta=known.batches[-1].last_offset - known.batches[-1].base_offset if known.batches else 0,
-        timestamp_ms=known.timestamp_ms,
-        coordinator_epoch=known.coordinator_epoch,
-        transaction_first_offset=known.transaction_first_offset,
+        producer_id=fields[0],
+        producer_epoch=fields[1],
+        last_sequence=fields[2],
+        last_offset=fields[3],
+        offset_delta=fields[4],
+        timestamp_ms=fields[5],
+        coordinator_epoch=fields[6],
+        transaction_first_offset=fields[7],
     )
 
 
-def _find_repeated(producer: _Producer, batch: ProducerBatch) -> WrittenBatch | None:
+def _find_repeated(producer: Producer, batch: ProducerBatch) -> WrittenBatch | None:
     if batch.producer_epoch == producer.epoch:
         for written in producer.batches:
             if written.base_sequence == batch.base_sequence and written.last_sequence == batch.last_sequence:
@@ -296,7 +368,7 @@ def _find_repeated(producer: _Producer, batch: ProducerBatch) -> WrittenBatch | 
     return None
 
 
-def _check_sequence(producer: _Producer, batch: ProducerBatch, transaction_version: int) -> None:
+def _check_sequence(producer: Producer, batch: ProducerBatch, transaction_version: int) -> None:
     sequence = batch.base_sequence
     if batch.producer_epoch != producer.epoch:
         if sequence != 0:
@@ -308,7 +380,7 @@ def _check_sequence(producer: _Producer, batch: ProducerBatch, transaction_versi
 
 
 def _check_marker(
-    producer: _Producer, batch: ProducerBatch, marker: EndTransactionMarker, transaction_version: int
+    producer: Producer, batch: ProducerBatch, marker: EndTransactionMarker, transaction_version: int
 ) -> None:
     epoch, known = batch.producer_epoch, producer.epoch
     if transaction_version >= EPOCH_BUMPING:

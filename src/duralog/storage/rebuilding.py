@@ -49,6 +49,11 @@ def target_level(config: TopicConfig, codec: Codec) -> int | None:
     return None
 
 
+def keeps_records(attributes: int, traits: int) -> bool:
+    """Whether the bytes of the records stay as they are, so that no record has to be decoded."""
+    return bool(traits & CONSECUTIVE and traits & CANONICAL and not attributes & LOG_APPEND_TIME_BIT)
+
+
 def rebuild(source: Source, *, codec: Codec, level: int | None, append_time_ms: int | None) -> bytearray:
     """The new batch, which has no place in the log yet; `append_time_ms` for a topic with log append time.
 
@@ -56,7 +61,7 @@ def rebuild(source: Source, *, codec: Codec, level: int | None, append_time_ms: 
     """
     header = record_batch.decode_header(source.batch, 0)
     is_append_time = append_time_ms is not None
-    if source.traits & CONSECUTIVE and source.traits & CANONICAL and not header.attributes & LOG_APPEND_TIME_BIT:
+    if keeps_records(header.attributes, source.traits):
         body = compress(codec, source.records, level=level)
         attributes = header.attributes & ~(CODEC_MASK | LOG_APPEND_TIME_BIT) | codec
         return _seal(

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duralog.broker import error_codes as codes
-from duralog.broker.request import Answer, Api, Fields, Request
+from duralog.broker.messages import encode_response
+from duralog.broker.request import Answer, Api, Fields, Later, RawAnswer, Request
 from duralog.broker.topic_faults import UNKNOWN_TOPIC, Fault, name_fault
+from duralog.storage.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
 
+_KEY = 61
 _NO_PARTITION = Fault(codes.UNKNOWN_TOPIC_OR_PARTITION, None)
 _OFFLINE = Fault(codes.KAFKA_STORAGE_ERROR, None)
 
@@ -21,42 +24,68 @@ _TOO_MANY = Fault(codes.POLICY_VIOLATION, f"One request is told of {MOST_PRODUCE
 
 
 def handle(broker: Broker, request: Request) -> Answer:
+    """A partition may know very many producers: they are listed, and the answer encoded, on a worker thread."""
+    asked = [
+        (topic.name, [(number, _find(broker, topic.name, number)) for number in topic.partition_indexes])
+        for topic in request.message.topics
+    ]
+    version = request.version
+    later = Later()
+
+    def then(answer: RawAnswer, error: Exception | None) -> None:
+        if error is not None:
+            raise error
+        later.answer(answer)
+
+    broker.in_background(lambda: RawAnswer([encode_response(_KEY, version, _describe(asked))]), then, later)
+    return later
+
+
+def _find(broker: Broker, name: str, number: int) -> PartitionLog | Fault:
+    partition = broker.partitions.get(name, number)
+    if partition is not None:
+        return partition.log
+    if broker.partitions.is_offline(name, number):
+        return _OFFLINE
+    if broker.topics.by_name(name) is not None:
+        return _NO_PARTITION
+    return name_fault(name) or UNKNOWN_TOPIC
+
+
+def _describe(asked: list[tuple[str, list[tuple[int, PartitionLog | Fault]]]]) -> Fields:
     topics = []
     room = MOST_PRODUCERS
-    for topic in request.message.topics:
+    for name, numbers in asked:
         partitions = []
-        for number in topic.partition_indexes:
-            partition = _partition(broker, topic.name, number) if room > 0 else _refused(number, _TOO_MANY)
-            partitions.append(partition)
-            room -= len(partition["active_producers"])
-        topics.append({"name": topic.name, "partitions": partitions})
+        for number, found in numbers:
+            if isinstance(found, Fault):
+                partitions.append(_refused(number, found))
+            elif room <= 0:
+                partitions.append(_refused(number, _TOO_MANY))
+            else:
+                partitions.append(_described(number, found))
+                room -= len(partitions[-1]["active_producers"])
+        topics.append({"name": name, "partitions": partitions})
     return {"topics": topics}
 
 
-def _partition(broker: Broker, name: str, number: int) -> Fields:
-    partition = broker.partitions.get(name, number)
-    if partition is not None:
-        return {
-            "partition_index": number,
-            "error_code": codes.NONE,
-            "error_message": None,
-            "active_producers": [
-                {
-                    "producer_id": producer.producer_id,
-                    "producer_epoch": producer.producer_epoch,
-                    "last_sequence": producer.last_sequence,
-                    "last_timestamp": producer.timestamp_ms,
-                    "coordinator_epoch": producer.coordinator_epoch,
-                    "current_txn_start_offset": producer.transaction_first_offset,
-                }
-                for producer in partition.log.producers()
-            ],
-        }
-    if broker.partitions.is_offline(name, number):
-        return _refused(number, _OFFLINE)
-    if broker.topics.by_name(name) is not None:
-        return _refused(number, _NO_PARTITION)
-    return _refused(number, name_fault(name) or UNKNOWN_TOPIC)
+def _described(number: int, log: PartitionLog) -> Fields:
+    return {
+        "partition_index": number,
+        "error_code": codes.NONE,
+        "error_message": None,
+        "active_producers": [
+            {
+                "producer_id": producer.producer_id,
+                "producer_epoch": producer.producer_epoch,
+                "last_sequence": producer.last_sequence,
+                "last_timestamp": producer.timestamp_ms,
+                "coordinator_epoch": producer.coordinator_epoch,
+                "current_txn_start_offset": producer.transaction_first_offset,
+            }
+            for producer in log.producers()
+        ],
+    }
 
 
 def _refused(number: int, fault: Fault) -> Fields:
@@ -78,4 +107,4 @@ def refuse(request: Request, error_code: int, message: str | None) -> Fields:
     }
 
 
-API = Api(61, "DescribeProducers", 0, 0, handle, refuse)
+API = Api(_KEY, "DescribeProducers", 0, 0, handle, refuse)

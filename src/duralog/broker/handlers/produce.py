@@ -49,6 +49,7 @@ _UNVERIFIED = {
     error_codes.INVALID_TXN_STATE: "Partition was not added to the transaction",
     error_codes.NOT_ENOUGH_REPLICAS: "Unable to verify the partition has been added to the transaction",
 }
+_NO_RECORDS = memoryview(b"")
 _as_outcome: Callable[[tuple[object, ...]], Outcome] = partial(tuple.__new__, Outcome)
 """As `Outcome._make`, in half the time."""
 
@@ -302,8 +303,12 @@ class _Work:
     def append_beside(self, one: _Wanted) -> None:
         """Append in the partition's own line, beside the loop."""
         self.running += 1
+        batch = bytearray(one.records)
+        # What the request was received into is not to stay as long as the batch waits.
+        one.records = _NO_RECORDS
+        self.asked.topics[one.topic][one.number] = None
         one.partition.append_in_line(
-            self.broker, bytearray(one.records), self._transaction_version(one), partial(self._appended_beside, one)
+            self.broker, batch, self._transaction_version(one), partial(self._appended_beside, one)
         )
 
     def _transaction_version(self, one: _Wanted) -> int:
