@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from duralog.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from duralog.broker.request_stats import TIME_BUCKETS_SECONDS
 from duralog.storage.log_directory import TopicPartition
 
@@ -54,11 +55,16 @@ class LoopFigures:
     groups: Counter[tuple[str, str]]
     committed_offsets: int
     transactions: Counter[str]
+    skipped_records: dict[tuple[str, str], int]
+    """By topic and reason."""
+    unloaded_partitions: dict[str, int]
+    """By topic."""
 
 
 def read_loop(broker: Broker) -> LoopFigures:
     """REQUIRES: this is the loop's thread."""
     server = broker.server
+    coordinated = {CONSUMER_OFFSETS: broker.groups.log, TRANSACTION_STATE: broker.transactions.log}
     return LoopFigures(
         apis=[
             ApiFigures(
@@ -82,6 +88,12 @@ def read_loop(broker: Broker) -> LoopFigures:
         groups=Counter((group.kind, group.state) for group in broker.groups.by_id.values()),
         committed_offsets=len(broker.groups.offsets),
         transactions=Counter(state.status.name for state in broker.transactions.states.values()),
+        skipped_records={
+            (topic, reason): count
+            for topic, log in coordinated.items()
+            for reason, count in (("unloadable", log.skipped.unloadable), ("unknown", log.skipped.unknown))
+        },
+        unloaded_partitions={topic: len(log.unreadable) for topic, log in coordinated.items()},
     )
 
 
@@ -188,6 +200,21 @@ def _of_loop(figures: LoopFigures) -> Iterator[Metric]:
     for state, count in sorted(figures.transactions.items()):
         transactions.add_metric([state], count)
     yield transactions
+    skipped = GaugeMetricFamily(
+        "duralog_skipped_coordinator_records",
+        "Records that the coordinators skipped at start: not loadable, or of an unknown type or version.",
+        labels=["topic", "reason"],
+    )
+    for (topic, reason), count in figures.skipped_records.items():
+        skipped.add_metric([topic, reason], count)
+    unloaded = GaugeMetricFamily(
+        "duralog_unloaded_coordinator_partitions",
+        "Partitions whose groups or transactional ids are not served, because their logs cannot be read.",
+        labels=["topic"],
+    )
+    for topic, count in figures.unloaded_partitions.items():
+        unloaded.add_metric([topic], count)
+    yield from (skipped, unloaded)
 
 
 def _gauge(name: str, doc: str, value: float) -> Metric:

@@ -93,10 +93,17 @@ class Partition:
         batch: bytearray,
         transaction_version: int,
         then: Callable[[AppendResult | None, Exception | None], None],
+        *,
+        check: Callable[[Bytes], None] | None = None,
     ) -> None:
-        """Append a client's batch beside the loop, after those that wait here already. `then` runs on the loop."""
+        """Append a client's batch on a worker thread, after those that are queued here. `then` runs on the loop.
+
+        `check` runs first, on the worker thread too: what it raises refuses the batch.
+        """
 
         def work() -> AppendResult:
+            if check is not None:
+                check(batch)
             return self.log.append_batches(
                 batch, transaction_version=transaction_version, max_decompressed_bytes=LARGEST_UNPACKED_BYTES
             )

@@ -24,7 +24,7 @@ from duralog.broker.error_codes import (
     UNSUPPORTED_VERSION,
 )
 from duralog.broker.groups.classic_group import ClassicGroup
-from duralog.broker.groups.group import Group
+from duralog.broker.groups.group import Group, misfit
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.format.coordinator_records import CoordinatorRecord
 from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
@@ -183,17 +183,20 @@ _CLASS_OF: Final[dict[int, type[ShareGroup | StreamsGroup]]] = {
 UNSERVED_TYPES: Final = frozenset(_CLASS_OF)
 
 
-def replay(groups: MutableMapping[str, Group], record: CoordinatorRecord, clock: Callable[[], int]) -> None:
-    """Take in a record of one of `UNSERVED_TYPES`. One of a group that is of another kind by now changes nothing."""
-    if isinstance(record.key, bytes):
-        return
+def replay(groups: MutableMapping[str, Group], record: CoordinatorRecord, clock: Callable[[], int]) -> str | None:
+    """Take in a record of one of `UNSERVED_TYPES`. Returns why it changes nothing, if it does not fit."""
+    assert not isinstance(record.key, bytes)
     group_id: str = record.key["group_id"]
     kind = _CLASS_OF[record.type_id]
     group = groups.get(group_id)
     if record.value is not None and (group is None or (isinstance(group, ClassicGroup) and group.is_simple)):
         group = groups[group_id] = kind(group_id, clock)
-    if isinstance(group, kind) and not group.take(record):
-        del groups[group_id]
+    if isinstance(group, kind):
+        if not group.take(record):
+            del groups[group_id]
+    elif group is not None and record.value is not None:
+        return misfit(group, record)
+    return None
 
 
 def _tombstone(group_id: str, type_id: int, member_id: str) -> CoordinatorRecord:
