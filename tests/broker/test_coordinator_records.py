@@ -268,7 +268,7 @@ def test_all_records_that_can_be_wrong_at_once(path: Path, caplog: pytest.LogCap
         counted = skipped(broker)
     lines = [record.getMessage() for record in caplog.records if "skipped" in record.getMessage()]
     assert len(lines) == 2 * PARTITIONS * 4
-    assert sum("more records skipped; duralog verify lists them" in line for line in lines) == 2 * PARTITIONS
+    assert sum("more records skipped; duralog verify counts them" in line for line in lines) == 2 * PARTITIONS
     for topic, cases in ((CONSUMER_OFFSETS, GROUP_CASES), (TRANSACTION_STATE, TRANSACTION_CASES)):
         for kind, verdict in (("unloadable", Verdict.UNLOADABLE), ("unknown", Verdict.UNKNOWN)):
             assert counted[topic, kind] == PARTITIONS * sum(case.verdict is verdict for case in cases)

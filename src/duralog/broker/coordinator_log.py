@@ -20,6 +20,7 @@ from typing import NamedTuple
 from duralog.broker.log_lines import error_text, one_line
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import read_pieces
+from duralog.columnar.python_records import to_keys_and_values
 from duralog.config.plurals import plural
 from duralog.errors import CorruptRecord, DuralogError
 from duralog.format.control_records import ControlType, decode_type_id
@@ -115,22 +116,14 @@ def _marker(entry: LoggedRecord, on_skipped: OnSkipped) -> LoggedMarker | None:
 
 def _entries(chunk: DecodedRecords) -> Iterator[tuple[LoggedRecord, bool]]:
     """The records, and whether each is a control record."""
-    columns = chunk.columns
-    data = chunk.data.data
     controls = (chunk.batches["attributes"] & CONTROL_BIT) != 0
-    for offset, key_at, key_length, value_at, value_length, producer_id, is_control in zip(
-        columns.offset.tolist(),
-        columns.key_position.tolist(),
-        columns.key_length.tolist(),
-        columns.value_position.tolist(),
-        columns.value_length.tolist(),
+    for (offset, key, value), producer_id, is_control in zip(
+        to_keys_and_values(chunk),
         chunk.batches["producer_id"][chunk.batch_row].tolist(),
         controls[chunk.batch_row].tolist(),
         strict=True,
     ):
-        key = bytes(data[key_at : key_at + max(key_length, 0)])
-        value = None if value_length < 0 else bytes(data[value_at : value_at + value_length])
-        yield LoggedRecord(offset, key, value, producer_id), is_control
+        yield LoggedRecord(offset, key or b"", value, producer_id), is_control
 
 
 def unreadable_text(log: PartitionLog, what: str, error: Exception) -> str:
@@ -169,7 +162,7 @@ class SkippedRecords:
         for partition, count in self._of_partition.items():
             if count > _LINES_PER_PARTITION:
                 more = plural(count - _LINES_PER_PARTITION, "more record")
-                self._logger.warning("%s: %s skipped; duralog verify lists them", partition, more)
+                self._logger.warning("%s: %s skipped; duralog verify counts them", partition, more)
 
     def clear(self) -> None:
         """The topic is gone."""

@@ -64,7 +64,8 @@ class LoopFigures:
 def read_loop(broker: Broker) -> LoopFigures:
     """REQUIRES: this is the loop's thread."""
     server = broker.server
-    coordinated = {CONSUMER_OFFSETS: broker.groups.log, TRANSACTION_STATE: broker.transactions.log}
+    groups, transactions = broker.groups.log, broker.transactions.log
+    skipped = {CONSUMER_OFFSETS: groups.skipped, TRANSACTION_STATE: transactions.skipped}
     return LoopFigures(
         apis=[
             ApiFigures(
@@ -90,10 +91,13 @@ def read_loop(broker: Broker) -> LoopFigures:
         transactions=Counter(state.status.name for state in broker.transactions.states.values()),
         skipped_records={
             (topic, reason): count
-            for topic, log in coordinated.items()
-            for reason, count in (("unloadable", log.skipped.unloadable), ("unknown", log.skipped.unknown))
+            for topic, records in skipped.items()
+            for reason, count in (("unloadable", records.unloadable), ("unknown", records.unknown))
         },
-        unloaded_partitions={topic: len(log.unreadable) for topic, log in coordinated.items()},
+        unloaded_partitions={
+            CONSUMER_OFFSETS: len(groups.unreadable),
+            TRANSACTION_STATE: len(transactions.unreadable),
+        },
     )
 
 
