@@ -18,7 +18,10 @@ from duralog.format.internal_topics import COORDINATOR_TOPICS, TRANSACTION_STATE
 from duralog.format.transaction_records import AT_REST, NEVER_WRITTEN, TransactionStatus
 
 _GROUP_METADATA: Final = "GroupMetadata"
+_CONSUMER_GROUP_METADATA: Final = "ConsumerGroupMetadata"
 _TRANSACTION: Final = "TransactionLog"
+_LARGEST_EPOCH: Final = 2**30
+"""A coordinator counts changes of a group and does not get this far. It could not count on for long."""
 _LAST_CLIENT_VERSION: Final = 2
 """Of transactions, that Kafka 4.3.1 knows."""
 
@@ -45,6 +48,8 @@ def decode_loadable(topic: str, key: bytes | None, value: bytes | None) -> Coord
     if isinstance(record.value, Mapping):
         if record.type_name == _GROUP_METADATA:
             _check_group(record.value)
+        elif record.type_name == _CONSUMER_GROUP_METADATA:
+            _check_epoch("epoch", record.value)
         elif record.type_name == _TRANSACTION:
             _check_transaction(record.value)
     return record
@@ -83,7 +88,15 @@ def is_usual_commit(key: bytes, value: bytes | None) -> bool:
     return tags == _NO_TAGS or (len(tags) == len(_TOPIC_ID_TAG) + _TOPIC_ID_BYTES and tags.startswith(_TOPIC_ID_TAG))
 
 
+def _check_epoch(name: str, value: Mapping[str, Any]) -> None:
+    if value[name] > _LARGEST_EPOCH:
+        raise CorruptRecord(
+            f"the {name} of a group is too large", expected=f"up to {_LARGEST_EPOCH}", found=value[name]
+        )
+
+
 def _check_group(value: Mapping[str, Any]) -> None:
+    _check_epoch("generation", value)
     members = value["members"]
     if members and value["protocol"] is None:
         raise CorruptRecord("a group has members and no protocol", expected="the name of a protocol", found="null")

@@ -42,7 +42,6 @@ _TOMBSTONE_ORDER: Final = (
     _STREAMS_TOPOLOGY,
 )
 """In which the records of a streams group must go: Kafka refuses a log where a group ends before its members."""
-_NO_MEMBER: Final = ""
 SESSION_MS: Final = 45_000
 """Kafka's default for both kinds."""
 
@@ -52,13 +51,13 @@ class UnservedGroup(Group):
         super().__init__(group_id)
         self._clock = clock
         self._loaded_ms = clock()
-        self._keys: set[tuple[int, str]] = set()
-        """Of the records that the log has: the type, and the member of those of a member."""
+        self._keys: set[tuple[int, str | None]] = set()
+        """Of the records that the log has: the type, and the member of those of a member, whose id may be empty."""
 
     def take(self, record: CoordinatorRecord) -> bool:
         """Note a record or a tombstone. Returns whether anything is left."""
         assert isinstance(record.key, Mapping)
-        key = record.type_id, record.key.get("member_id", _NO_MEMBER)
+        key = record.type_id, record.key.get("member_id")
         if record.value is None:
             self._keys.discard(key)
         else:
@@ -68,7 +67,7 @@ class UnservedGroup(Group):
     @property
     def members(self) -> list[str]:
         """The ids of those whom the log still has as members."""
-        return sorted({member_id for _, member_id in self._keys} - {_NO_MEMBER})
+        return sorted({member_id for _, member_id in self._keys if member_id is not None})
 
     @property
     def protocol_type(self) -> str:
@@ -166,7 +165,8 @@ class StreamsGroup(UnservedGroup):
 
     def tombstones(self) -> list[CoordinatorRecord]:
         order = {type_id: place for place, type_id in enumerate(_TOMBSTONE_ORDER)}
-        return [_tombstone(self.group_id, *key) for key in sorted(self._keys, key=lambda key: (order[key[0]], key[1]))]
+        keys = sorted(self._keys, key=lambda key: (order[key[0]], key[1] or ""))
+        return [_tombstone(self.group_id, *key) for key in keys]
 
     def member_tombstones(self) -> list[CoordinatorRecord]:
         """Those of the members alone: the group and its topology stay."""
@@ -199,8 +199,8 @@ def replay(groups: MutableMapping[str, Group], record: CoordinatorRecord, clock:
     return None
 
 
-def _tombstone(group_id: str, type_id: int, member_id: str) -> CoordinatorRecord:
-    key = {"group_id": group_id, "member_id": member_id} if member_id else {"group_id": group_id}
+def _tombstone(group_id: str, type_id: int, member_id: str | None) -> CoordinatorRecord:
+    key = {"group_id": group_id} if member_id is None else {"group_id": group_id, "member_id": member_id}
     return CoordinatorRecord(
         type_id=type_id, type_name=CONSUMER_OFFSETS_TYPES[type_id].name, key=key, version=None, value=None
     )
