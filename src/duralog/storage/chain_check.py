@@ -17,7 +17,7 @@ from duralog.columnar.pieces import Piece, read_pieces
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.checkpoints import EpochStart
 from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
-from duralog.format.internal_topics import COORDINATOR_TOPICS
+from duralog.format.internal_topics import INTERNAL_TOPICS
 from duralog.format.producer_snapshot import ProducerEntry
 from duralog.storage.checked_files import LOCAL_FILES, CheckedFiles
 from duralog.storage.coordinator_check import CoordinatorCheck
@@ -169,7 +169,7 @@ class Chain:
         )
         order = OffsetOrder(log.path, report, base_offset=base, next_base=next_base)
         records = None
-        if self.topic in COORDINATOR_TOPICS:
+        if self.topic in INTERNAL_TOPICS:
             records = CoordinatorCheck(log.path, self.topic, findings.report, findings.note)
         log_end = 0
         with files.open(log.path) as source:

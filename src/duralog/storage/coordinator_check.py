@@ -1,7 +1,8 @@
-"""The records of the coordinators' topics one by one: which of them no coordinator can load.
+"""The records of Kafka's own topics one by one: which of them cannot be loaded.
 
 Everything else that is checked of a log, or repaired, goes by batches. Here the batches are sound: something other than
-a coordinator has written records into them that stop Kafka's coordinators (`format.loadable_records` has the rule).
+a coordinator has written records into them that stop Kafka's coordinators (`format.loadable_records` has the rule), or
+into the metadata log, where one record that cannot be decoded keeps the whole directory from opening.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from duralog.columnar.python_records import to_keys_and_values
 from duralog.config.plurals import plural
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.control_records import decode_type_id
+from duralog.format.internal_topics import CLUSTER_METADATA
 from duralog.format.layout import CONTROL_BIT
 from duralog.format.loadable_records import decode_loadable, is_usual_commit, stops_kafka, unknown_reason
+from duralog.format.metadata_records import decode_metadata_record
 from duralog.storage.findings import Report, TakeNote
 
 Refuse = Callable[[int, int | None, CorruptRecord], None]
@@ -40,7 +43,7 @@ def check_records(
     refuse: Refuse,
     note: Callable[[Unknown], None] = lambda _: None,
 ) -> None:
-    """Go over the records of a piece whose checksums are right. REQUIRES: the topic is a coordinator's."""
+    """Go over the records of a piece whose checksums are right. REQUIRES: the topic is one of Kafka's own."""
     sound = np.flatnonzero(piece.batches["crc_ok"] != 0)
     is_control = (piece.batches["attributes"] & CONTROL_BIT) != 0
 
@@ -52,17 +55,21 @@ def check_records(
                 if is_control[row]:
                     decode_type_id(key)
                     continue
+                if topic == CLUSTER_METADATA:
+                    decode_metadata_record(value)
+                    continue
                 record = decode_loadable(topic, key, value)
             except CorruptRecord as error:
-                refuse(row, offset, _in_words(piece, row, offset, error))
+                who = "no controller" if topic == CLUSTER_METADATA else "no coordinator"
+                refuse(row, offset, _in_words(piece, row, f"{who} can load the record at offset {offset}", error))
                 continue
             if record.is_unknown:
                 note(Unknown(offset, unknown_reason(record), stops_kafka(topic, record)))
 
 
-def _in_words(piece: Piece, row: int, offset: int, error: CorruptRecord) -> CorruptRecord:
+def _in_words(piece: Piece, row: int, what: str, error: CorruptRecord) -> CorruptRecord:
     return CorruptRecord(
-        f"no coordinator can load the record at offset {offset}: {error.reason}",
+        f"{what}: {error.reason}",
         fault=Fault.UNLOADABLE,
         file=piece.name,
         position=int(piece.batches["position"][row]),

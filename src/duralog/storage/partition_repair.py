@@ -29,7 +29,7 @@ from duralog.format.filenames import (
     SegmentFile,
     parse_segment_file,
 )
-from duralog.format.internal_topics import COORDINATOR_TOPICS
+from duralog.format.internal_topics import INTERNAL_TOPICS
 from duralog.storage.background import Clock, wall_clock_ms
 from duralog.storage.chain_check import Options
 from duralog.storage.checked_files import LOCAL_FILES, CheckedFiles, FilesOf
@@ -147,7 +147,7 @@ class PartitionRepairer:
                 actions += _put_back(folder, restored)
             else:
                 restorable = sum(len(entry.restored_offsets) for entry in restored)
-            if is_touched and partition.topic in COORDINATOR_TOPICS and self._take_out_records(partition, folder):
+            if is_touched and partition.topic in INTERNAL_TOPICS and self._take_out_records(partition, folder):
                 end_offset = self._load(partition, folder, end_offset)
             actions += self._quarantined(folder, entries)
             actions += changes(folder, before, survey(fs, folder))
@@ -207,11 +207,17 @@ class PartitionRepairer:
 
     def _check_metadata_stays(self, report: PartitionReport, partition: TopicPartition) -> None:
         """Topics whose records were taken out would not be known any more, and Kafka would set their folders aside."""
-        is_damaged = any(map(_is_of_log, report.errors))
-        if partition.topic == METADATA_TOPIC and is_damaged and not self._may_cut_metadata:
+        if partition.topic != METADATA_TOPIC or self._may_cut_metadata:
+            return
+        if any(map(_is_of_log, report.errors)):
             raise StorageError(
                 f"what follows the damage would be taken out of the metadata, topics and their configs with it;"
                 f" to do that all the same, choose --topic {METADATA_TOPIC}"
+            )
+        if any(error.fault is Fault.UNLOADABLE for error in report.errors):
+            raise StorageError(
+                "the records that cannot be loaded would be taken out of the metadata, perhaps a topic or a config with"
+                f" them; to do that, choose --topic {METADATA_TOPIC}"
             )
 
     def _is_needed(self, report: PartitionReport, files: Mapping[str, object]) -> bool:
@@ -266,7 +272,7 @@ class PartitionRepairer:
         return loaded.end_offset
 
     def _take_out_records(self, partition: TopicPartition, folder: str) -> bool:
-        """Replace batches with records that no coordinator can load. Returns whether there were any."""
+        """Replace batches with records that cannot be loaded. Returns whether there were any."""
         return take_out_unloadable(
             self._fs,
             folder,

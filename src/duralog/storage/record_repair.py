@@ -1,9 +1,10 @@
-"""Taking single records out of a coordinator's log: those that no coordinator can load.
+"""Taking single records out of the logs of Kafka's own topics: those that cannot be loaded.
 
 A batch that held such records is replaced by one without them, as a compaction would do it: the other records, the
 offsets, the producer and the leader epoch stay as they were. A batch of which nothing is left stays, too, without
 records, so that the end of the log and the producers' sequences do not change. The indexes of the segment are built
-again when the log is loaded.
+again when the log is loaded. In the metadata log, where Kafka expects a record at every offset, a record that says
+nothing takes the place.
 
 What must always be true: the batches are in quarantine, as they were, before the log loses them. Segments are replaced
 as a whole (`duralog.storage.segment_rewrite`), so a crash leaves the old one or the new one, and the next repair does
@@ -13,6 +14,7 @@ what is left.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,13 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duralog.columnar.pieces import MemorySource, Piece, read_pieces
-from duralog.errors import CorruptRecord
+from duralog.errors import CorruptRecord, StorageError
 from duralog.format import record_batch
 from duralog.format.batch import Batch
 from duralog.format.batches import decode_records, scan
 from duralog.format.compression import Codec
 from duralog.format.filenames import FileKind, FileState, SegmentFile, parse_segment_file
-from duralog.format.internal_topics import TRANSACTION_STATE
+from duralog.format.internal_topics import CLUSTER_METADATA, TRANSACTION_STATE
+from duralog.format.metadata_records import MetadataRecord, encode_metadata_record
 from duralog.format.record import Record, TimestampType
 from duralog.kernels.columns import BATCH_DTYPE
 from duralog.storage.coordinator_check import check_records
@@ -36,7 +39,11 @@ from duralog.storage.quarantine import NO_OFFSET, Clock, Quarantine
 from duralog.storage.segment_rewrite import BeforeChange, ByteRange, NewSegment, rewrite_segment
 
 _KAFKA_STOPS = "keeps the record, and does not load the groups of the partition"
-_KAFKA_ENDS = "keeps the record, and does not load the transactional ids behind it"
+_KAFKA = {
+    TRANSACTION_STATE: "keeps the record, and does not load the transactional ids behind it",
+    CLUSTER_METADATA: "keeps the record, and does not start",
+}
+_NO_OP = encode_metadata_record(MetadataRecord(type_id=20, type_name="NO_OP_RECORD", version=0, fields={}))
 
 
 class _Dropped(NamedTuple):
@@ -59,7 +66,7 @@ class _Replaced(NamedTuple):
 def take_out_unloadable(fs: FileSystem, folder: str, topic: str, *, clock: Clock, before_change: BeforeChange) -> bool:
     """Returns whether there was anything to take out. Then the log must be loaded: segments have no indexes.
 
-    REQUIRES: the topic is a coordinator's, nobody has the partition open, and its logs are sound.
+    REQUIRES: the topic is one of Kafka's own, nobody has the partition open, and its logs are sound.
     """
     found = False
     parsed = (parse_segment_file(entry.name) for entry in fs.list(folder) if not entry.is_folder)
@@ -93,7 +100,7 @@ def _examine(file: File, topic: str) -> tuple[list[_Replaced], NDArray[Any]]:
     for piece in read_pieces(file):
         dropped: dict[int, _Dropped] = {}
         check_records(piece, topic, partial(_drop, dropped))
-        replaced += [_replace(piece, row, dropped[row]) for row in sorted(dropped)]
+        replaced += [_replace(piece, row, dropped[row], topic) for row in sorted(dropped)]
         rows.append(piece.batches)
     return replaced, np.concatenate(rows)
 
@@ -102,12 +109,16 @@ def _drop(dropped: dict[int, _Dropped], row: int, offset: int | None, error: Cor
     dropped.setdefault(row, _Dropped(set(), error)).offsets.add(offset)
 
 
-def _replace(piece: Piece, row: int, dropped: _Dropped) -> _Replaced:
+def _replace(piece: Piece, row: int, dropped: _Dropped, topic: str) -> _Replaced:
     start, size = int(piece.batches["position"][row]), int(piece.batches["size"][row])
     data = piece.data.data[start - piece.position : start - piece.position + size]
     (batch,) = scan(data)
     records = [] if None in dropped.offsets else decode_records(data, batch)
     kept = [record for record in records if record.offset not in dropped.offsets]
+    if topic == CLUSTER_METADATA:
+        if not records:
+            raise StorageError(f"{dropped.reason}; bring the folder back from a backup")
+        kept = [record if record.offset not in dropped.offsets else replace(record, value=_NO_OP) for record in records]
     first_offset = batch.base_offset
     if first_offset < 0:
         # A compressed message of an old format tells it by its records.
@@ -165,7 +176,7 @@ def _keep(
             base_offset=base_offset,
             offset_before=int(rows["last_offset"][before - 1]) if before else base_offset - 1,
             offset_after=int(rows["base_offset"][after]) if after < len(rows) else NO_OFFSET,
-            kafka=_KAFKA_ENDS if topic == TRANSACTION_STATE else _KAFKA_STOPS,
+            kafka=_KAFKA.get(topic, _KAFKA_STOPS),
         )
 
 
