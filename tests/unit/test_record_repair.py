@@ -361,5 +361,5 @@ def test_what_stops_transactions_is_told_in_the_report(tmp_path: Path) -> None:
     (report,) = (tmp_path / "data" / f"{TRANSACTION_STATE}-0" / QUARANTINE_FOLDER).glob("*.json")
     told = json.loads(report.read_text())
     assert told["fault"] == "UNLOADABLE"
-    assert "does not load the transactional ids behind it" in told["kafka"]
+    assert "does not load the transactional ids after it" in told["kafka"]
     assert (told["offset_before"], told["offset_after"]) == (-1, -1)

@@ -40,7 +40,7 @@ from duralog.storage.segment_rewrite import BeforeChange, ByteRange, NewSegment,
 
 _KAFKA_STOPS = "keeps the record, and does not load the groups of the partition"
 _KAFKA = {
-    TRANSACTION_STATE: "keeps the record, and does not load the transactional ids behind it",
+    TRANSACTION_STATE: "keeps the record, and does not load the transactional ids after it",
     CLUSTER_METADATA: "keeps the record, and does not start",
 }
 _NO_OP = encode_metadata_record(MetadataRecord(type_id=20, type_name="NO_OP_RECORD", version=0, fields={}))
@@ -66,7 +66,7 @@ class _Replaced(NamedTuple):
 def take_out_unloadable(fs: FileSystem, folder: str, topic: str, *, clock: Clock, before_change: BeforeChange) -> bool:
     """Returns whether there was anything to take out. Then the log must be loaded: segments have no indexes.
 
-    REQUIRES: the topic is one of Kafka's own, nobody has the partition open, and its logs are sound.
+    REQUIRES: the topic is one of Kafka's own, the partition is not open elsewhere, and its logs are sound.
     """
     found = False
     parsed = (parse_segment_file(entry.name) for entry in fs.list(folder) if not entry.is_folder)
@@ -121,7 +121,7 @@ def _replace(piece: Piece, row: int, dropped: _Dropped, topic: str) -> _Replaced
         kept = [record if record.offset not in dropped.offsets else replace(record, value=_NO_OP) for record in records]
     first_offset = batch.base_offset
     if first_offset < 0:
-        # A compressed message of an old format tells it by its records.
+        # A compressed message of an old format has it in its records only.
         first_offset = records[0].offset if records else batch.last_offset
     return _Replaced(start, start + size, _rebuilt(batch, first_offset, kept), dropped.reason)
 

@@ -121,7 +121,7 @@ def downgraded(
 ) -> ClassicGroup:
     """These members as a stable classic group. REQUIRES: all speak the classic protocol.
 
-    Raises CorruptRecord if they have no protocol in common, or if what a member has sent for it is no subscription.
+    Raises CorruptRecord if they have no protocol in common, or if what a member has sent for it is not a subscription.
     """
     new = ClassicGroup(
         group.group_id,

@@ -119,7 +119,7 @@ class TransactionLog:
                 continue
             try:
                 loaded = self._load_partition(partition.log)
-            except DuralogError as error:
+            except Exception as error:  # Whatever it is: the ids of the other partitions are served.
                 self._broker.log.error("%s", unreadable_text(partition.log, "transactional ids", error))
                 self.unreadable.add(number)
                 continue
