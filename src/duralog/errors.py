@@ -125,6 +125,8 @@ class Fault(IntEnum):
     """A compressed message's offset is smaller than its last inner one's."""
     FIELD_VALUE = 19
     """A field holds a value that its format does not allow."""
+    UNLOADABLE = 20
+    """A record of one of Kafka's own topics that no coordinator can load. Its batch is sound."""
 
 
 class CorruptRecord(DuralogError):

@@ -151,13 +151,15 @@ def test_a_status_that_does_not_exist_is_damage() -> None:
 def test_a_partition_that_cannot_be_read_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     broker = DeskBroker(tmp_path, {"transaction.state.log.num.partitions": 1})
     broker.make_topics(orders=1)
-    broker.partitions.append_records(TRANSACTION_STATE, 0, [Record(key=b"\0\0", value=None)])
+    broker.partitions.append_records(TRANSACTION_STATE, 0, [encode("t", None, server_version=2)] * 2)
     end_offset = broker.store.partition(TRANSACTION_STATE, 0).end_offset
     broker.close()
+    log = tmp_path / f"{TRANSACTION_STATE}-0" / f"{0:020}.log"
+    log.write_bytes(log.read_bytes()[:-1] + b"X")
     again = DeskBroker(tmp_path)
     assert again.ask(22, 5, transactional_id="t", transaction_timeout_ms=1).error_code == NOT_COORDINATOR
     assert again.store.partition(TRANSACTION_STATE, 0).end_offset == end_offset
-    assert "cannot be read" in caplog.text
+    assert "cannot be loaded and its transactional ids are not served" in caplog.text
     again.topics.delete(TRANSACTION_STATE, lambda _: None)
     again.topics.ensure_internal(TRANSACTION_STATE, lambda _: None)
     assert again.ask(22, 5, transactional_id="t", transaction_timeout_ms=1).error_code == NONE

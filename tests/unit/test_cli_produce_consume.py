@@ -52,6 +52,12 @@ def test_lines_become_records(directory: Path) -> None:
     assert run("consume", directory, "-t", "one", "--values").stdout == "first\n\nthird without a newline\n"
 
 
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__cluster_metadata"])
+def test_kafkas_own_topics_are_not_written_to(directory: Path, topic: str) -> None:
+    result = run("produce", directory, "--topic", topic, "--key", "k", "--value", "v", code=1)
+    assert f"{topic} is one of Kafka's own topics" in result.stderr
+
+
 def test_keys_go_where_kafkas_clients_put_them(directory: Path) -> None:
     lines = "".join(f"key-{number}:value-{number}\n" for number in range(50))
     run("produce", directory, "-t", "t", "--key-separator", ":", given=lines)

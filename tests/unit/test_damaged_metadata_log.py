@@ -10,7 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from duralog.command_line import app
-from tests.unit.store_directory import MARKER, Clock, Directory
+from duralog.errors import CorruptRecord
+from duralog.format import record_batch
+from duralog.format.batches import scan
+from duralog.format.record import Record
+from oracle.hostile_batches import batch as odd_batch
+from tests.unit.store_directory import MARKER, NOW_MS, Clock, Directory
 
 LOG = "__cluster_metadata-0/00000000000000000000.log"
 FIRST_LENGTH = slice(8, 12)
@@ -107,3 +112,46 @@ def test_a_command_that_leaves_out_topics_of_lost_metadata_claims_no_success(
     result = CliRunner().invoke(app, [command, str(directory.path), "--quiet"])
     assert result.exit_code == 1
     assert "error: orders-0 is offline" in result.stderr
+
+
+def with_a_strange_record(data: bytearray) -> None:
+    """Its checksum is right, and it ends inside of a topic's name."""
+    *_, last = scan(data)
+    value = Record(value=b"\1\2\0\5ab", timestamp_ms=NOW_MS)
+    data += record_batch.encode([value], base_offset=last.last_offset + 1, leader_epoch=last.leader_epoch)
+
+
+def test_a_record_that_cannot_be_loaded_locks_nobody_out(directory: Directory) -> None:
+    change(directory.path / LOG, with_a_strange_record)
+    damaged = (directory.path / LOG).read_bytes()
+    asked = f"duralog repair --dry-run {directory.path} --topic __cluster_metadata"
+    with pytest.raises(CorruptRecord, match="the string name has an impossible length") as caught:
+        directory.open()
+    assert f"; run {asked}, bring the folder back from a backup" in str(caught.value)
+    refused = CliRunner().invoke(app, ["repair", str(directory.path)])
+    assert refused.exit_code == 1
+    assert "to do that, choose --topic __cluster_metadata" in refused.stdout
+    assert (directory.path / LOG).read_bytes() == damaged
+
+    rehearsed = CliRunner().invoke(app, asked.split()[1:])
+    assert (rehearsed.exit_code, (directory.path / LOG).read_bytes()) == (0, damaged)
+    assert "no controller can load the record at offset" in rehearsed.stdout
+    repaired = CliRunner().invoke(app, ["repair", str(directory.path), "--topic", "__cluster_metadata"])
+    assert repaired.exit_code == 0
+    assert CliRunner().invoke(app, ["verify", str(directory.path)]).exit_code == 0
+    with directory.open() as store:
+        assert store.topics() == ["orders", "others"]
+        assert store.offline == {}
+        store.create_topic("more", 1)
+    assert any(file.read_bytes() in damaged for file in directory.path.rglob("duralog-quarantine/*.bytes"))
+
+
+def test_a_metadata_batch_that_unpacks_to_nonsense_is_for_a_backup(directory: Directory) -> None:
+    def nonsense(data: bytearray) -> None:
+        *_, last = scan(data)
+        data += odd_batch(b"garbage", attributes=1, base_offset=last.last_offset + 1)
+
+    change(directory.path / LOG, nonsense)
+    result = CliRunner().invoke(app, ["repair", str(directory.path), "--topic", "__cluster_metadata"])
+    assert result.exit_code == 1
+    assert "bring the folder back from a backup" in result.stdout

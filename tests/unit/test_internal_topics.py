@@ -87,13 +87,22 @@ def test_an_unknown_type_is_told_by_its_number():
         (b"\0", COMMIT_VALUE, Fault.FIELD_LENGTH),
         (COMMIT_KEY, b"\0", Fault.FIELD_LENGTH),
         (COMMIT_KEY[:-1], COMMIT_VALUE, Fault.FIELD_LENGTH),
-        (COMMIT_KEY, COMMIT_VALUE + b"\0", Fault.TRAILING_BYTES),
     ],
 )
 def test_damaged_coordinator_records_are_refused(key, value, fault):
     with pytest.raises(CorruptRecord) as caught:
         described("__consumer_offsets", key, value)
     assert caught.value.fault is fault
+
+
+def test_bytes_after_the_fields_are_ignored_as_kafka_does():
+    whole = described("__consumer_offsets", COMMIT_KEY, COMMIT_VALUE)
+    assert described("__consumer_offsets", COMMIT_KEY + b"more", COMMIT_VALUE + b"\0") == whole
+
+
+def test_an_unknown_type_may_have_a_value_without_a_version():
+    record = decode_coordinator_record(CONSUMER_OFFSETS_TYPES, b"\0\x63", b"\1")
+    assert (record.version, record.value, record.is_unknown) == (None, b"\1", True)
 
 
 def test_an_error_names_the_message_it_was_found_in():

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from duralog.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from duralog.broker.request_stats import TIME_BUCKETS_SECONDS
 from duralog.storage.log_directory import TopicPartition
 
@@ -57,11 +58,17 @@ class LoopFigures:
     groups: Counter[tuple[str, str]]
     committed_offsets: int
     transactions: Counter[str]
+    skipped_records: dict[tuple[str, str], int]
+    """By topic and reason."""
+    unloaded_partitions: dict[str, int]
+    """By topic."""
 
 
 def read_loop(broker: Broker) -> LoopFigures:
     """REQUIRES: this is the loop's thread."""
     server = broker.server
+    groups, transactions = broker.groups.log, broker.transactions.log
+    skipped = {CONSUMER_OFFSETS: groups.skipped, TRANSACTION_STATE: transactions.skipped}
     return LoopFigures(
         apis=[
             ApiFigures(
@@ -88,6 +95,15 @@ def read_loop(broker: Broker) -> LoopFigures:
         groups=Counter((group.kind, group.state) for group in broker.groups.by_id.values()),
         committed_offsets=len(broker.groups.offsets),
         transactions=Counter(state.status.name for state in broker.transactions.states.values()),
+        skipped_records={
+            (topic, reason): count
+            for topic, records in skipped.items()
+            for reason, count in (("unloadable", records.unloadable), ("unknown", records.unknown))
+        },
+        unloaded_partitions={
+            CONSUMER_OFFSETS: len(groups.unreadable),
+            TRANSACTION_STATE: len(transactions.unreadable),
+        },
     )
 
 
@@ -208,6 +224,21 @@ def _of_loop(figures: LoopFigures) -> Iterator[Metric]:
     for state, count in sorted(figures.transactions.items()):
         transactions.add_metric([state], count)
     yield transactions
+    skipped = GaugeMetricFamily(
+        "duralog_skipped_coordinator_records",
+        "Records that the coordinators skipped at start: not loadable, or of an unknown type or version.",
+        labels=["topic", "reason"],
+    )
+    for (topic, reason), count in figures.skipped_records.items():
+        skipped.add_metric([topic, reason], count)
+    unloaded = GaugeMetricFamily(
+        "duralog_unloaded_coordinator_partitions",
+        "Partitions whose groups or transactional ids are not served, because their logs cannot be read.",
+        labels=["topic"],
+    )
+    for topic, count in figures.unloaded_partitions.items():
+        unloaded.add_metric([topic], count)
+    yield from (skipped, unloaded)
 
 
 def _gauge(name: str, doc: str, value: float) -> Metric:

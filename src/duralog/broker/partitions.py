@@ -92,10 +92,17 @@ class Partition:
         batch: bytearray,
         transaction_version: int,
         then: Callable[[AppendResult | None, Exception | None], None],
+        *,
+        check: Callable[[Bytes], None] | None = None,
     ) -> None:
-        """Append a client's batch beside the loop, after those that wait here already. `then` runs on the loop."""
+        """Append a client's batch on a worker thread, after those that are queued here. `then` runs on the loop.
+
+        `check` runs first, on the worker thread too: what it raises refuses the batch.
+        """
 
         def work() -> AppendResult:
+            if check is not None:
+                check(batch)
             return append_unpacked(self.log, batch, transaction_version)
 
         def finish(result: AppendResult | None, error: Exception | None) -> None:

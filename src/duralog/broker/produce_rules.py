@@ -3,20 +3,27 @@
 Kafka checks in this order, and which error a client gets depends on it: first the frames of all batches and whether a
 transactional one comes without a transactional id (either refuses the whole request), then each partition's frame,
 then the transaction, then the log itself.
+
+Kafka does not look into the records of its internal topics. A record that its coordinators cannot load is refused here.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from duralog.broker import error_codes
 from duralog.broker.produce_response import NO_OFFSET, Outcome
 from duralog.errors import CorruptRecord, Fault, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
+from duralog.format import record_batch
 from duralog.format.compression import Codec
 from duralog.format.layout import BATCH_V2, CODEC_MASK, ENTRY_PREFIX, MIN_BATCH_BYTES, TRANSACTIONAL_BIT
+from duralog.format.loadable_records import decode_loadable, stops_kafka, unknown_reason
+from duralog.format.record import Record
 from duralog.format.record_batch import MAGIC
+from duralog.format.varint import Bytes
 from duralog.storage.batch_admission import WITHOUT_NEEDED_KEY
 from duralog.storage.partition_log import PartitionLog
 
@@ -30,6 +37,9 @@ _LEAST_LENGTH = MIN_BATCH_BYTES[0] - ENTRY_PREFIX.size
 """What a length field says at least, for the smallest message of any format."""
 _FRAME_FAULTS = (Fault.CRC_MISMATCH, Fault.BATCH_LENGTH, Fault.UNKNOWN_MAGIC, Fault.PARTIAL_BATCH)
 _MOST_TOLD = 3
+_MOST_RECORD_ERRORS = 100
+_LARGEST_INTERNAL_BYTES = 4 << 20
+"""What a client's batch for an internal topic may unpack to, at least: its records are decoded in Python."""
 _CODEC_FAULTS = (Fault.DECOMPRESSION, Fault.UNKNOWN_CODEC)
 
 ATTRIBUTES_END = BATCH_V2.at.attributes + 1
@@ -106,6 +116,42 @@ def frame_refusal(records: memoryview, frame: Frame | None, version: int) -> Out
                 return REFUSED
         except CorruptRecord:
             return CORRUPT
+    return None
+
+
+def check_internal_records(log: PartitionLog, batch: Bytes) -> None:
+    """Raise InvalidRecord for records that a coordinator cannot load. Whether the batch is right is for the log to say.
+
+    REQUIRES: the log is of one of the coordinators' topics; this is a worker thread.
+    """
+    if len(batch) < BATCH_V2.size:
+        return
+    most_bytes = max(_LARGEST_INTERNAL_BYTES, log.config.max_message_bytes)
+    try:
+        records = record_batch.decode_records(
+            batch, record_batch.decode_header(batch, 0), max_decompressed_bytes=most_bytes
+        )
+    except CorruptRecord as error:
+        if error.fault is Fault.TOO_LARGE:
+            raise RecordTooLarge(f"the batch unpacks to more than {most_bytes} bytes") from None
+        return
+    faults = ((place, _internal_fault(log, record)) for place, record in enumerate(records))
+    record_errors = list(islice(((place, fault) for place, fault in faults if fault is not None), _MOST_RECORD_ERRORS))
+    if record_errors:
+        raise InvalidRecord("records that no coordinator can load", record_errors=record_errors)
+
+
+def _internal_fault(log: PartitionLog, record: Record) -> str | None:
+    size_bytes = len(record.key or b"") + len(record.value or b"")
+    if size_bytes > log.config.max_message_bytes:
+        # Coordinators write no larger ones, and a decoded record may take a hundred times its size.
+        return f"The record of {size_bytes} bytes is larger than max.message.bytes."
+    try:
+        decoded = decode_loadable(log.topic, record.key, record.value)
+    except CorruptRecord as error:
+        return f"No coordinator can load the record: {error}."
+    if stops_kafka(log.topic, decoded):
+        return f"No coordinator can load the record: {unknown_reason(decoded)}."
     return None
 
 

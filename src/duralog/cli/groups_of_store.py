@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
+from duralog.broker.coordinator_log import LoggedMarker, LoggedRecord, read_log
 from duralog.broker.groups.group_loading import FoldedLog
-from duralog.broker.groups.group_log import LoggedMarker, LoggedRecord, read_log
 from duralog.broker.groups.stored_group import Place, StoredGroup
 from duralog.broker.internal_topics import internal_topic
 from duralog.cli.failures import printable

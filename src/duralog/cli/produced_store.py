@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from duralog.cli.opened_store import opened_store
 from duralog.cli.record_input import Placed
 from duralog.cli.unknown_names import unknown_partition
-from duralog.errors import UnknownTopic
+from duralog.errors import InvalidTopic, UnknownTopic
+from duralog.format.internal_topics import INTERNAL_TOPICS
 from duralog.format.murmur2 import partition_of_key
 from duralog.format.record import Record
 
@@ -39,8 +40,10 @@ def to_store(
 ) -> None:
     """Each group is appended as it comes: records with a key where Kafka's clients put them, others in turn.
 
-    `written` tells what became of them, also where an error ends it.
+    `written` tells what became of them, also where an error ends it. Kafka's own topics are refused, as a broker does.
     """
+    if topic in INTERNAL_TOPICS:
+        raise InvalidTopic(f"{topic} is one of Kafka's own topics: only a broker writes to it")
     with opened_store(directory, read_only=False, server_properties=None, quiet=quiet) as store:
         numbers = store.partitions(topic)
         for turn, group in enumerate(groups):

@@ -39,6 +39,22 @@ def to_records(decoded: DecodedRecords) -> Iterator[Record]:
         )
 
 
+def to_keys_and_values(decoded: DecodedRecords) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+    """The offset, the key and the value of each record of a chunk, for readers that want nothing else."""
+    columns = decoded.columns
+    data = decoded.data.data
+    for offset, key_at, key_length, value_at, value_length in zip(
+        columns.offset.tolist(),
+        columns.key_position.tolist(),
+        columns.key_length.tolist(),
+        columns.value_position.tolist(),
+        columns.value_length.tolist(),
+        strict=True,
+    ):
+        key = None if key_length < 0 else bytes(data[key_at : key_at + key_length])
+        yield offset, key, None if value_length < 0 else bytes(data[value_at : value_at + value_length])
+
+
 def _timestamp_types(decoded: DecodedRecords) -> Iterator[TimestampType]:
     batch_row = decoded.batch_row
     rows, counts = batch_row[:1], [len(batch_row)]

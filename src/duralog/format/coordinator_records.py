@@ -4,7 +4,7 @@ A key is the type's number (int16), then the key's fields; a value is its versio
 were never flexible and have one version. A null value is a tombstone: the thing that the key names is gone.
 
 Readers must outlive writers: a type or a version that the tables do not know comes back with its bytes as they are,
-and is written again as it was.
+and is written again as it was. Bytes after the last field of a key or a value are ignored, as Kafka 4.3.1 does.
 """
 
 from __future__ import annotations
@@ -45,9 +45,14 @@ class CoordinatorRecord:
     key: Mapping[str, Any] | bytes
     """Its fields; the bytes after the number for an unknown type."""
     version: int | None
-    """Of the value; None for a tombstone."""
+    """Of the value; None for a tombstone, and for an unknown type whose value has no room for one."""
     value: Mapping[str, Any] | bytes | None
     """Its fields; the bytes after the version for an unknown type or version; None for a tombstone."""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the tables do not know the type, or the version of the value."""
+        return self.type_name is None or isinstance(self.value, bytes)
 
 
 def decode_coordinator_record(
@@ -58,19 +63,33 @@ def decode_coordinator_record(
         raise CorruptRecord("a coordinator's record has no key", expected="a key", found="null")
     type_id = _leading_int16(key, "key")
     record_type = types.get(type_id)
+    if record_type is None:
+        return _unknown(type_id, key, value)
+    fields = _decode_part(record_type.key, 0, key)
     version = None if value is None else _leading_int16(value, "value")
     decoded_value: Mapping[str, Any] | bytes | None = None
     if value is not None and version is not None:
-        if record_type is None or not 0 <= version <= record_type.value.last_version:
+        if not 0 <= version <= record_type.value.last_version:
             decoded_value = bytes(value[_INT16.size :])
         else:
             decoded_value = _decode_part(record_type.value, version, value)
     return CoordinatorRecord(
         type_id=type_id,
-        type_name=None if record_type is None else record_type.name,
-        key=bytes(key[_INT16.size :]) if record_type is None else _decode_part(record_type.key, 0, key),
+        type_name=record_type.name,
+        key=fields,
         version=version,
         value=decoded_value,
+    )
+
+
+def _unknown(type_id: int, key: Bytes, value: Bytes | None) -> CoordinatorRecord:
+    has_version = value is not None and len(value) >= _INT16.size
+    return CoordinatorRecord(
+        type_id=type_id,
+        type_name=None,
+        key=bytes(key[_INT16.size :]),
+        version=_leading_int16(value, "value") if value is not None and has_version else None,
+        value=None if value is None else bytes(value[_INT16.size if has_version else 0 :]),
     )
 
 
@@ -88,7 +107,7 @@ def encode_coordinator_record(types: Mapping[int, RecordType], record: Coordinat
 
 def _decode_part(message: Message, version: int, data: Bytes) -> dict[str, Any]:
     try:
-        return decode_message(message, version, data, _INT16.size)
+        return decode_message(message, version, data, _INT16.size, may_trail=True)
     except CorruptRecord as error:
         raise CorruptRecord(
             f"{message.name} v{version}: {error.reason}",

@@ -53,12 +53,7 @@ def embedded_version(data: bytes) -> int:
 def decode_embedded(message: Message, data: bytes) -> dict[str, Any]:
     """The fields that are known. Raises CorruptRecord for bytes that are no such message."""
     version = min(embedded_version(data), message.last_version)
-    try:
-        return decode_message(message, version, data, _INT16.size)
-    except CorruptRecord as error:
-        if error.fault is not Fault.TRAILING_BYTES or error.position is None:
-            raise
-        return decode_message(message, version, data[: error.position], _INT16.size)
+    return decode_message(message, version, data, _INT16.size, may_trail=True)
 
 
 def encode_embedded(message: Message, version: int, fields: Mapping[str, Any]) -> bytes:

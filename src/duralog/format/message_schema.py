@@ -7,7 +7,8 @@ lengths of all else, -1 for null.
 
 Decoded, a message is a dict: ids are 22 characters of text, bytes are bytes, structs are dicts, arrays are lists. A
 tagged field that is absent has its default. Tags that the table does not know are kept under "unknown_tags" and
-are written again. Every length and count is checked before it is used; what does not fit is a `CorruptRecord`.
+are written again. Every length and count is checked before it is used, and the elements of all arrays are counted; what
+does not fit is a `CorruptRecord`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ _NUMBERS = {
 }
 _SCALARS = (*_NUMBERS, "boolean", "uuid", "string", "bytes")
 _LONGEST_STRING = 32767
+
+MAX_ELEMENTS = 1_000_000
+"""Of all arrays of one message. An element may take a hundred times the memory of its bytes. A record of Kafka's
+default `max.message.bytes` does not have that many numbers."""
 
 REQUIRED: Any = object()
 """The default of a field that a writer must give."""
@@ -80,12 +85,17 @@ class Message:
         return self.flexible_since is not None and version >= self.flexible_since
 
 
-def decode_message(message: Message, version: int, data: Bytes, position: int = 0) -> dict[str, Any]:
-    """The fields of a message that fills the bytes from `position` to the end. REQUIRES: the version is known."""
+def decode_message(
+    message: Message, version: int, data: Bytes, position: int = 0, *, may_trail: bool = False
+) -> dict[str, Any]:
+    """The fields of a message that fills the bytes from `position` to the end. REQUIRES: the version is known.
+
+    With `may_trail`, bytes after the last field are ignored.
+    """
     assert 0 <= version <= message.last_version
     reader = _Reader(memoryview(data), position, version, message.is_flexible(version))
     fields = reader.struct(message.fields)
-    if reader.position != len(data):
+    if reader.position != len(data) and not may_trail:
         raise CorruptRecord(
             f"bytes are left after the last field of {message.name}",
             fault=Fault.TRAILING_BYTES,
@@ -117,6 +127,7 @@ class _Reader:
         self.end = len(data)
         self.version = version
         self.flexible = flexible
+        self.elements_left = MAX_ELEMENTS
 
     def struct(self, fields: tuple[Field, ...]) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -164,6 +175,7 @@ class _Reader:
             count = self._length(field, "array")
             if count is None:
                 return None
+            self._count_elements(field, count)
             element = Field(field.name, field.type.element)
             return [self._value(element) for _ in range(count)]
         return self._scalar(field, field.type)
@@ -209,6 +221,17 @@ class _Reader:
                 found="null" if length < 0 else length,
             )
         return length
+
+    def _count_elements(self, field: Field, count: int) -> None:
+        self.elements_left -= count
+        if self.elements_left < 0:
+            raise CorruptRecord(
+                f"the array {field.name} has too many elements",
+                fault=Fault.TOO_LARGE,
+                position=self.position,
+                expected=f"at most {MAX_ELEMENTS:,} elements in all arrays",
+                found=f"{count:,} in this one",
+            )
 
     def _varint(self) -> int:
         value, self.position = decode_unsigned_varint(self.data, self.position, self.end)

@@ -21,6 +21,12 @@ class TransactionStatus(IntEnum):
     PREPARE_EPOCH_FENCE = 7
 
 
+AT_REST = frozenset((TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT))
+"""Of a producer that has no transaction under way."""
+NEVER_WRITTEN = frozenset((TransactionStatus.DEAD, TransactionStatus.PREPARE_EPOCH_FENCE))
+"""A coordinator of Kafka knows these for a moment and writes neither."""
+
+
 TRANSACTION_STATE_TYPES = record_types(
     RecordType(
         "TransactionLog",

@@ -17,8 +17,10 @@ from duralog.columnar.pieces import Piece, read_pieces
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.checkpoints import EpochStart
 from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
+from duralog.format.internal_topics import INTERNAL_TOPICS
 from duralog.format.producer_snapshot import ProducerEntry
 from duralog.storage.checked_files import LOCAL_FILES, CheckedFiles
+from duralog.storage.coordinator_check import CoordinatorCheck
 from duralog.storage.files import FoundFile
 from duralog.storage.findings import Findings, unreadable
 from duralog.storage.log_check import OffsetOrder, end_of, report_tail, report_wrong_checksums
@@ -106,6 +108,8 @@ class Chain:
     ends: Sequence[Snapshot]
     """To compare with the producers that the log leads to, at whichever offset they were taken."""
     epochs: Sequence[EpochStart]
+    topic: str | None = None
+    """As the folder's name has it."""
 
     def check(self, options: Options, advance: Advance, files: CheckedFiles = LOCAL_FILES) -> Checked:
         findings = Findings()
@@ -164,6 +168,9 @@ class Chain:
             read_small=files.read_small,
         )
         order = OffsetOrder(log.path, report, base_offset=base, next_base=next_base)
+        records = None
+        if self.topic in INTERNAL_TOPICS:
+            records = CoordinatorCheck(log.path, self.topic, findings.report, findings.note)
         log_end = 0
         with files.open(log.path) as source:
             counts.size_bytes += source.size
@@ -173,7 +180,9 @@ class Chain:
                 order.add(piece.batches)
                 check.add(piece)
                 self._check_epochs(piece, findings)
-                if options.decode:
+                if records is not None:
+                    records.add(piece)
+                elif options.decode:
                     _decode_all(piece, findings)
                 counts.add_batches(piece.batches)
                 advance(end_of(piece) - log_end)
@@ -184,6 +193,8 @@ class Chain:
                 report_tail(source, piece, report, findings.note, files.is_growing, ends_log=ends_log)
             advance(source.size - log_end)
         check.finish(log_end, is_sound=is_sound)
+        if records is not None:
+            records.finish()
         assert order.last_offset is not None
         return order.last_offset + 1
 

@@ -40,6 +40,7 @@ from duralog.storage.deleted_folders import DeletedFolders
 from duralog.storage.file_system import FileSystem, Lock
 from duralog.storage.log_directory import DEFAULT_NODE_ID, LogDirectory, TopicPartition
 from duralog.storage.metadata_folder import MetadataFolder
+from duralog.storage.metadata_log import METADATA_TOPIC
 from duralog.storage.parallel import ByteCount, ShowProgress, for_each_partition
 from duralog.storage.partition_loading import FolderOfAnotherTopic, PartitionLoader
 from duralog.storage.partition_log import PartitionLog
@@ -147,12 +148,12 @@ class Opening:
         try:
             metadata = metadata_folder.load()
             leader_id = metadata_folder.leader_id()
-        except CorruptRecord:
+        except CorruptRecord as error:
             # Not without: configs that are not known could mean that data is deleted which must be kept. And the next
             # start should not take this one for a crash, after which it would cut the log off.
             if clean:
                 self._directory.put_clean_shutdown()
-            raise
+            raise _with_advice(error, self._directory.path) from None
         node_id = _node_id(meta)
         topics = self._topics(
             metadata, metadata_folder, meta, open_log=lambda: metadata_folder.open_for_changes(node_id)
@@ -358,3 +359,15 @@ def _bytes_to_check(loader: PartitionLoader, partitions: Iterable[TopicPartition
 
 def _refuse_to_write() -> WritableLog:
     raise StorageError("the directory was opened for reading only")
+
+
+def _with_advice(error: CorruptRecord, path: str) -> CorruptRecord:
+    """The same error, with what to do about metadata that cannot be loaded."""
+    detail = "" if error.expected is None else f" (expected {error.expected}, found {error.found})"
+    advice = (
+        f"run duralog repair --dry-run {path} --topic {METADATA_TOPIC}, bring the folder back from a backup,"
+        " or start the Kafka that wrote it"
+    )
+    return CorruptRecord(
+        f"{error.reason}{detail}; {advice}", fault=error.fault, file=error.file, position=error.position
+    )

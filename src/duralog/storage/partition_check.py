@@ -164,6 +164,7 @@ class PartitionCheck:
                         if snapshot.offset > (first or 0) and (next_base is None or snapshot.offset <= next_base)
                     ],
                     epochs=self._epochs,
+                    topic=None if self.partition is None else self.partition.topic,
                 )
             )
         return chains

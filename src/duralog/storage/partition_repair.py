@@ -2,7 +2,8 @@
 
 The segments that something is wrong with are recovered as after a crash (`duralog.storage.recovery`), with one
 difference: a crash damages the end of a log, so recovery lets a log end at the first damage; here every valid batch of
-the segments behind it stays.
+the segments behind it stays. Records that no coordinator can load are taken out of their batches at last
+(`duralog.storage.record_repair`).
 
 What must always be true: bytes leave a log only for its quarantine. Until all is done, the directory must not count as
 closed in order, so that a crash in the middle means that the next start recovers it.
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 
 from duralog.config import TopicConfig
 from duralog.config.plurals import plural
-from duralog.errors import CorruptRecord, DuralogError, StorageError
+from duralog.errors import CorruptRecord, DuralogError, Fault, StorageError
 from duralog.format.filenames import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -28,6 +29,7 @@ from duralog.format.filenames import (
     SegmentFile,
     parse_segment_file,
 )
+from duralog.format.internal_topics import INTERNAL_TOPICS
 from duralog.storage.background import Clock, wall_clock_ms
 from duralog.storage.chain_check import Options
 from duralog.storage.checked_files import LOCAL_FILES, CheckedFiles, FilesOf
@@ -40,6 +42,7 @@ from duralog.storage.metadata_log import METADATA_TOPIC
 from duralog.storage.partition_check import PartitionCheck, PartitionReport
 from duralog.storage.partition_log import PartitionLog
 from duralog.storage.quarantine import Quarantine
+from duralog.storage.record_repair import take_out_unloadable
 from duralog.storage.recovery import load_partition
 from duralog.storage.restore import Restored, restore
 
@@ -144,6 +147,8 @@ class PartitionRepairer:
                 actions += _put_back(folder, restored)
             else:
                 restorable = sum(len(entry.restored_offsets) for entry in restored)
+            if is_touched and partition.topic in INTERNAL_TOPICS and self._take_out_records(partition, folder):
+                end_offset = self._load(partition, folder, end_offset)
             actions += self._quarantined(folder, entries)
             actions += changes(folder, before, survey(fs, folder))
         except DuralogError as error:
@@ -202,11 +207,17 @@ class PartitionRepairer:
 
     def _check_metadata_stays(self, report: PartitionReport, partition: TopicPartition) -> None:
         """Topics whose records were taken out would not be known any more, and Kafka would set their folders aside."""
-        is_damaged = any(map(_is_of_log, report.errors))
-        if partition.topic == METADATA_TOPIC and is_damaged and not self._may_cut_metadata:
+        if partition.topic != METADATA_TOPIC or self._may_cut_metadata:
+            return
+        if any(map(_is_of_log, report.errors)):
             raise StorageError(
                 f"what follows the damage would be taken out of the metadata, topics and their configs with it;"
                 f" to do that all the same, choose --topic {METADATA_TOPIC}"
+            )
+        if any(error.fault is Fault.UNLOADABLE for error in report.errors):
+            raise StorageError(
+                "the records that cannot be loaded would be taken out of the metadata, perhaps a topic or a config with"
+                f" them; to do that, choose --topic {METADATA_TOPIC}"
             )
 
     def _is_needed(self, report: PartitionReport, files: Mapping[str, object]) -> bool:
@@ -259,6 +270,16 @@ class PartitionRepairer:
         )
         log.close()
         return loaded.end_offset
+
+    def _take_out_records(self, partition: TopicPartition, folder: str) -> bool:
+        """Replace batches with records that cannot be loaded. Returns whether there were any."""
+        return take_out_unloadable(
+            self._fs,
+            folder,
+            partition.topic,
+            clock=self._clock,
+            before_change=lambda base_offset: self._count_as_new(partition, base_offset),
+        )
 
     def _count_as_new(self, partition: TopicPartition, offset: int) -> None:
         """From this offset on, the log is not to count as compacted."""
@@ -313,5 +334,6 @@ def name_of(error: CorruptRecord) -> str:
 
 
 def _is_of_log(error: CorruptRecord) -> bool:
+    """Whether the log itself is damaged. One with a record that no coordinator can load is sound."""
     file = parse_segment_file(name_of(error))
-    return file is not None and file.kind is FileKind.LOG
+    return file is not None and file.kind is FileKind.LOG and error.fault is not Fault.UNLOADABLE

@@ -12,8 +12,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from duralog.columnar.pieces import ByteSource
 from duralog.format.filenames import FileKind, FileState, SegmentFile
-from duralog.storage.file_system import File, FileSystem
+from duralog.storage.file_system import FileSystem
 from duralog.storage.leftovers import INDEX_KINDS, settle_leftovers
 
 BeforeChange = Callable[[int], None]
@@ -30,9 +31,9 @@ def tell_nobody(_base_offset: int) -> None:
 
 
 class ByteRange(NamedTuple):
-    """Whole batches of a file."""
+    """Whole batches of a file, or of bytes in memory."""
 
-    file: File
+    file: ByteSource
     start: int
     end: int
 

@@ -11,21 +11,10 @@ from typing import Any
 
 from duralog.broker.groups.classic_group import ClassicGroup, ClassicState
 from duralog.broker.groups.classic_members import ClassicMember
-from duralog.errors import CorruptRecord
-
-
-def check_members(value: Mapping[str, Any]) -> None:
-    """Raise CorruptRecord for a record that no group can have written: an id is not that of two members."""
-    for name in ("member_id", "group_instance_id"):
-        ids = [member[name] for member in value["members"] if member.get(name) is not None]
-        if len(set(ids)) < len(ids):
-            raise CorruptRecord(
-                f"two members of a group have the same {name}", expected=f"{len(ids)} of them", found=len(set(ids))
-            )
 
 
 def load_group(group_id: str, value: Mapping[str, Any], clock: Callable[[], int]) -> ClassicGroup:
-    """REQUIRES: the fields of a GroupMetadataValue, of any version; `check_members`."""
+    """REQUIRES: the fields of a GroupMetadataValue, of any version, that can be loaded (`format.loadable_records`)."""
     since_ms = value.get("current_state_timestamp", -1)
     group = ClassicGroup(
         group_id,

@@ -15,6 +15,7 @@ from duralog.broker.groups.protocol_votes import ProtocolCounts, elect
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.request import Fields
 from duralog.broker.timers import Timer
+from duralog.errors import CorruptRecord
 
 NO_MEMBER: Final = ""
 """The member id of one that has none yet."""
@@ -152,7 +153,10 @@ class ClassicMembership:
         return joined is not None
 
     def choose_protocol(self) -> str:
+        """Raises CorruptRecord if the members have none in common: no group is made so, but a record may be."""
         candidates = self._protocols.known_by(len(self.members))
+        if not candidates:
+            raise CorruptRecord("the members of the group have no protocol in common")
         return elect((member.protocol_names for member in self.members.values()), candidates)
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:

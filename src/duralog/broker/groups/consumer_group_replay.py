@@ -2,13 +2,11 @@
 
 It is called for every record right after it was appended, and for the last record of each key when the broker starts.
 Then a record may refer to what was deleted after it was written, and a tombstone to what is not there: such records
-change nothing. Records of a group that is of the other kind are damage that somebody else did; they are told of and
-left alone.
+change nothing. So do records of a group that is of another kind: somebody else wrote them.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 from typing import Any
@@ -29,28 +27,29 @@ from duralog.broker.groups.consumer_group_records import (
     target_of,
 )
 from duralog.broker.groups.consumer_member import LEAVING_EPOCH, ConsumerMember
-from duralog.broker.groups.group import Group
+from duralog.broker.groups.group import Group, misfit
 from duralog.format.coordinator_records import CoordinatorRecord
 
-_logger = logging.getLogger(__name__)
 
+def replay(groups: MutableMapping[str, Group], record: CoordinatorRecord) -> str | None:
+    """Take in a record of one of the types of consumer groups. Returns why it changes nothing, if it does not fit.
 
-def replay(groups: MutableMapping[str, Group], record: CoordinatorRecord) -> None:
-    """Take in a record of one of the types of consumer groups."""
-    if isinstance(record.key, bytes) or isinstance(record.value, bytes):
-        return  # A version that is not known yet.
+    REQUIRES: its version is known.
+    """
+    assert not isinstance(record.key, bytes)
+    assert not isinstance(record.value, bytes)
     group_id: str = record.key["group_id"]
     group = groups.get(group_id)
     if record.value is None:
         if isinstance(group, ConsumerGroup):
             _take_away(groups, group, record.type_id, record.key)
-        return
+        return None
     if group is None or (isinstance(group, ClassicGroup) and group.is_simple):
         group = groups[group_id] = ConsumerGroup(group_id)
     if not isinstance(group, ConsumerGroup):
-        _logger.error("group %s is a %s group, yet there is a %s record of it", group_id, group.kind, record.type_name)
-        return
+        return misfit(group, record)
     _put(group, record.type_id, record.key, record.value)
+    return None
 
 
 def _put(group: ConsumerGroup, type_id: int, key: Mapping[str, Any], value: Mapping[str, Any]) -> None:

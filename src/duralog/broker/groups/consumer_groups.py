@@ -256,7 +256,8 @@ class ConsumerGroups:
     ) -> bool:
         """Let the group be a classic one with these members, which rebalances if there is a reason to.
 
-        Returns whether it is one: it cannot be if what a member says for the protocol of all is no subscription.
+        Returns whether it is one: it cannot be if the members have no protocol in common, or if what one of them says
+        for it is not a subscription.
         """
         try:
             classic = downgraded(group, members, targets, self._broker.topics, self._broker.clock)

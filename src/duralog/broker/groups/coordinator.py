@@ -89,7 +89,9 @@ class GroupCoordinator(KnownGroups):
         self.log.append(group_id, [encode_coordinator_record(CONSUMER_OFFSETS_TYPES, record) for record in records])
         if replay:
             for record in records:
-                self.replay(record)
+                misfit = self.replay(record)
+                if misfit is not None:
+                    self.broker.log_lines.fail("misfit", f"a record without effect was written: {misfit}")
 
     # Transactions
 
@@ -131,3 +133,4 @@ class GroupCoordinator(KnownGroups):
         self.by_id.clear()
         self.offsets.clear()
         self.log.unreadable.clear()
+        self.log.skipped.clear()

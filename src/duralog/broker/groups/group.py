@@ -76,3 +76,8 @@ class Group(ABC):
     @abstractmethod
     def cancel_timers(self) -> None:
         """The group is gone."""
+
+
+def misfit(group: Group, record: CoordinatorRecord) -> str:
+    """What is wrong with a record of another kind of group."""
+    return f"group {group.group_id} is a {group.kind} group, which has no {record.type_name} records"

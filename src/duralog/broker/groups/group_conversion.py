@@ -119,9 +119,9 @@ def downgraded(
     topics: Topics,
     clock: Callable[[], int],
 ) -> ClassicGroup:
-    """These members as a stable classic group. REQUIRES: all speak the classic protocol, with a protocol in common.
+    """These members as a stable classic group. REQUIRES: all speak the classic protocol.
 
-    Raises CorruptRecord if what a member has sent for that protocol is no subscription: only its first one was read.
+    Raises CorruptRecord if they have no protocol in common, or if what a member has sent for it is not a subscription.
     """
     new = ClassicGroup(
         group.group_id,

@@ -2,8 +2,11 @@
 
 Of each key only the last record counts, as it does for the cleaner, so the records are first folded by their keys as
 bytes, and only what is left is decoded. Commits within transactions wait for the marker; those whose marker is not
-there yet are pending again. A partition that cannot be read is left alone: its groups have no coordinator, and the
-others are served.
+there yet are pending again.
+
+A record that cannot be loaded is skipped (`coordinator_log` says why that is safe), and so is one that does not fit its
+group. A partition that cannot be read to its end is left alone: what the damage held is not known, and offsets from
+before it would rewind consumers. Its groups have no coordinator until it is repaired. The others are served.
 
 A group's records are in the partition that its id and their number say. If Kafka's tools gave the topic more of them,
 what is in the others from before counts no more, as it does not for Kafka: a commit of then must not win over one of
@@ -14,13 +17,20 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from duralog.broker.groups.classic_loading import check_members
-from duralog.broker.groups.classic_records import GROUP_METADATA
-from duralog.broker.groups.group_log import GroupLog, LoggedMarker, LoggedRecord, read_log
+from duralog.broker.coordinator_log import (
+    LoggedMarker,
+    LoggedRecord,
+    OnSkipped,
+    Skipped,
+    ignore,
+    read_log,
+    unreadable_text,
+)
+from duralog.broker.groups.group_log import GroupLog
 from duralog.broker.groups.known_groups import KnownGroups
 from duralog.broker.groups.offset_records import (
     OFFSET_TYPES,
@@ -29,7 +39,6 @@ from duralog.broker.groups.offset_records import (
     decode_offset_key,
     decode_offset_value,
 )
-from duralog.errors import DuralogError
 from duralog.format.coordinator_records import CoordinatorRecord, decode_coordinator_record
 from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
 from duralog.format.java_hash import coordinator_partition
@@ -84,22 +93,23 @@ class FoldedLog:
 
 
 Decoded = tuple[OffsetKey, CommittedOffset | None] | CoordinatorRecord
-"""A partition with its offset, None where it was taken back; or a record of any other type."""
+"""A partition with its offset, None where that was deleted; or a record of any other type."""
 
 
 class LoadedPartition(NamedTuple):
     """What a partition says, decoded as a whole: a log that turns out to be damaged must not be known by halves."""
 
-    records: list[Decoded]
+    records: list[tuple[int, Decoded]]
+    """With their offsets."""
     pending: list[tuple[int, OffsetKey, CommittedOffset]]
     """With the ids of the producers whose transactions have not ended."""
 
 
-def load_partition(log: PartitionLog) -> LoadedPartition:
+def load_partition(log: PartitionLog, on_skipped: OnSkipped = ignore) -> LoadedPartition:
     """Raises what is wrong with the log."""
     folded = FoldedLog()
-    folded.add(read_log(log))
-    records = [decoded for record in folded.last() if (decoded := _decode(record)) is not None]
+    folded.add(read_log(log, on_skipped=on_skipped))
+    records = [(record.offset, _decode(record)) for record in folded.last()]
     pending = []
     for record in folded.pending():
         decoded = _decode(record)
@@ -108,11 +118,13 @@ def load_partition(log: PartitionLog) -> LoadedPartition:
     return LoadedPartition(records, pending)
 
 
-def take_in(known: KnownGroups, number: int, loaded: LoadedPartition) -> None:
+def take_in(known: KnownGroups, number: int, loaded: LoadedPartition, on_skipped: OnSkipped = ignore) -> None:
     """Let everything that partition `number` says take effect."""
-    for decoded in loaded.records:
+    for offset, decoded in loaded.records:
         if isinstance(decoded, CoordinatorRecord):
-            known.replay(decoded)
+            misfit = known.replay(decoded)
+            if misfit is not None:
+                on_skipped(Skipped(offset, misfit))
         else:
             known.replay_offset(*decoded)
     for producer_id, key, committed in loaded.pending:
@@ -140,13 +152,17 @@ def _no_collection() -> Iterator[None]:
 def _load_partitions(known: KnownGroups, log: GroupLog, logger: logging.Logger) -> None:
     count = log.partition_count
     for number, partition in log.partitions():
+        on_skipped = log.skipped.of(partition)
         try:
-            loaded = load_partition(partition)
-        except DuralogError as error:
+            loaded = load_partition(partition, on_skipped)
+            own = _of_own_groups(loaded, number, count)
+            take_in(known, number, own, on_skipped)
+        except Exception as error:  # Whatever it is: the groups of the other partitions are served.
             log.unreadable.add(number)
-            logger.error("the groups of %s-%d cannot be loaded: %s", partition.topic, number, error)
+            for group_id in [each for each in known.by_id if coordinator_partition(each, count) == number]:
+                known.remove(group_id)
+            logger.error("%s", unreadable_text(partition, "groups", error))
             continue
-        own = _of_own_groups(loaded, number, count)
         if len(own.records) < len(loaded.records):
             others = len(loaded.records) - len(own.records)
             logger.warning(
@@ -155,40 +171,35 @@ def _load_partitions(known: KnownGroups, log: GroupLog, logger: logging.Logger) 
                 number,
                 others,
             )
-        take_in(known, number, own)
+    log.skipped.finish()
 
 
 def _of_own_groups(loaded: LoadedPartition, number: int, count: int) -> LoadedPartition:
     """What a partition says of the groups that it is the partition of."""
-    place_of: dict[str | None, int] = {None: number}
-    for group_id in {_group_of(decoded) for decoded in loaded.records} | {key.group_id for _, key, _ in loaded.pending}:
-        if group_id is not None:
-            place_of[group_id] = coordinator_partition(group_id, count)
+    place_of: dict[str, int] = {}
+    for group_id in {_group_of(each) for _, each in loaded.records} | {key.group_id for _, key, _ in loaded.pending}:
+        place_of[group_id] = coordinator_partition(group_id, count)
     return LoadedPartition(
-        [decoded for decoded in loaded.records if place_of[_group_of(decoded)] == number],
+        [(offset, decoded) for offset, decoded in loaded.records if place_of[_group_of(decoded)] == number],
         [pending for pending in loaded.pending if place_of[pending[1].group_id] == number],
     )
 
 
-def _group_of(decoded: Decoded) -> str | None:
-    """None for a record of a later Kafka."""
+def _group_of(decoded: Decoded) -> str:
     if not isinstance(decoded, CoordinatorRecord):
         return decoded[0].group_id
-    if isinstance(decoded.key, bytes):
-        return None
+    assert not isinstance(decoded.key, bytes)
     group_id: str = decoded.key["group"] if "group" in decoded.key else decoded.key["group_id"]
     return group_id
 
 
-def _decode(record: LoggedRecord) -> Decoded | None:
-    """None for an offset in a version of the future, which nobody here can use."""
+def _decode(record: LoggedRecord) -> Decoded:
+    """REQUIRES: it can be loaded, as everything that `read_log` gives."""
     if record.key[:2] not in OFFSET_TYPES:
-        decoded = decode_coordinator_record(CONSUMER_OFFSETS_TYPES, record.key, record.value)
-        if decoded.type_id == GROUP_METADATA and isinstance(decoded.value, Mapping):
-            check_members(decoded.value)
-        return decoded
+        return decode_coordinator_record(CONSUMER_OFFSETS_TYPES, record.key, record.value)
     key = decode_offset_key(record.key)
     if record.value is None:
         return key, None
     committed = decode_offset_value(record.key, record.value, record.offset)
-    return None if committed is None else (key, committed)
+    assert committed is not None
+    return key, committed

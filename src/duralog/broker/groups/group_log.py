@@ -1,15 +1,15 @@
-"""The log behind the groups: `__consumer_offsets`, appended to batch by batch and read as a whole at start.
+"""The log of the groups: `__consumer_offsets`, appended to batch by batch and read as a whole at start.
 
 A group's records are all in one partition, by Java's hash of its id. What is appended as one is there as one or not at
-all, also after a crash. A reader gets the records in their order with the producer of each, and the markers of
-transactions between them.
+all, also after a crash.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from duralog.broker.coordinator_log import SkippedRecords
 from duralog.broker.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     INVALID_FETCH_SIZE,
@@ -26,16 +26,12 @@ from duralog.broker.error_codes import (
 )
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.internal_topics import CONSUMER_OFFSETS
-from duralog.columnar.decoded import DecodedRecords
-from duralog.columnar.pieces import read_pieces
 from duralog.errors import DuralogError
 from duralog.format.compression import Codec
-from duralog.format.control_records import ControlType, decode_type_id
 from duralog.format.java_hash import coordinator_partition
-from duralog.format.layout import CONTROL_BIT, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from duralog.format.record import Record
 from duralog.storage.partition_log import PartitionLog
-from duralog.storage.reading import end_fault
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
@@ -55,25 +51,12 @@ _TOLD_AS = {
 """What a member is told when the log refuses: errors that make it retry, or look for its coordinator again."""
 
 
-class LoggedRecord(NamedTuple):
-    offset: int
-    key: bytes
-    value: bytes | None
-    producer_id: int
-
-
-class LoggedMarker(NamedTuple):
-    """The end of a transaction."""
-
-    producer_id: int
-    commit: bool
-
-
 class GroupLog:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.unreadable: set[int] = set()
         """Partitions that could not be read at start. Their groups are not known, so nobody may change them."""
+        self.skipped = SkippedRecords(broker.log)
 
     @property
     def is_there(self) -> bool:
@@ -139,50 +122,3 @@ class GroupLog:
                 self.unreadable.add(number)
             elif partition.log.end_offset > partition.log.start_offset:
                 yield number, partition.log
-
-
-def read_log(log: PartitionLog, offset: int = 0) -> Iterator[LoggedRecord | LoggedMarker]:
-    """What is in a coordinator's log, from an offset on. Damage is raised after what is before it."""
-    view = log.view
-    start_offset = max(offset, view.start_offset)
-    for segment, end in view.segments_from(start_offset):
-        position = 0
-        if segment.base_offset < offset:
-            first = segment.find_batch(start_offset, end)
-            if first is None:
-                continue
-            position = first.position
-        for piece in read_pieces(segment.file, start=position, end=end):
-            for chunk in piece.decode():
-                for entry, is_control in _entries(chunk):
-                    if entry.offset < start_offset:
-                        continue
-                    if not is_control:
-                        yield entry
-                        continue
-                    type_id = decode_type_id(entry.key)
-                    if type_id in (ControlType.ABORT, ControlType.COMMIT):
-                        yield LoggedMarker(entry.producer_id, type_id == ControlType.COMMIT)
-            fault = end_fault(piece)
-            if fault is not None:
-                raise fault
-
-
-def _entries(chunk: DecodedRecords) -> Iterator[tuple[LoggedRecord, bool]]:
-    """The records, and whether each is a control record."""
-    columns = chunk.columns
-    data = chunk.data.data
-    controls = (chunk.batches["attributes"] & CONTROL_BIT) != 0
-    for offset, key_at, key_length, value_at, value_length, producer_id, is_control in zip(
-        columns.offset.tolist(),
-        columns.key_position.tolist(),
-        columns.key_length.tolist(),
-        columns.value_position.tolist(),
-        columns.value_length.tolist(),
-        chunk.batches["producer_id"][chunk.batch_row].tolist(),
-        controls[chunk.batch_row].tolist(),
-        strict=True,
-    ):
-        key = bytes(data[key_at : key_at + max(key_length, 0)])
-        value = None if value_length < 0 else bytes(data[value_at : value_at + value_length])
-        yield LoggedRecord(offset, key, value, producer_id), is_control

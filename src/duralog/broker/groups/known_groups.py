@@ -41,13 +41,16 @@ class KnownGroups:
         if group is not None:
             group.cancel_timers()
 
-    def replay(self, record: CoordinatorRecord) -> None:
-        """Let a record that is in the log take effect. Offsets have a way of their own (`replay_offset`)."""
+    def replay(self, record: CoordinatorRecord) -> str | None:
+        """Let a record that is in the log take effect, or return why it cannot: its group is of another kind.
+
+        Offsets have a way of their own (`replay_offset`).
+        """
         if record.type_id in CONSUMER_GROUP_TYPES:
-            replay_consumer_group(self.by_id, record)
-        elif record.type_id in UNSERVED_TYPES:
-            replay_unserved_group(self.by_id, record, self._clock)
-        elif record.type_id == GROUP_METADATA and not isinstance(record.key, bytes):
+            return replay_consumer_group(self.by_id, record)
+        if record.type_id in UNSERVED_TYPES:
+            return replay_unserved_group(self.by_id, record, self._clock)
+        if record.type_id == GROUP_METADATA and not isinstance(record.key, bytes):
             group_id = record.key["group"]
             if record.value is None:
                 if isinstance(self.by_id.get(group_id), ClassicGroup):
@@ -55,6 +58,7 @@ class KnownGroups:
             elif not isinstance(record.value, bytes):
                 self.remove(group_id)
                 self.by_id[group_id] = load_group(group_id, record.value, self._clock)
+        return None
 
     def replay_offset(self, key: OffsetKey, committed: CommittedOffset | None) -> None:
         if committed is None:

@@ -21,11 +21,12 @@ class ProtocolCounts:
         self._known_by: dict[str, int] = {}
 
     def add(self, names: Iterable[str]) -> None:
-        for name in names:
+        """Of one member, which may name a protocol twice."""
+        for name in set(names):
             self._known_by[name] = self._known_by.get(name, 0) + 1
 
     def remove(self, names: Iterable[str]) -> None:
-        for name in names:
+        for name in set(names):
             self._known_by[name] -= 1
             if not self._known_by[name]:
                 del self._known_by[name]

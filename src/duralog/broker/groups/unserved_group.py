@@ -24,7 +24,7 @@ from duralog.broker.error_codes import (
     UNSUPPORTED_VERSION,
 )
 from duralog.broker.groups.classic_group import ClassicGroup
-from duralog.broker.groups.group import Group
+from duralog.broker.groups.group import Group, misfit
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.format.coordinator_records import CoordinatorRecord
 from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
@@ -42,7 +42,6 @@ _TOMBSTONE_ORDER: Final = (
     _STREAMS_TOPOLOGY,
 )
 """In which the records of a streams group must go: Kafka refuses a log where a group ends before its members."""
-_NO_MEMBER: Final = ""
 SESSION_MS: Final = 45_000
 """Kafka's default for both kinds."""
 
@@ -52,13 +51,13 @@ class UnservedGroup(Group):
         super().__init__(group_id)
         self._clock = clock
         self._loaded_ms = clock()
-        self._keys: set[tuple[int, str]] = set()
-        """Of the records that the log has: the type, and the member of those of a member."""
+        self._keys: set[tuple[int, str | None]] = set()
+        """Of the records that the log has: the type, and the member of those of a member, whose id may be empty."""
 
     def take(self, record: CoordinatorRecord) -> bool:
         """Note a record or a tombstone. Returns whether anything is left."""
         assert isinstance(record.key, Mapping)
-        key = record.type_id, record.key.get("member_id", _NO_MEMBER)
+        key = record.type_id, record.key.get("member_id")
         if record.value is None:
             self._keys.discard(key)
         else:
@@ -68,7 +67,7 @@ class UnservedGroup(Group):
     @property
     def members(self) -> list[str]:
         """The ids of those whom the log still has as members."""
-        return sorted({member_id for _, member_id in self._keys} - {_NO_MEMBER})
+        return sorted({member_id for _, member_id in self._keys if member_id is not None})
 
     @property
     def protocol_type(self) -> str:
@@ -166,7 +165,8 @@ class StreamsGroup(UnservedGroup):
 
     def tombstones(self) -> list[CoordinatorRecord]:
         order = {type_id: place for place, type_id in enumerate(_TOMBSTONE_ORDER)}
-        return [_tombstone(self.group_id, *key) for key in sorted(self._keys, key=lambda key: (order[key[0]], key[1]))]
+        keys = sorted(self._keys, key=lambda key: (order[key[0]], key[1] or ""))
+        return [_tombstone(self.group_id, *key) for key in keys]
 
     def member_tombstones(self) -> list[CoordinatorRecord]:
         """Those of the members alone: the group and its topology stay."""
@@ -183,21 +183,24 @@ _CLASS_OF: Final[dict[int, type[ShareGroup | StreamsGroup]]] = {
 UNSERVED_TYPES: Final = frozenset(_CLASS_OF)
 
 
-def replay(groups: MutableMapping[str, Group], record: CoordinatorRecord, clock: Callable[[], int]) -> None:
-    """Take in a record of one of `UNSERVED_TYPES`. One of a group that is of another kind by now changes nothing."""
-    if isinstance(record.key, bytes):
-        return
+def replay(groups: MutableMapping[str, Group], record: CoordinatorRecord, clock: Callable[[], int]) -> str | None:
+    """Take in a record of one of `UNSERVED_TYPES`. Returns why it changes nothing, if it does not fit."""
+    assert not isinstance(record.key, bytes)
     group_id: str = record.key["group_id"]
     kind = _CLASS_OF[record.type_id]
     group = groups.get(group_id)
     if record.value is not None and (group is None or (isinstance(group, ClassicGroup) and group.is_simple)):
         group = groups[group_id] = kind(group_id, clock)
-    if isinstance(group, kind) and not group.take(record):
-        del groups[group_id]
+    if isinstance(group, kind):
+        if not group.take(record):
+            del groups[group_id]
+    elif group is not None and record.value is not None:
+        return misfit(group, record)
+    return None
 
 
-def _tombstone(group_id: str, type_id: int, member_id: str) -> CoordinatorRecord:
-    key = {"group_id": group_id, "member_id": member_id} if member_id else {"group_id": group_id}
+def _tombstone(group_id: str, type_id: int, member_id: str | None) -> CoordinatorRecord:
+    key = {"group_id": group_id} if member_id is None else {"group_id": group_id, "member_id": member_id}
     return CoordinatorRecord(
         type_id=type_id, type_name=CONSUMER_OFFSETS_TYPES[type_id].name, key=key, version=None, value=None
     )

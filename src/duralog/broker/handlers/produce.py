@@ -5,6 +5,9 @@ A batch is checked, stamped where it was received and written once. What would k
 beside it, in the partition's own line; the answer waits for it.
 
 With one replica, acks=all is acks=1. With acks=0 nobody is answered, and an error ends the connection.
+
+Kafka's own tools may write to internal topics. Their records are checked first, on a worker thread: one that no
+coordinator can load would stop Kafka's coordinators for good.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from duralog.broker.produce_rules import (
     REFUSED,
     Frame,
     append_refusal,
+    check_internal_records,
     first_frame,
     frame_refusal,
     is_ordinary,
@@ -283,10 +287,11 @@ class _Work:
 
     def _append(self, one: _Wanted) -> None:
         partition = one.partition
-        if partition.topic in INTERNAL_TOPICS and self.request.client_id != _ADMIN_CLIENT:
+        is_internal = partition.topic in INTERNAL_TOPICS
+        if is_internal and self.request.client_id != _ADMIN_CLIENT:
             self.outcomes[one.topic][one.number] = Outcome(error_codes.INVALID_TOPIC_EXCEPTION)
             return
-        if partition.in_line or takes_long(partition.log, one.records, one.frame):
+        if is_internal or partition.in_line or takes_long(partition.log, one.records, one.frame):
             self.append_beside(one)
             return
         try:
@@ -301,14 +306,19 @@ class _Work:
             self.outcomes[one.topic][one.number] = _outcome(partition, result)
 
     def append_beside(self, one: _Wanted) -> None:
-        """Append in the partition's own line, beside the loop."""
+        """Append on a worker thread, in the partition's own queue."""
         self.running += 1
         batch = bytearray(one.records)
         # What the request was received into is not to stay as long as the batch waits.
         one.records = _NO_RECORDS
         self.asked.topics[one.topic][one.number] = None
+        is_internal = one.partition.topic in INTERNAL_TOPICS
         one.partition.append_in_line(
-            self.broker, batch, self._transaction_version(one), partial(self._appended_beside, one)
+            self.broker,
+            batch,
+            self._transaction_version(one),
+            partial(self._appended_beside, one),
+            check=partial(check_internal_records, one.partition.log) if is_internal else None,
         )
 
     def _transaction_version(self, one: _Wanted) -> int:

@@ -88,6 +88,7 @@ class TransactionCoordinator:
             self.ongoing.clear()
             self._markers.forget_states()
             self.log.unreadable.clear()
+            self.log.skipped.clear()
 
     @property
     def server_version(self) -> int:

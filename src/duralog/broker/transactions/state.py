@@ -39,7 +39,6 @@ STATUS_NAMES = {
 
 PREPARED = frozenset({TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT})
 """It is decided how the transaction ends, and markers are still to be written: everybody has to wait for that."""
-AT_REST = frozenset({TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT})
 
 
 def is_exhausted(epoch: int) -> bool:

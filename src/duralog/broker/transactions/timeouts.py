@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from duralog.broker.error_codes import NONE
 from duralog.broker.tombstone_batches import tombstone_batches
-from duralog.broker.transactions.state import AT_REST, Transaction
+from duralog.broker.transactions.state import Transaction
+from duralog.format.transaction_records import AT_REST
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker

@@ -4,8 +4,9 @@ A record holds a whole state; the last one of a transactional id counts, and a t
 records are all in one partition. A state is written here before it is in force, one batch for one state: after a
 crash, the log has it or has not, and never half of it.
 
-A partition that cannot be read is left alone: its ids are answered as those of another node's, and nothing is written
-over what may still be repaired.
+A record that cannot be loaded is skipped (`coordinator_log` says why that is safe). A partition that cannot be read to
+its end is left alone: its ids are answered as those of another node's, and nothing is written over what may still be
+repaired. A state from before the damage must not come back: the transaction may have been decided since.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from duralog.broker.coordinator_log import LoggedRecord, SkippedRecords, read_log, unreadable_text
 from duralog.broker.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     KAFKA_STORAGE_ERROR,
@@ -24,14 +26,16 @@ from duralog.broker.error_codes import (
     code_of,
 )
 from duralog.broker.internal_topics import TRANSACTION_STATE
-from duralog.broker.transactions.state import AT_REST, NO_TIME, Transaction
-from duralog.errors import CorruptRecord, DuralogError
-from duralog.format.coordinator_records import CoordinatorRecord, decode_coordinator_record, encode_coordinator_record
+from duralog.broker.transactions.state import NO_TIME, Transaction
+from duralog.errors import DuralogError
+from duralog.format.coordinator_records import CoordinatorRecord, encode_coordinator_record
 from duralog.format.java_hash import coordinator_partition
 from duralog.format.layout import NO_PRODUCER_ID
+from duralog.format.loadable_records import decode_loadable
 from duralog.format.record import Record
-from duralog.format.transaction_records import TRANSACTION_STATE_TYPES, TransactionStatus
+from duralog.format.transaction_records import AT_REST, TRANSACTION_STATE_TYPES, TransactionStatus
 from duralog.storage.log_directory import TopicPartition
+from duralog.storage.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
@@ -53,6 +57,7 @@ class TransactionLog:
         self._broker = broker
         self.unreadable: set[int] = set()
         """Partitions that could not be read at start."""
+        self.skipped = SkippedRecords(broker.log)
 
     @property
     def max_message_bytes(self) -> int:
@@ -109,32 +114,27 @@ class TransactionLog:
         states: dict[str, Transaction] = {}
         strays: dict[str, Transaction] = {}
         for number in numbers:
+            partition = self._broker.partitions.get(TRANSACTION_STATE, number)
+            if partition is None:
+                continue
             try:
-                loaded = self._load_partition(number)
-            except DuralogError as error:
-                self._broker.log.error("%s-%d cannot be read: %s", TRANSACTION_STATE, number, error)
+                loaded = self._load_partition(partition.log)
+            except Exception as error:  # Whatever it is: the ids of the other partitions are served.
+                self._broker.log.error("%s", unreadable_text(partition.log, "transactional ids", error))
                 self.unreadable.add(number)
                 continue
             for transactional_id, transaction in loaded:
                 is_own = coordinator_partition(transactional_id, len(numbers)) == number
                 (states if is_own else strays)[transactional_id] = transaction
+        self.skipped.finish()
         unended = {name: stray for name, stray in strays.items() if stray.status not in AT_REST}
         return unended | states
 
-    def _load_partition(self, number: int) -> list[tuple[str, Transaction]]:
-        partition = self._broker.partitions.get(TRANSACTION_STATE, number)
-        if partition is None:
-            return []
-        last = {record.key: record for record in partition.log.read(partition.log.start_offset)}
-        decoded = ((record, decode(record)) for record in last.values())
-        loaded = []
-        for record, entry in decoded:
-            if entry is not None:
-                loaded.append(entry)
-            elif record.value is not None:
-                where = f"{TRANSACTION_STATE}-{number}, offset {record.offset}"
-                self._broker.log.warning("%s: a record of a later Kafka is passed over", where)
-        return loaded
+    def _load_partition(self, log: PartitionLog) -> list[tuple[str, Transaction]]:
+        entries = read_log(log, on_skipped=self.skipped.of(log))
+        last = {entry.key: entry for entry in entries if isinstance(entry, LoggedRecord)}
+        decoded = map(decode, sorted(last.values(), key=lambda entry: entry.offset))
+        return [entry for entry in decoded if entry is not None]
 
 
 def encode(transactional_id: str, transaction: Transaction | None, server_version: int) -> Record:
@@ -174,20 +174,16 @@ def _value(transaction: Transaction, version: int) -> dict[str, Any]:
     return value
 
 
-def decode(record: Record) -> tuple[str, Transaction] | None:
-    """An id and its state; None for a tombstone, and for a kind or a version of record that is not known."""
-    decoded = decode_coordinator_record(TRANSACTION_STATE_TYPES, record.key, record.value)
+def decode(record: Record | LoggedRecord) -> tuple[str, Transaction] | None:
+    """An id and its state; None for a tombstone, and for a kind or a version of record that is not known.
+
+    Raises CorruptRecord for a state that cannot be.
+    """
+    decoded = decode_loadable(TRANSACTION_STATE, record.key, record.value)
     if isinstance(decoded.key, bytes) or decoded.value is None or isinstance(decoded.value, bytes):
         return None
     value = decoded.value
-    try:
-        status = TransactionStatus(value["transaction_status"])
-    except ValueError:
-        raise CorruptRecord(
-            f"the record of offset {record.offset} has a status that does not exist",
-            expected=f"0 to {max(TransactionStatus)}",
-            found=value["transaction_status"],
-        ) from None
+    status = TransactionStatus(value["transaction_status"])
     partitions = frozenset(
         TopicPartition(topic["topic"], number)
         for topic in value["transaction_partitions"] or ()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from duralog.broker.coordinator_log import LoggedMarker, LoggedRecord, read_log
 from duralog.broker.groups.group_loading import FoldedLog
-from duralog.broker.groups.group_log import LoggedMarker, LoggedRecord, read_log
 from duralog.cli.failures import printable
 from duralog.cli.group_records import EndOffset, GroupRecords
 from duralog.cli.group_views import GroupView
