@@ -239,8 +239,8 @@ def _pieces(part: Part, source: ByteSource, position: int) -> Iterator[Piece]:
     while True:
         try:
             piece = next(pieces, None)
-        except CorruptRecord:
-            # The file became shorter.
+        except (CorruptRecord, StorageError):
+            # The file became shorter, or is gone.
             if part.is_same():
                 raise
             raise NotAsExpected from None
