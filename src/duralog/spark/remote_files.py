@@ -292,10 +292,22 @@ class ReadAhead:
                 length = min(self._block_bytes, self.size - begin)
                 self._blocks[number] = self._pool.submit(self._file.fetch, begin, length)
         blocks = [self._blocks[number].result() for number in range(first, last + 1) if number in self._blocks]
-        at = position - self._start - first * self._block_bytes
-        if len(blocks) == 1:
-            return memoryview(blocks[0])[at : at + size]
-        return memoryview(b"".join(blocks))[at : at + size]
+        return self._part_of(blocks, position - self._start - first * self._block_bytes, size)
+
+    def peek(self, position: int, size: int) -> Bytes:
+        """As `read`, of what may be needed again. Nothing is fetched for later, and nothing let go."""
+        first = (position - self._start) // self._block_bytes
+        last = max(first, (position + size - 1 - self._start) // self._block_bytes)
+        known = [self._blocks.get(number) for number in range(first, last + 1)]
+        if position < self._start or None in known:
+            return self._file.fetch(position, size)
+        blocks = [block.result() for block in known if block is not None]
+        return self._part_of(blocks, position - self._start - first * self._block_bytes, size)
+
+    @staticmethod
+    def _part_of(blocks: list[memoryview], at: int, size: int) -> memoryview:
+        data = blocks[0] if len(blocks) == 1 else memoryview(b"".join(blocks))
+        return data[at : at + size]
 
     def close(self) -> None:
         """Fetch nothing more. What is under way is waited for."""
