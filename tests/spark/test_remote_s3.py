@@ -20,6 +20,7 @@ from duralog.spark.slice_reading import read_slices
 from duralog.spark.slices import CorruptBytes
 from duralog.storage.isolation import Isolation
 from tests.unit.planned_log import NOW_MS, ROLLED_AFTER, fill, offsets, open_for_writing, read
+from tests.unit.transaction_history import CONFIG, lose_indexes, remove, write_history
 
 moto_server = pytest.importorskip("moto.server")
 
@@ -85,6 +86,18 @@ def test_a_directory_of_kafka_reads_as_on_disk(
             expected = store.partition(*partition).read_arrow(isolation=isolation)
             own = [found for found in travelled.slices if (found.topic, found.partition) == partition]
             assert to_table(read_slices(own), None).combine_chunks().equals(expected.combine_chunks())
+
+
+def test_a_directory_without_its_transaction_indexes(
+    bucket: pafs.FileSystem, options: dict[str, str], tmp_path: Path
+) -> None:
+    with open_for_writing(tmp_path, **CONFIG) as store:
+        store.create_topic("t", 1)
+        values = write_history(store.partition("t", 0), seed=1, steps=150)
+    lose_indexes(tmp_path / "t-0", remove)
+    slices = planned(upload(bucket, tmp_path, "lost"), options, Isolation.READ_COMMITTED, max_slice_bytes=8000).slices
+    assert len(slices) > 2
+    assert read(slices)["value"].to_pylist() == values
 
 
 def test_time_prunes_what_is_fetched(bucket: pafs.FileSystem, options: dict[str, str], orders: Path) -> None:

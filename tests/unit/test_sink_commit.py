@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from duralog.errors import CorruptRecord, InvalidRecord, RecordTooLarge, StorageError, StoreLocked
+from duralog.errors import CorruptRecord, InvalidConfig, InvalidRecord, RecordTooLarge, StorageError, StoreLocked
 from duralog.format.record import Record
 from duralog.spark import committing
-from duralog.spark.commit_journal import MOST_REMEMBERED, is_committed, remember
-from duralog.spark.committing import abandon, check_free, commit, discard, recover
+from duralog.spark.commit_journal import is_committed, remember
+from duralog.spark.committing import abandon, check_free, commit, discard, recover, set_committed
 from duralog.spark.staging import RUBBISH_AGE_MS
 from duralog.spark.write_options import Transaction
 from duralog.storage.file_system import LocalFileSystem
@@ -146,27 +146,115 @@ def test_a_version_is_committed_once(tmp_path: Path) -> None:
     assert left_in(tmp_path) == ["duralog-sink.committed"]
 
 
-def test_what_is_remembered_is_bounded(tmp_path: Path) -> None:
+def test_no_application_is_forgotten(tmp_path: Path) -> None:
+    """However many came since: one that rests for years may repeat its last write."""
     files = LocalFileSystem()
-    for number in range(MOST_REMEMBERED + 2):
+    for number in range(1100):
         remember(files, str(tmp_path), Transaction(application=f"query {number}", version=5))
-        remember(files, str(tmp_path), Transaction(application="busy", version=number))
     known = [
-        is_committed(files, str(tmp_path), Transaction(application=application, version=5))
-        for application in ("query 0", "query 2", "query 3", f"query {MOST_REMEMBERED + 1}", "busy")
+        is_committed(files, str(tmp_path), Transaction(application=f"query {number}", version=version))
+        for number, version in ((0, 4), (0, 5), (0, 6), (1099, 5), (1100, 5))
     ]
-    assert known == [False, False, True, True, True]
+    assert known == [True, True, False, True, False]
 
 
-@pytest.mark.parametrize("name", ["duralog-sink.committed", "duralog-sink.journal"])
-def test_a_damaged_memory_is_not_guessed_at(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "way_out"), [("duralog-sink.committed", "set_committed"), ("duralog-sink.journal", "abandon")]
+)
+def test_a_damaged_memory_is_not_guessed_at(tmp_path: Path, name: str, way_out: str) -> None:
     options = options_of(tmp_path, topic="t")
-    named = Transaction(application="a", version=0)
+    named = Transaction(application="app a", version=0)
     write(options, [rows_of(value=["x"])], transaction=named)
     (tmp_path / name).write_bytes(b'00000000\n{"version":1}\n')
-    with pytest.raises(CorruptRecord, match=f"{name}: wrong checksum"):
+    with pytest.raises(CorruptRecord, match=rf"{name}: wrong checksum: .*duralog\.spark\.committing\.{way_out}"):
         write(options, [rows_of(value=["y"])], transaction=named)
     assert values_in(tmp_path) == {("t", 0): [b"x"]}
+
+
+def test_a_damaged_journal_can_be_given_up(tmp_path: Path) -> None:
+    options = options_of(tmp_path, topic="t")
+    write(options, [rows_of(value=["x"])])
+    (tmp_path / "duralog-sink.journal").write_bytes(b"damaged")
+    assert abandon(str(tmp_path))
+    write(options, [rows_of(value=["y"])])
+    assert values_in(tmp_path) == {("t", 0): [b"x", b"y"]}
+
+
+@pytest.fixture
+def forgotten(tmp_path: Path) -> Path:
+    """Two queries and an application have written, and what is remembered of them is damaged."""
+    options = options_of(tmp_path, topic="t")
+    for application, version in (("query 1", 4), ("query 2", 7), ("app a", 2)):
+        named = Transaction(application=application, version=version)
+        write(options, [rows_of(value=[f"{application} {version}"])], transaction=named)
+    path = tmp_path / "duralog-sink.committed"
+    path.write_bytes(path.read_bytes()[:-5])
+    return tmp_path
+
+
+def repeat(path: Path, application: str, version: int) -> bool:
+    """Whether the write was taken for one that was committed before."""
+    named = Transaction(application=application, version=version)
+    return write(options_of(path, topic="t"), [rows_of(value=["again"])], transaction=named).is_repeated
+
+
+def test_what_was_committed_is_said_again(forgotten: Path) -> None:
+    damaged = (forgotten / "duralog-sink.committed").read_bytes()
+    set_aside = set_committed(str(forgotten), {"query 1": 4, "app a": 1})
+    assert set_aside == f"{forgotten}/duralog-sink.committed.damaged"
+    assert Path(set_aside).read_bytes() == damaged
+    assert repeat(forgotten, "query 1", 4)
+    assert not repeat(forgotten, "query 1", 5)
+    # Who said that version 1 was the last of this one has version 2 again, as asked for.
+    assert not repeat(forgotten, "app a", 2)
+    # A new one begins with 0; of any other nobody knows.
+    assert not repeat(forgotten, "query 3", 0)
+    assert not repeat(forgotten, "query 3", 1)
+    with pytest.raises(StorageError) as told:
+        repeat(forgotten, "query 2", 7)
+    assert "whether its version 7 was committed is not known" in str(told.value)
+    assert f"set_committed('{forgotten}', {{'query 2': 7}})" in str(told.value)
+    assert set_committed(str(forgotten), {"query 2": 7}) is None
+    assert repeat(forgotten, "query 2", 7)
+    assert repeat(forgotten, "query 1", 5)
+    assert values_in(forgotten)[("t", 0)].count(b"again") == 4
+
+
+def test_nothing_else_was_committed(forgotten: Path) -> None:
+    set_committed(str(forgotten), {"query 1": 4}, is_all=True)
+    assert repeat(forgotten, "query 1", 4)
+    assert not repeat(forgotten, "query 9", 3)
+
+
+def test_a_second_damaged_file_does_not_replace_the_first(forgotten: Path) -> None:
+    path = forgotten / "duralog-sink.committed"
+    kept = []
+    for content in (b"one", b"two"):
+        path.write_bytes(content)
+        kept.append(set_committed(str(forgotten), {}))
+    assert [Path(str(name)).read_bytes() for name in kept] == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("last", [{"1234": 5}, {"query 1": -2}])
+def test_what_cannot_be_a_name_or_version_is_refused(forgotten: Path, last: dict[str, int]) -> None:
+    with pytest.raises(InvalidConfig, match="expected 'query ID', 'app NAME' or 'app-to TOPIC NAME'"):
+        set_committed(str(forgotten), last)
+
+
+def test_an_interrupted_write_of_a_forgotten_query_is_completed(
+    forgotten: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The logs themselves show what is there of it."""
+    set_committed(str(forgotten), {"query 2": 7})
+    with monkeypatch.context() as patched:
+        patched.setattr(committing, "is_committed", lambda *_: False)
+        patched.setattr(committing, "remember", lambda *_: (_ for _ in ()).throw(StorageError("disk full")))
+        with pytest.raises(StorageError, match="disk full"):
+            repeat(forgotten, "query 1", 5)
+    monkeypatch.undo()
+    assert recover(str(forgotten))
+    assert values_in(forgotten)[("t", 0)].count(b"again") == 1
+    assert repeat(forgotten, "query 1", 5)
 
 
 @pytest.mark.parametrize("where", ["the batches", "the table", "the end"])
@@ -247,7 +335,8 @@ def test_a_write_that_fails_once_it_is_decided_says_that_it_will_be_there(
         patched.setattr(committing, "append_rest", lambda *_, **__: (_ for _ in ()).throw(StorageError("disk full")))
         with pytest.raises(StorageError) as told:
             write(options, [rows_of(value=["x"])], transaction=transaction)
-    assert "the write is decided, but was interrupted: disk full. The next write to this directory" in str(told.value)
+    assert "the write is decided, but was interrupted: disk full. Nothing of it is lost: " in str(told.value)
+    assert f"duralog.spark.committing.recover('{tmp_path}')" in str(told.value)
     assert ("Do not write the rows again" in str(told.value)) == (transaction is None)
     assert recover(str(tmp_path))
     assert values_in(tmp_path) == {("t", 0): [b"x"]}

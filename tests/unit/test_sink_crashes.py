@@ -181,8 +181,54 @@ def test_a_full_disk_while_batches_are_appended() -> None:
     disk = first_write(chosen)
     staged = stage(chosen, rows("new"), batch=7, files=disk)
     disk.refuse(28, operation="append", path="/t-1/", times=None)
-    with pytest.raises(DuralogError):
+    with pytest.raises(
+        DuralogError, match=r"the write is decided, .* No space left .*Nothing of it is lost: .*recover"
+    ):
         append(disk, staged, chosen, NEW)
+    # As long as it is full, the write stays decided, and nobody is told to give it up.
+    for again in (complete, lambda disk: append(disk, staged, chosen, NEW)):
+        with pytest.raises(DuralogError, match=r"could not be completed now: .* nothing of it is lost") as told:
+            again(disk)
+        assert "abandon" not in str(told.value)
     disk.stop_refusing()
     assert complete(disk)
     assert values_in(PATH, disk) == expected("old", "new")
+
+
+@pytest.mark.parametrize("room", [0, 300, 2000, 5000])
+def test_a_disk_that_fills_up(room: int) -> None:
+    chosen = options()
+    disk = first_write(chosen)
+    staged = stage(chosen, rows("new"), batch=7, files=disk)
+    disk.capacity_bytes = disk.used_bytes + room
+    with pytest.raises(DuralogError, match="No space left"):
+        append(disk, staged, chosen, NEW)
+    disk.capacity_bytes = None
+    append(disk, stage(chosen, rows("new"), batch=7, files=disk), chosen, NEW)
+    assert values_in(PATH, disk) == expected("old", "new")
+
+
+def test_an_error_says_whether_the_rows_will_be_there() -> None:
+    """A write without a name would be there twice if somebody took it for undone."""
+    chosen = options()
+    before = first_write(chosen)
+    staged = stage(chosen, rows("new"), batch=7, files=before)
+    outcomes = set()
+    for skip in range(0, 1000, 5):
+        disk = before.after_kill()
+        disk.refuse(28, skip=skip, times=None)
+        error = ""
+        try:
+            commit(staged, chosen, writer=WRITER, batch=7, file_system=disk, clock=lambda: NOW_MS)
+        except DuralogError as caught:
+            error = str(caught)
+        has_refused = disk.has_refused
+        disk.stop_refusing()
+        complete(disk)
+        is_there = values_in(PATH, disk) == expected("old", "new")
+        assert is_there or values_in(PATH, disk) == expected("old")
+        assert is_there == (not error or "Do not write the rows again" in error), error
+        outcomes.add((is_there, bool(error)))
+        if not has_refused:
+            break
+    assert outcomes == {(False, True), (True, True), (True, False)}

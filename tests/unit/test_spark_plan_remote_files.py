@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections import Counter
 from pathlib import Path
@@ -11,10 +12,10 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 
-from duralog.errors import CorruptRecord, StorageError
+from duralog.errors import StorageError
 from duralog.spark.locations import LocatedStore, Location
 from duralog.spark.planning import plan, resolve, select_partitions
-from duralog.spark.remote_files import WINDOW_BYTES, ReadAhead, RemoteFile, RemoteFileSystem
+from duralog.spark.remote_files import LISTED_AT_ONCE, WINDOW_BYTES, ReadAhead, RemoteFile, RemoteFileSystem
 from tests.unit.planned_log import NOW_MS, fill, open_for_writing
 
 
@@ -43,10 +44,10 @@ class Content:
         self.fetched: list[tuple[int, int]] = []
         self._lock = threading.Lock()
 
-    def read_at(self, size: int, position: int) -> bytes:
+    def get_stream(self, position: int, size: int) -> io.BytesIO:
         with self._lock:
             self.fetched.append((position, size))
-        return self._data[position : position + size]
+        return io.BytesIO(self._data[position : position + size])
 
     def close(self) -> None:
         """Nothing to do."""
@@ -91,8 +92,42 @@ def test_large_reads_are_as_large_as_asked(file: RemoteFile, content: Content) -
 
 def test_a_file_that_became_shorter_is_told(content: Content) -> None:
     file = RemoteFile("s3://bucket/key", content, len(DATA) + 100)
-    with pytest.raises(CorruptRecord, match="s3://bucket/key: position 1023990: the file became shorter"):
+    with pytest.raises(
+        StorageError, match="s3://bucket/key: cannot read: 20 bytes from position 1023990 on were asked for, and fewer"
+    ):
         file.fetch(len(DATA) - 10, 20)
+    assert len(content.fetched) == 4
+
+
+class CutAnswers(Content):
+    """Says that all bytes came, and leaves the last ones as they were: pyarrow does, for an answer that was cut."""
+
+    def __init__(self, data: bytes, *, cut: int) -> None:
+        super().__init__(data)
+        self._cut = cut
+
+    def get_stream(self, position: int, size: int) -> Any:
+        whole = super().get_stream(position, size).read()
+        filled = whole[:-1] if len(self.fetched) <= self._cut else whole
+
+        class Stream:
+            def readinto(self, target: Any) -> int:
+                memoryview(target)[: len(filled)] = filled
+                return size
+
+        return Stream()
+
+
+@pytest.mark.parametrize("last", range(256))
+def test_an_answer_that_filled_only_part_of_the_buffer(last: int) -> None:
+    """Whatever the last byte is: the mark must not be taken for it, nor it for the mark."""
+    data = bytes([*range(100), last])
+    for cut in range(3):
+        content = CutAnswers(data, cut=cut)
+        assert RemoteFile("s3://bucket/key", content, len(data)).read(0, len(data)) == data
+        assert cut < len(content.fetched) <= cut + 2
+    with pytest.raises(StorageError, match="101 bytes from position 0 on were asked for, and fewer came 4 times"):
+        RemoteFile("s3://bucket/key", CutAnswers(data, cut=4), len(data)).fetch(0, len(data))
 
 
 @pytest.mark.parametrize("block_bytes", [1000, 4096, 300_000, 10**7])
@@ -121,7 +156,7 @@ def test_reading_ahead_holds_few_blocks(file: RemoteFile, content: Content) -> N
 
 def test_an_error_while_reading_ahead_comes_to_the_reader() -> None:
     class Failing(Content):
-        def read_at(self, *_: int) -> bytes:
+        def get_stream(self, *_: int) -> Any:
             raise OSError("the network is down")
 
     file = RemoteFile("s3://bucket/key", Failing(DATA), len(DATA))
@@ -192,6 +227,93 @@ def test_a_listing_answers_for_its_files(tmp_path: Path) -> None:
     found = files.entry(str(tmp_path / "b"))
     assert found is not None
     assert found.is_folder
+
+
+class Unreliable(Requests):
+    """Some answers are as pyarrow gives them when a connection ends inside the headers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cut_opens = 0
+        self.cut_listings: list[int] = []
+        """For each of the next listings, how many entries are left of it."""
+
+    def open_input_file(self, path: str) -> Any:
+        file = super().open_input_file(path)
+        if not self.cut_opens:
+            return file
+        self.cut_opens -= 1
+        file.close()
+        return pa.BufferReader(b"")
+
+    def get_file_info(self, wanted: Any) -> Any:
+        found = super().get_file_info(wanted)
+        if isinstance(wanted, pafs.FileSelector):
+            return found[: self.cut_listings.pop(0)] if self.cut_listings else found
+        return pafs.FileInfo(wanted, pafs.FileType.File, size=0) if self.cut_opens else found
+
+
+def test_a_size_is_compared_with_the_listing(tmp_path: Path) -> None:
+    path = str(tmp_path / "x")
+    Path(path).write_bytes(b"12345")
+    for is_listed in (True, False):
+        requests = Unreliable()
+        files = RemoteFileSystem(requests, "file://")
+        if is_listed:
+            files.list(str(tmp_path))
+        requests.cut_opens = 2
+        assert files.read_all(path) == b"12345"
+        requests.cut_opens = 3
+        with pytest.raises(
+            StorageError, match=f"file://{path}: cannot open: the object store says that it has 0 bytes, .* 5 bytes"
+        ):
+            files.read_all(path)
+        requests.cut_opens = 1
+        entry = files.entry(path)
+        assert entry is not None
+        assert entry.size == 5
+
+
+def test_a_file_that_is_empty_or_has_grown(tmp_path: Path) -> None:
+    for name in ("empty", "grows"):
+        (tmp_path / name).write_bytes(b"")
+    files = RemoteFileSystem(Unreliable(), "file://")
+    assert files.read_all(str(tmp_path / "empty")) == b""
+    (tmp_path / "grows").write_bytes(b"12345")
+    assert files.read_all(str(tmp_path / "grows")) == b"12345"
+
+
+def test_a_file_that_was_replaced_by_a_shorter_one(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"12345")
+    files = RemoteFileSystem(Unreliable(), "file://")
+    files.list(str(tmp_path))
+    (tmp_path / "x").write_bytes(b"123")
+    assert files.read_all(str(tmp_path / "x")) == b"123"
+
+
+def test_a_listing_that_lacks_its_last_pages(tmp_path: Path) -> None:
+    for number in range(LISTED_AT_ONCE + 5):
+        (tmp_path / f"{number}").touch()
+    requests = Unreliable()
+    files = RemoteFileSystem(requests, "file://")
+    for cut in ([LISTED_AT_ONCE], [2000, LISTED_AT_ONCE]):
+        requests.cut_listings = cut
+        assert len(files.list(str(tmp_path))) == LISTED_AT_ONCE + 5
+    requests.cut_listings = [LISTED_AT_ONCE, 2000, LISTED_AT_ONCE, 2000]
+    with pytest.raises(StorageError, match=f"file://{tmp_path}: cannot list: 4 listings in a row differ"):
+        files.list(str(tmp_path))
+
+
+def test_an_empty_bucket_is_an_error() -> None:
+    class Bucket(Requests):
+        def get_file_info(self, wanted: Any) -> Any:
+            self.asked.append(("list", wanted.base_dir))
+            return []
+
+    requests = Bucket()
+    with pytest.raises(StorageError, match="s3://bucket: cannot list: the bucket is empty"):
+        RemoteFileSystem(requests, "s3://").list("bucket")
+    assert len(requests.asked) == 3
 
 
 def test_few_requests_plan_a_log(tmp_path: Path) -> None:

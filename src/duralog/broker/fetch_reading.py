@@ -10,7 +10,7 @@ epoch, diverging epoch, offset.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from duralog.broker import error_codes
@@ -18,14 +18,19 @@ from duralog.broker.partitions import Partition, Partitions
 from duralog.errors import DuralogError
 from duralog.format.checkpoints import EpochStart
 from duralog.format.index_entries import AbortedTransaction
+from duralog.storage.abort_markers import MustScan
 from duralog.storage.file_system import File
 from duralog.storage.isolation import Isolation
 from duralog.storage.leader_epochs import UNDEFINED_OFFSET
 from duralog.storage.log_view import LogView
-from duralog.storage.reading import read_slice
+from duralog.storage.reading import read_slice, scan_slice
+from duralog.storage.reading import readable_bytes as bytes_of_slice
 
 NO_EPOCH = -1
 NO_OFFSET = -1
+
+_SCANNED_AHEAD_BYTES = 32 << 20
+"""What is scanned for abort markers beyond one slice, so that the next ones need not wait."""
 
 
 class Wanted:
@@ -125,12 +130,50 @@ class Reading(NamedTuple):
     """Or anything else that is not to wait."""
     is_hopeless: bool
     """Whether there is no partition that records could come from."""
+    unscanned: list[Unscanned]
+    """If there are any, the results are not complete: see `scan`."""
 
 
-def read(partitions: Partitions, wanted: Iterable[Wanted], limits: Limits, *, only_changes: bool) -> Reading:
-    """Read all partitions, in order. With `only_changes`, those that the client knows all about are left out."""
+class Unscanned(NamedTuple):
+    """A partition of which it is not known yet what was aborted. To find that out may block."""
+
+    wanted: Wanted
+    view: LogView
+    max_bytes: int
+
+
+Failures = Mapping[Wanted, DuralogError]
+
+
+def scan(unscanned: Iterable[Unscanned]) -> Failures:
+    """Find out what was aborted, on any thread but the loop's. Returns what failed, for the next `read`."""
+    failures: dict[Wanted, DuralogError] = {}
+    for one in unscanned:
+        try:
+            scan_slice(one.view, one.wanted.offset, one.max_bytes, ahead_bytes=_SCANNED_AHEAD_BYTES)
+        except DuralogError as error:
+            failures[one.wanted] = error
+    return failures
+
+
+_NO_FAILURES: Failures = {}
+
+
+def read(
+    partitions: Partitions,
+    wanted: Iterable[Wanted],
+    limits: Limits,
+    *,
+    only_changes: bool,
+    failures: Failures = _NO_FAILURES,
+) -> Reading:
+    """Read all partitions, in order. With `only_changes`, those that the client knows all about are left out.
+
+    `failures` are of partitions that could not be scanned.
+    """
     results: list[Result] = []
     missing: list[Result] = []
+    unscanned: list[Unscanned] = []
     left, has_error, is_hopeless = limits.max_bytes, False, True
     min_one = True
     total = 0
@@ -164,8 +207,14 @@ def read(partitions: Partitions, wanted: Iterable[Wanted], limits: Limits, *, on
                 continue
             results.append(_empty(one, view, is_committed))
             continue
+        max_bytes = min(one.max_bytes, left)
         try:
-            result = _read_one(one, partition, view, min(one.max_bytes, left), limits, min_one=min_one)
+            if one in failures:
+                raise failures[one]
+            result = _read_one(one, partition, view, max_bytes, limits, min_one=min_one)
+        except MustScan:
+            unscanned.append(Unscanned(one, view, max_bytes))
+            continue
         except DuralogError as error:
             partitions.tell_unreadable(error)
             result = _failed(one, error_codes.code_of(error))
@@ -185,7 +234,7 @@ def read(partitions: Partitions, wanted: Iterable[Wanted], limits: Limits, *, on
         results.append(result)
     if missing:
         results += sorted(missing, key=lambda result: result.error_code != error_codes.UNKNOWN_TOPIC_ID)
-    return Reading(results, total, has_error, is_hopeless)
+    return Reading(results, total, has_error, is_hopeless, unscanned)
 
 
 def readable_bytes(one: Wanted, isolation: Isolation, enough: int) -> int:
@@ -202,7 +251,7 @@ def readable_bytes(one: Wanted, isolation: Isolation, enough: int) -> int:
     if enough <= 1:
         return 1
     try:
-        return read_slice(view, one.offset, max(one.max_bytes, 0), isolation).size
+        return bytes_of_slice(view, one.offset, max(one.max_bytes, 0), isolation)
     except DuralogError:
         return -1
 
@@ -240,7 +289,7 @@ def _read_one(
     view.check_offset(one.offset)
     if max_bytes < 0 and one.offset < view.limit(limits.isolation):
         return _failed(one, error_codes.UNKNOWN_SERVER_ERROR)
-    found = read_slice(view, one.offset, max_bytes, limits.isolation, min_one=min_one)
+    found = read_slice(view, one.offset, max_bytes, limits.isolation, min_one=min_one, may_scan=False)
     return Result(
         one,
         error_codes.NONE,

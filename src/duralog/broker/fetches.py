@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from duralog.broker.error_codes import INVALID_FETCH_SESSION_EPOCH, code_of
-from duralog.broker.fetch_reading import Limits, Reading, Wanted, read, readable_bytes
+from duralog.broker.fetch_reading import Failures, Limits, Reading, Wanted, read, readable_bytes, scan
 from duralog.broker.fetch_response import FIRST_WITH_TOPIC_IDS, encode
 from duralog.broker.fetch_sessions import NO_SESSION, FetchSession, FetchSessions, remember
 from duralog.broker.log_lines import error_text
@@ -67,12 +67,36 @@ class Fetches:
     def fetch(self, fetch: Fetch) -> Answer:
         """The answer, or one that comes later."""
         reading = self.read(fetch)
+        if reading.unscanned:
+            later = Later()
+            self.answer_to(later, fetch, reading)
+            return later
         if fetch.max_wait_ms <= 0 or reading.is_hopeless or reading.size_bytes >= fetch.min_bytes or reading.has_error:
             return self.answer(fetch, reading)
         return _WaitingFetch(self, self._broker, fetch).later
 
-    def read(self, fetch: Fetch) -> Reading:
-        return read(self._broker.partitions, fetch.wanted, fetch.limits, only_changes=fetch.session is not None)
+    def read(self, fetch: Fetch, failures: Failures | None = None) -> Reading:
+        return read(
+            self._broker.partitions,
+            fetch.wanted,
+            fetch.limits,
+            only_changes=fetch.session is not None,
+            failures=failures or {},
+        )
+
+    def answer_to(self, later: Later, fetch: Fetch, reading: Reading) -> None:
+        """Answer with what was read, if that is all. What has to be scanned first is scanned on a worker thread."""
+        if not reading.unscanned:
+            later.answer(self.answer(fetch, reading))
+            return
+
+        def then(failures: Failures, error: Exception | None) -> None:
+            if error is not None:
+                raise error
+            if not later.is_gone:
+                self.answer_to(later, fetch, self.read(fetch, failures))
+
+        self._broker.in_background(lambda: scan(reading.unscanned), then, later)
 
     def answer(self, fetch: Fetch, reading: Reading) -> RawAnswer:
         """The answer with what was read. The session, if any, knows then what its client knows."""
@@ -161,12 +185,10 @@ class _WaitingFetch:
             return
         self._stop()
         try:
-            answer = self._fetches.answer(self._fetch, self._fetches.read(self._fetch))
+            self._fetches.answer_to(self.later, self._fetch, self._fetches.read(self._fetch))
         except Exception as error:
             self._fetches.tell(error)
             self.later.refuse(code_of(error))
-        else:
-            self.later.answer(answer)
 
     def _stop(self) -> None:
         """Leave nothing behind."""

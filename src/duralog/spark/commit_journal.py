@@ -5,20 +5,23 @@ logs, on disk. It names the staged files and, for each partition, the offset at 
 crash in between leaves it, and whoever commits next completes it first.
 
 `duralog-sink.committed` holds, for each streaming query or application, the last version that was committed: versions
-ascend, so this one number tells a repeated write. The queries that have been quiet for longest are forgotten when there
-are more than `MOST_REMEMBERED`.
+ascend, so this one number shows a repeated write. None is ever dropped: a query may rest for years and then repeat its
+last micro-batch. One takes about 80 bytes.
 
 Both are replaced whole, so a crash leaves the old contents or the new ones. A damaged one is an error that names the
-file, and is never guessed at: without it, rows would be doubled or lost.
+file and the way out, and is never guessed at: without it, rows would be doubled or lost. For `duralog-sink.committed`
+the way out is `duralog.spark.committing.set_committed`. Whatever is not named there stays unknown, and is refused
+rather than doubled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple
 
-from duralog.errors import CorruptRecord
+from duralog.errors import CorruptRecord, StorageError
 from duralog.format.checksum import crc32c
 from duralog.format.filenames import SINK_COMMITTED, SINK_JOURNAL
 from duralog.format.properties import decode_json_object, encode_json_object
@@ -26,9 +29,19 @@ from duralog.spark.write_options import Transaction
 from duralog.storage.file_system import FileSystem
 from duralog.storage.log_directory import TopicPartition
 
-MOST_REMEMBERED = 1000
-
 _VERSION = 1
+_DAMAGED_SUFFIX = ".damaged"
+NOTHING = -1
+"""As the last version: nothing was committed."""
+
+_TO_GIVE_UP = (
+    "which write was interrupted is not known; duralog.spark.committing.abandon gives it up: what is in the logs of it"
+    " stays there, and the rest is not written"
+)
+_TO_SET = (
+    "which writes were committed is not known, so writes of streaming queries and those with a txnAppId are refused;"
+    " duralog.spark.committing.set_committed starts the file again"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +59,7 @@ class Journal:
 
 
 def read_journal(files: FileSystem, directory: str) -> Journal | None:
-    content = _read(files, f"{directory}/{SINK_JOURNAL}")
+    content = _read(files, f"{directory}/{SINK_JOURNAL}", _TO_GIVE_UP)
     if content is None:
         return None
     try:
@@ -60,7 +73,8 @@ def read_journal(files: FileSystem, directory: str) -> Journal | None:
             starts={TopicPartition(topic, number): int(start) for topic, number, start in content["starts"]},
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptRecord(f"the journal of a write: {error!r}", file=f"{directory}/{SINK_JOURNAL}") from None
+        path = f"{directory}/{SINK_JOURNAL}"
+        raise CorruptRecord(f"the journal of a write: {error!r}; {_TO_GIVE_UP}", file=path) from None
 
 
 def write_journal(files: FileSystem, directory: str, journal: Journal) -> None:
@@ -82,34 +96,78 @@ def remove_journal(files: FileSystem, directory: str) -> None:
     files.sync_folder(directory)
 
 
+class Committed(NamedTuple):
+    """What is remembered."""
+
+    last: Mapping[str, int]
+    """By application, the last version that was committed."""
+    is_all: bool
+    """No application is missing."""
+
+
+class NotRemembered(StorageError):
+    """Whether a write was committed before is not known: the memory of it was damaged."""
+
+
 def is_committed(files: FileSystem, directory: str, transaction: Transaction) -> bool:
     """Whether this version of the application, or a later one, was committed before."""
-    return any(
-        entry["application"] == transaction.application and transaction.version <= entry["version"]
-        for entry in _committed(files, directory)
-    )
+    application, version = transaction.application, transaction.version
+    committed = read_committed(files, directory)
+    last = committed.last.get(application)
+    if last is None and version > 0 and not committed.is_all:
+        # A first version is taken for that of a new one.
+        raise NotRemembered(
+            f"{directory}/{SINK_COMMITTED}: it was damaged, and {application!r} was not named when it was set again:"
+            f" whether its version {version} was committed is not known. Look for its rows in the logs. If they are"
+            f" there: duralog.spark.committing.set_committed({directory!r}, {{{application!r}: {version}}}); if they"
+            f" are not, the same with {version - 1}. Then write again"
+        )
+    return last is not None and version <= last
 
 
 def remember(files: FileSystem, directory: str, transaction: Transaction) -> None:
     """REQUIRES: all of the write is on disk."""
-    others = [entry for entry in _committed(files, directory) if entry["application"] != transaction.application]
-    entries = [*others, asdict(transaction)][-MOST_REMEMBERED:]
-    _write(files, f"{directory}/{SINK_COMMITTED}", {"committed": entries})
+    committed = read_committed(files, directory)
+    last = {**committed.last, transaction.application: transaction.version}
+    _write_committed(files, directory, committed._replace(last=last))
 
 
-def _committed(files: FileSystem, directory: str) -> Sequence[dict[str, Any]]:
-    """The latest last."""
+def read_committed(files: FileSystem, directory: str) -> Committed:
     path = f"{directory}/{SINK_COMMITTED}"
-    content = _read(files, path)
+    content = _read(files, path, _TO_SET)
     if content is None:
-        return []
+        return Committed({}, is_all=True)
     entries = content.get("committed")
     if not isinstance(entries, list) or not all(
         isinstance(entry, dict) and isinstance(entry.get("application"), str) and isinstance(entry.get("version"), int)
         for entry in entries
     ):
-        raise CorruptRecord("not a list of committed writes", file=path)
-    return entries
+        raise CorruptRecord(f"not a list of committed writes: {_TO_SET}", file=path)
+    return Committed(
+        {entry["application"]: entry["version"] for entry in entries}, is_all=content.get("is_all", True) is True
+    )
+
+
+def add_committed(files: FileSystem, directory: str, last: Mapping[str, int], *, is_all: bool) -> str | None:
+    """Add to what is remembered. A damaged file is set aside before: returns its new path."""
+    path, set_aside = f"{directory}/{SINK_COMMITTED}", None
+    try:
+        known = read_committed(files, directory)
+    except CorruptRecord:
+        known, set_aside = Committed({}, is_all=False), _free_name(files, f"{path}{_DAMAGED_SUFFIX}")
+        # First: as long as it is there, nothing is written by mistake.
+        files.replace(set_aside, files.read_all(path))
+    _write_committed(files, directory, Committed({**known.last, **last}, known.is_all or is_all))
+    return set_aside
+
+
+def _free_name(files: FileSystem, path: str) -> str:
+    return next(name for number in count() if not files.exists(name := f"{path}{number or ''}"))
+
+
+def _write_committed(files: FileSystem, directory: str, committed: Committed) -> None:
+    entries = [{"application": application, "version": version} for application, version in committed.last.items()]
+    _write(files, f"{directory}/{SINK_COMMITTED}", {"committed": entries, "is_all": committed.is_all})
 
 
 def _write(files: FileSystem, path: str, content: Mapping[str, Any]) -> None:
@@ -117,12 +175,13 @@ def _write(files: FileSystem, path: str, content: Mapping[str, Any]) -> None:
     files.replace(path, b"%08x\n%b\n" % (crc32c(body), body))
 
 
-def _read(files: FileSystem, path: str) -> dict[str, Any] | None:
+def _read(files: FileSystem, path: str, way_out: str) -> dict[str, Any] | None:
     if not files.exists(path):
         return None
     checksum, _, body = files.read_all(path).rstrip(b"\n").partition(b"\n")
     if checksum != b"%08x" % crc32c(body):
-        raise CorruptRecord("wrong checksum", file=path, expected=f"{crc32c(body):08x}", found=repr(checksum[:8]))
+        expected, found = f"{crc32c(body):08x}", repr(checksum[:8])
+        raise CorruptRecord(f"wrong checksum: {way_out}", file=path, expected=expected, found=found)
     try:
         content = decode_json_object(body)
     except CorruptRecord as error:

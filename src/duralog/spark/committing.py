@@ -8,34 +8,37 @@
 6. The write is remembered as committed, the journal removed, and the staged files after it.
 
 If the machine dies before step 4 is on disk, nothing has happened. After it, the write is completed by the next commit
-or by `recover`, which appends what the logs do not hold already (`staged_appending`). What cannot be told, since a log
-was compacted or shortened meanwhile, is refused with a sentence; `abandon` gives the write up.
+or by `recover`, which appends what the logs do not hold already (`staged_appending`). The same is true of a disk that
+is full, or fails: the write waits until there is room. It is lost only if its staged rows are, or if a log was
+compacted or shortened meanwhile, so that nobody can say what is in it: then `abandon` gives it up.
+
+An error while the directory is closed changes nothing about any of this, and is logged.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TypeVar
 
 from duralog.config import BrokerConfig
 from duralog.errors import (
+    CorruptRecord,
     DuralogError,
-    InvalidRecord,
-    OffsetOutOfRange,
-    RecordTooLarge,
+    InvalidConfig,
     StorageError,
     StoreLocked,
 )
-from duralog.format.compression import Codec
 from duralog.format.filenames import LOCK, SINK_JOURNAL
+from duralog.spark.commit_checks import check_all_contents, check_rules, make_topics, runs_by_partition
 from duralog.spark.commit_journal import (
+    NOTHING,
     Journal,
+    NotRemembered,
+    add_committed,
     is_committed,
     read_journal,
     remember,
@@ -44,10 +47,8 @@ from duralog.spark.commit_journal import (
 )
 from duralog.spark.staged_appending import Runs, append_rest, count_present
 from duralog.spark.staging import (
-    Run,
-    StagedFile,
+    CannotComplete,
     StagedTask,
-    check_contents,
     open_staged,
     sweep,
     sweep_rubbish,
@@ -57,8 +58,6 @@ from duralog.storage.background import Clock, Scheduler, wall_clock_ms
 from duralog.storage.file_system import FileSystem, LocalFileSystem
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.parallel import for_each_partition
-from duralog.storage.record_append import stored_codec
-from duralog.storage.retention import COMPACT
 from duralog.storage.store import Store
 
 _logger = logging.getLogger(__name__)
@@ -66,6 +65,9 @@ _logger = logging.getLogger(__name__)
 LOCK_WAIT_SECONDS = 30.0
 """Another write may be committing just now."""
 _LOCK_PAUSE_SECONDS = 0.1
+
+APPLICATION_KINDS = ("query ", "app ", "app-to ")
+"""What the names begin with by which writes are remembered (`duralog.spark.sink`)."""
 
 T = TypeVar("T")
 
@@ -98,9 +100,9 @@ def commit(
         if not is_repeated:
             by_name = {task.name: open_staged(files, path, task.name, task.size) for task in staged_tasks if task.name}
             by_partition = runs_by_partition(by_name.values(), preserve_offsets=options.preserve_offsets)
-            _check_all(files, by_name.values(), threads=store.config.num_recovery_threads_per_data_dir)
-            _make_topics(store, by_partition, options)
-            _check_rules(store, by_partition, options)
+            check_all_contents(files, by_name.values(), threads=store.config.num_recovery_threads_per_data_dir)
+            make_topics(store, by_partition, options)
+            check_rules(store, by_partition, options)
             journal = Journal(
                 writer=writer,
                 batch=batch,
@@ -110,15 +112,16 @@ def commit(
                 starts={partition: store.partition(*partition).end_offset for partition in by_partition},
             )
             if journal.files:
-                write_journal(files, path, journal)
+                _decide(files, path, journal)
                 with _told_as_decided(path, journal):
                     _append_all(store, files, by_partition, journal, is_fresh=True)
                     _conclude(files, path, journal)
             else:
                 _conclude(files, path, journal)
         now_ms = clock()
-    sweep(files, path, writer=writer, up_to_batch=batch, kept=())
-    sweep_rubbish(files, path, now_ms=now_ms, kept=())
+    with suppress(StorageError):
+        sweep(files, path, writer=writer, up_to_batch=batch, kept=())
+        sweep_rubbish(files, path, now_ms=now_ms, kept=())
     if is_repeated:
         return CommitReport(records=0, size_bytes=0, partitions=0, is_repeated=True)
     runs = [run for ordered in by_partition.values() for _, run in ordered]
@@ -145,13 +148,39 @@ def recover(
 
 
 def abandon(path: str, *, file_system: FileSystem | None = None) -> bool:
-    """Give up an interrupted write that cannot be completed. What it has appended stays. False if there is none."""
+    """Give up an interrupted write that cannot be completed. False if there is none.
+
+    What is in the logs of it stays there, and the rest of its rows is not written: a torn write. One that was
+    interrupted by a full or failing disk is not to be given up: `recover` completes it.
+    """
     files = file_system or LocalFileSystem()
     if not files.exists(f"{path}/{SINK_JOURNAL}"):
         return False
     with _opened(path, BrokerConfig(), files, wall_clock_ms):
         remove_journal(files, path)
     return True
+
+
+def set_committed(
+    path: str, last: Mapping[str, int], *, is_all: bool = False, file_system: FileSystem | None = None
+) -> str | None:
+    """Say which writes were committed, after `duralog-sink.committed` was damaged.
+
+    `last` has the last version of each, -1 for none: `query ID` and the number of a micro-batch for a streaming query
+    (the ID is in `metadata` of its checkpoint), `app NAME`, or `app-to TOPIC NAME` if the write has the option `topic`,
+    and the `txnVersion` for a batch write. Whatever is not named is refused when it comes with a version above 0,
+    unless `is_all` says that nothing else was committed. What the file holds otherwise stays; a damaged one is kept
+    under another name, which is returned.
+    """
+    files = file_system or LocalFileSystem()
+    for name, version in last.items():
+        if not name.startswith(APPLICATION_KINDS) or version < NOTHING:
+            raise InvalidConfig(
+                f"set_committed: {name!r}: {version}: expected 'query ID', 'app NAME' or 'app-to TOPIC NAME' and a"
+                " version of -1 or more"
+            )
+    with _opened(path, BrokerConfig(), files, wall_clock_ms):
+        return add_committed(files, path, last, is_all=is_all)
 
 
 def discard(options: WriteOptions, *, writer: str, batch: int = 0, file_system: FileSystem | None = None) -> None:
@@ -172,10 +201,17 @@ def check_free(path: str, *, file_system: FileSystem | None = None) -> None:
 @contextmanager
 def _opened(path: str, config: BrokerConfig, files: FileSystem, clock: Clock) -> Iterator[Store]:
     """The directory, locked. Nothing goes on in it beside the caller: a backup may come back with old records."""
-    with _once_free(
+    store = _once_free(
         lambda: Store(path, config=config, file_system=files, clock=clock, scheduler=Scheduler(threads=0))
-    ) as store:
+    )
+    try:
         yield store
+    finally:
+        # What the caller has done is on disk, or is done again: a disk that is full must not make it look undone.
+        try:
+            store.close()
+        except DuralogError as error:
+            _logger.warning("%s: the directory could not be closed in order: %s", path, error)
 
 
 def _once_free(attempt: Callable[[], T]) -> T:
@@ -202,19 +238,36 @@ def _complete(store: Store, files: FileSystem) -> bool:
         return False
     _logger.warning("%s: a write was interrupted and is completed now", store.path)
     # Once it is remembered, all of it was in the logs; what became of it there since is nobody's business.
-    if journal.transaction is None or not is_committed(files, store.path, journal.transaction):
+    if journal.transaction is None or not _is_remembered(files, store.path, journal.transaction):
         try:
             staged = [open_staged(files, store.path, name, size) for name, size in journal.files.items()]
             by_partition = runs_by_partition(staged, preserve_offsets=journal.preserve_offsets)
             _append_all(store, files, by_partition, journal, is_fresh=False)
         except DuralogError as error:
-            raise StorageError(
-                f"{store.path}: a write was interrupted and cannot be completed: {error}. Records of it may be in the"
-                f" logs from these offsets on: {_told(journal.starts)}. duralog.spark.committing.abandon gives it up"
-            ) from error
+            raise StorageError(_why_incomplete(store.path, journal, error)) from error
     _conclude(files, store.path, journal)
     sweep(files, store.path, writer=journal.writer, up_to_batch=journal.batch, kept=())
     return True
+
+
+def _is_remembered(files: FileSystem, path: str, transaction: Transaction) -> bool:
+    try:
+        return is_committed(files, path, transaction)
+    except NotRemembered:
+        return False  # The logs show what is there of it.
+
+
+def _why_incomplete(path: str, journal: Journal, error: DuralogError) -> str:
+    if isinstance(error, CannotComplete | CorruptRecord):
+        return (
+            f"{path}: a write was interrupted and cannot be completed: {error}. Records of it may be in the logs from"
+            f" these offsets on: {_told(journal.starts)}. duralog.spark.committing.abandon({path!r}) gives it up: these"
+            " records stay, and the rest of its rows is not written"
+        )
+    return (
+        f"{path}: a write was interrupted, and could not be completed now: {error}. It is decided, and nothing of it is"
+        f" lost. Remove the cause: then the next write completes it, or duralog.spark.committing.recover({path!r})"
+    )
 
 
 def _told(starts: Mapping[TopicPartition, int]) -> str:
@@ -229,80 +282,24 @@ def _conclude(files: FileSystem, path: str, journal: Journal) -> None:
         remove_journal(files, path)
 
 
-# Before the write is decided
+# Once a write is decided
 
 
-def runs_by_partition(staged: Collection[StagedFile], *, preserve_offsets: bool) -> dict[TopicPartition, Runs]:
-    """The runs of each partition in the order in which they are appended."""
-    found: dict[TopicPartition, list[tuple[StagedFile, Run]]] = {}
-    for file in staged:
-        for run in file.runs:
-            found.setdefault(TopicPartition(run.topic, run.partition), []).append((file, run))
-    if preserve_offsets:
-        for partition, runs in found.items():
-            runs.sort(key=lambda item: item[1].first_offset)
-            for (_, before), (_, after) in pairwise(runs):
-                if after.first_offset <= before.last_offset:
-                    raise InvalidRecord(
-                        f"column offset: two tasks have offsets of {partition} that overlap, up to"
-                        f" {before.last_offset} and from {after.first_offset} on: repartition by topic and partition,"
-                        " and sort within partitions by offset"
-                    )
-    return dict(sorted(found.items()))
+def _decide(files: FileSystem, path: str, journal: Journal) -> None:
+    """Write the journal. It may be there although that fails: then the write is decided."""
+    try:
+        write_journal(files, path, journal)
+    except StorageError as error:
+        if _is_decided(files, path):
+            raise _interrupted(path, journal, error) from error
+        raise
 
 
-def _check_all(files: FileSystem, staged: Collection[StagedFile], *, threads: int) -> None:
-    with ThreadPoolExecutor(threads, thread_name_prefix="duralog-staged") as pool:
-        for checked in [pool.submit(check_contents, files, file) for file in staged]:
-            checked.result()
-
-
-def check_partition_count(topic: str, count: int, runs: Runs) -> None:
-    """A topic that has other partitions than the tasks knew of has its keys in other places."""
-    for _, run in runs:
-        if run.chosen_of not in (None, count):
-            raise InvalidRecord(
-                f"{topic} has {count} partitions, but {run.chosen_of} when the partitions of the rows were chosen by"
-                " their keys: write them again"
-            )
-
-
-def _make_topics(store: Store, by_partition: Mapping[TopicPartition, Runs], options: WriteOptions) -> None:
-    highest = dict(sorted(by_partition))
-    for topic in sorted(highest.keys() - set(store.topics())):
-        count = options.partitions
-        if count is None and options.preserve_offsets:
-            count = highest[topic] + 1
-        store.create_topic(topic, count, options.topic_configs)
-
-
-def _check_rules(store: Store, by_partition: Mapping[TopicPartition, Runs], options: WriteOptions) -> None:
-    """What the tasks have checked by the configs of that time: they may have changed since."""
-    for partition, runs in by_partition.items():
-        log = store.partition(*partition)
-        config = log.config
-        check_partition_count(partition.topic, store.partition_count(partition.topic), runs)
-        if COMPACT in config.cleanup_policy and any(run.has_null_key for _, run in runs):
-            raise InvalidRecord(f"column key: {partition.topic} is compacted and takes no record without a key")
-        largest = max(run.largest_batch for _, run in runs)
-        if largest > min(config.max_message_bytes, config.segment_bytes):
-            raise RecordTooLarge(
-                f"column value: a batch of {largest} bytes for {partition.topic}, whose max.message.bytes is"
-                f" {config.max_message_bytes} and segment.bytes {config.segment_bytes}"
-            )
-        if options.preserve_offsets:
-            first = runs[0][1].first_offset
-            if first < log.end_offset:
-                raise OffsetOutOfRange(
-                    f"column offset: {partition} ends at {log.end_offset}: offset {first} cannot be put before that"
-                )
-        elif any(run.codec != stored_codec(config, Codec(run.codec)) for _, run in runs):
-            raise InvalidRecord(
-                f"the compression.type of {partition.topic} has changed while the rows were written: write them again"
-            )
-
-
-# Once it is
+def _is_decided(files: FileSystem, path: str) -> bool:
+    try:
+        return files.exists(f"{path}/{SINK_JOURNAL}")
+    except StorageError:
+        return True  # It may be.
 
 
 @contextmanager
@@ -311,11 +308,15 @@ def _told_as_decided(path: str, journal: Journal) -> Iterator[None]:
     try:
         yield
     except DuralogError as error:
-        warning = " Do not write the rows again: they would be there twice." if journal.transaction is None else ""
-        raise StorageError(
-            f"{path}: the write is decided, but was interrupted: {error}. The next write to this directory completes"
-            f" it, or duralog.spark.committing.recover.{warning}"
-        ) from error
+        raise _interrupted(path, journal, error) from error
+
+
+def _interrupted(path: str, journal: Journal, error: DuralogError) -> StorageError:
+    warning = " Do not write the rows again: they would be there twice." if journal.transaction is None else ""
+    return StorageError(
+        f"{path}: the write is decided, but was interrupted: {error}. Nothing of it is lost: once the cause is removed,"
+        f" the next write to this directory completes it, or duralog.spark.committing.recover({path!r}).{warning}"
+    )
 
 
 def _append_all(

@@ -11,7 +11,7 @@ is wrong, so both are corrupt.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -25,10 +25,12 @@ from duralog.columnar.runs import Rows
 from duralog.errors import CorruptRecord, Fault, StorageError
 from duralog.format.filenames import FileKind, SegmentFile
 from duralog.format.index_entries import AbortedTransaction
+from duralog.spark.hidden_transactions import HiddenTransactions
 from duralog.spark.remote_files import ReadAhead, RemoteFile
 from duralog.spark.slices import CorruptBytes, Slice
 from duralog.storage.damage import resume
 from duralog.storage.file_system import File, FileSystem
+from duralog.storage.isolation import Isolation
 from duralog.storage.reading import end_fault, wanted_rows
 from duralog.storage.sparse_index import OffsetIndex
 
@@ -73,7 +75,9 @@ class PartReader(Generic[T]):
         """Of all records below, those of the slice were handed out or told to be corrupt."""
         self._begin = self.next_offset
         """What it was when the part at hand was begun: an index leads to batches before it, which came already."""
-        self.aborted: Iterable[AbortedTransaction] = found.aborted
+        self.aborted: Sequence[AbortedTransaction] = found.aborted
+        """Those that a transaction index has."""
+        self._hidden: HiddenTransactions | None = None
 
     def is_done(self) -> bool:
         return self.next_offset >= self._slice.end_offset
@@ -84,6 +88,9 @@ class PartReader(Generic[T]):
         must_reach = position > 0
         reached = part.base_offset - 1
         with _source(part) as source:
+            self._hidden = None
+            if self._slice.isolation is Isolation.READ_COMMITTED:
+                self._hidden = HiddenTransactions(self._slice, part.file, source, part.end_position, self.aborted)
             while position < part.end_position and not self.is_done():
                 fault: CorruptRecord | None = None
                 for piece in _pieces(part, source, position):
@@ -135,8 +142,8 @@ class PartReader(Generic[T]):
 
     def _rows(self, piece: Piece, is_good: NDArray[np.bool_]) -> Rows | None:
         """The batches with records of the slice. What is wrong with a batch may be what hides it, so bad ones count."""
-        batches, found = piece.batches, self._slice
-        rows = wanted_rows(piece, found.end_offset, lambda: self.aborted)
+        batches, found, hidden = piece.batches, self._slice, self._hidden
+        rows = wanted_rows(piece, found.end_offset, lambda: () if hidden is None else hidden.within(piece))
         if is_good.all() and rows is None and len(batches) and batches["last_offset"][0] >= self._begin:
             return None
         is_wanted = np.ones(len(batches), np.bool_)
@@ -239,8 +246,8 @@ def _pieces(part: Part, source: ByteSource, position: int) -> Iterator[Piece]:
     while True:
         try:
             piece = next(pieces, None)
-        except CorruptRecord:
-            # The file became shorter.
+        except (CorruptRecord, StorageError):
+            # The file became shorter, or is gone.
             if part.is_same():
                 raise
             raise NotAsExpected from None

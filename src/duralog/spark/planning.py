@@ -286,10 +286,13 @@ def _end_position(index: OffsetIndex, end_offset: int) -> int:
 
 
 class _Aborted:
-    """The aborted transactions of a partition, as far as a range of offsets has to do with them."""
+    """The aborted transactions of a partition that its indexes have, as far as a range of offsets needs them.
+
+    To find those that an index lacks, the log has to be scanned: whoever reads a slice does that (`part_reading`).
+    """
 
     def __init__(self, view: LogView, wanted: OffsetRange) -> None:
-        self._transactions = view.aborted_transactions(*wanted)
+        self._transactions = view.indexed_aborted_transactions(*wanted)
         self._last_offsets = [transaction.last_offset for transaction in self._transactions]
         """They rise: these are the markers, in the order of the log."""
         first_offsets = (transaction.first_offset for transaction in reversed(self._transactions))

@@ -121,7 +121,7 @@ def _read_as_it_is_now(found: Slice, reader: PartReader[T], on_data_loss: OnData
                 view = store.partition(found.topic, found.partition).view
                 _lose_what_is_gone(found, reader, view, on_data_loss)
                 if found.isolation is Isolation.READ_COMMITTED:
-                    reader.aborted = view.aborted_transactions(reader.next_offset, found.end_offset)
+                    reader.aborted = view.indexed_aborted_transactions(reader.next_offset, found.end_offset)
                 for segment, end in view.segments_from(reader.next_offset):
                     if reader.is_done() or segment.base_offset >= found.end_offset:
                         break

@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duralog.columnar.pieces import Piece
-from duralog.errors import StorageError
 from duralog.format.checksum import crc32c
 from duralog.format.layout import BATCH_V2
-from duralog.spark.staging import Run, StagedFile, read_run
+from duralog.spark.staging import CannotComplete, Run, StagedFile, read_run
 from duralog.storage.file_system import FileSystem
 from duralog.storage.partition_log import AppendOrigin, PartitionLog
 from duralog.storage.retention import COMPACT
@@ -88,7 +87,7 @@ def count_present(log: PartitionLog, files: FileSystem, runs: Runs, start_offset
         was_closed = following.base_offset < log.view.segments.active.base_offset
         is_as_left = following.base_offset == expected and not (was_closed and COMPACT in log.config.cleanup_policy)
     if not is_as_left:
-        raise StorageError(f"{log.folder}: the log was compacted or shortened since, from offset {expected} on")
+        raise CannotComplete(f"{log.folder}: the log was compacted or shortened since, from offset {expected} on")
     return present
 
 

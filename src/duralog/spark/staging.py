@@ -44,6 +44,10 @@ _CHECKED_BYTES = 4 << 20
 _VERSION = 1
 
 
+class CannotComplete(StorageError):
+    """Something is gone that it takes to complete a write: its staged rows, or the log as it left it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """Batches of one topic-partition in a staged file."""
@@ -153,7 +157,7 @@ def open_staged(files: FileSystem, directory: str, name: str, size: int) -> Stag
     if parse_staged_file(name) is None:
         raise CorruptRecord("not the name of a staged file", file=path)
     if not files.exists(path):
-        raise StorageError(
+        raise CannotComplete(
             f"{path}: the rows of a task are not there: the directory must be on a disk that the driver and all"
             " executors see"
         )

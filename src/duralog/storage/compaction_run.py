@@ -117,6 +117,7 @@ class CompactionRun:
 
         As with Kafka, those that ended below the log's start are left out.
         """
+        yield from view.unlisted_aborted_transactions(source.base_offset, source.next_base_offset)
         for segment in view.segments.from_floor(source.base_offset):
             found = segment.transaction_index.overlapping(view.start_offset, source.next_base_offset)
             yield from found.transactions

@@ -99,7 +99,9 @@ def truncate_to(writer: LogWriter, offset: int) -> None:
     with writer.flushing:
         try:
             position = kept.active.size_bytes if cut is None else cut.position
-            writer.view = LogView(kept, view.start_offset, offset, position, min(view.last_stable_offset, offset))
+            stable = min(view.last_stable_offset, offset)
+            writer.view = LogView(kept, view.start_offset, offset, position, stable, writer.abort_markers)
+            writer.abort_markers.cut(offset)
             writer.follow(writer.config)
             # One by one and from the end: a crash in between leaves a log without a gap.
             for segment in reversed(gone):

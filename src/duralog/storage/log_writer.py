@@ -28,6 +28,7 @@ from duralog.config import TopicConfig
 from duralog.errors import InvalidRecord, RecordTooLarge, StorageError
 from duralog.format.filenames import FileKind, SegmentFile
 from duralog.storage import forks
+from duralog.storage.abort_markers import AbortMarkers
 from duralog.storage.append_origin import AppendOrigin
 from duralog.storage.file_system import FileSystem, LockLost
 from duralog.storage.loaded_log import LoadedLog
@@ -115,6 +116,8 @@ class LogWriter:
         self._random_below = random_below
         self._jitter_ms = choose_jitter_ms(config, random_below)
         self._free_range = NO_FREE_RANGE
+        self.abort_markers = AbortMarkers(None if read_only else loaded.end_offset)
+        """From where it ends now, a log that is written to has its transaction indexes from this process."""
         self.view: LogView
         self.flushing: AbstractContextManager[object] = Lock()
         """Held while the recovery point moves. Whoever needs both takes the other lock first."""
@@ -159,10 +162,11 @@ class LogWriter:
     def publish(self, segments: Segments, start_offset: int, end_offset: int) -> None:
         """Let readers see this from now on."""
         if self.read_only:
-            self.view = unsettled_view(segments, start_offset, end_offset, self._read_producers)
+            self.view = unsettled_view(segments, start_offset, end_offset, self.abort_markers, self._read_producers)
             return
         stable = self.producers.last_stable_offset(end_offset, start_offset)
-        self.view = _as_view((segments, start_offset, end_offset, segments.active.size_bytes, stable))
+        size_bytes = segments.active.size_bytes
+        self.view = _as_view((segments, start_offset, end_offset, size_bytes, stable, self.abort_markers))
 
     def check_writable(self) -> None:
         if self.refusal is not None:

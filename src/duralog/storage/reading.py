@@ -29,6 +29,8 @@ from duralog.kernels.columns import RecordColumns
 from duralog.storage.file_system import File
 from duralog.storage.isolation import Isolation, visible_rows
 from duralog.storage.log_view import LogView
+from duralog.storage.lookup import LogSlice
+from duralog.storage.segment import Segment
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,38 +61,71 @@ def read_slice(
     *,
     min_one: bool = True,
     max_batch_bytes: int | None = None,
+    may_scan: bool = True,
 ) -> FetchedSlice:
     """The log from the batch that holds the offset, within one segment.
 
     With `min_one` the first batch comes whole even if it is larger than `max_bytes`, or raises `RecordTooLarge` if it
-    is larger than `max_batch_bytes`; without, there is nothing if it does not fit.
+    is larger than `max_batch_bytes`; without, there is nothing if it does not fit. Without `may_scan`, `MustScan` is
+    raised where that would have to be done to know what was aborted.
     """
+    found = _find_slice(view, offset, max_bytes, isolation, min_one=min_one, max_batch_bytes=max_batch_bytes)
+    is_committed = isolation is Isolation.READ_COMMITTED
+    if found is None:
+        return FetchedSlice(None, 0, 0, () if is_committed else None)
+    segment, log_slice = found
+    aborted = None
+    if is_committed:
+        end_offset = _end_offset(view, segment, log_slice)
+        aborted = tuple(view.aborted_transactions(offset, end_offset, may_scan=may_scan))
+    return FetchedSlice(log_slice.file, log_slice.position, log_slice.size, aborted)
+
+
+def readable_bytes(view: LogView, offset: int, max_bytes: int, isolation: Isolation) -> int:
+    """The size of what `read_slice` would return."""
+    found = _find_slice(view, offset, max_bytes, isolation, min_one=True, max_batch_bytes=None)
+    return 0 if found is None else found[1].size
+
+
+def scan_slice(view: LogView, offset: int, max_bytes: int, *, ahead_bytes: int) -> None:
+    """Scan what `read_slice` needs for `read_committed`, and so much more for the slices that follow."""
+    isolation = Isolation.READ_COMMITTED
+    found = _find_slice(view, offset, max_bytes, isolation, min_one=True, max_batch_bytes=None)
+    if found is not None:
+        view.scan_markers(offset, _end_offset(view, *found), ahead_bytes=ahead_bytes)
+
+
+def _find_slice(
+    view: LogView, offset: int, max_bytes: int, isolation: Isolation, *, min_one: bool, max_batch_bytes: int | None
+) -> tuple[Segment, LogSlice] | None:
     view.check_offset(offset)
     limit = view.limit(isolation)
-    is_committed = isolation is Isolation.READ_COMMITTED
-    if offset < limit:
-        active = view.segments.active
-        for segment in view.segments.from_floor(offset):
-            if segment.base_offset >= limit:
-                break
-            end = view.end_position if segment is active else segment.size_bytes
-            if limit < view.end_offset:
-                unstable = segment.find_batch(limit, end)
-                end = end if unstable is None else unstable.position
-            found = segment.read(offset, max_bytes, max_position=end, min_one=min_one, max_batch_bytes=max_batch_bytes)
-            if found is None or found.position >= end:
-                continue
-            if not min_one and found.first_batch_bytes > max_bytes:
-                break
-            aborted = None
-            if is_committed:
-                entry = segment.offset_index.upper_bound_by_position(found.position + found.size)
-                following = view.segments.after(segment)
-                upper = view.end_offset if following is None else following.base_offset
-                upper = upper if entry is None else entry.offset
-                aborted = tuple(view.aborted_transactions(offset, upper))
-            return FetchedSlice(found.file, found.position, found.size, aborted)
-    return FetchedSlice(None, 0, 0, () if is_committed else None)
+    if offset >= limit:
+        return None
+    active = view.segments.active
+    for segment in view.segments.from_floor(offset):
+        if segment.base_offset >= limit:
+            return None
+        end = view.end_position if segment is active else segment.size_bytes
+        if limit < view.end_offset:
+            unstable = segment.find_batch(limit, end)
+            end = end if unstable is None else unstable.position
+        found = segment.read(offset, max_bytes, max_position=end, min_one=min_one, max_batch_bytes=max_batch_bytes)
+        if found is None or found.position >= end:
+            continue
+        if not min_one and found.first_batch_bytes > max_bytes:
+            return None
+        return segment, found
+    return None
+
+
+def _end_offset(view: LogView, segment: Segment, found: LogSlice) -> int:
+    """An offset behind all batches of the slice, by the index."""
+    entry = segment.offset_index.upper_bound_by_position(found.position + found.size)
+    if entry is not None:
+        return entry.offset
+    following = view.segments.after(segment)
+    return view.end_offset if following is None else following.base_offset
 
 
 def read_records(
@@ -266,7 +301,7 @@ def _hidden(view: LogView, piece: Piece, isolation: Isolation) -> Callable[[], l
             return []
         batches = piece.batches
         first, last = int(batches["base_offset"][0]), int(batches["last_offset"][-1])
-        return view.aborted_transactions(first, last + 1)
+        return view.aborted_transactions(first, last + 1, piece=piece)
 
     return aborted
 

@@ -11,6 +11,7 @@ crash may leave, is ignored, as Kafka does, and cut off by the next append. Any 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from threading import RLock
 from typing import NamedTuple
@@ -79,6 +80,14 @@ class TransactionIndex:
             if transaction.last_stable_offset >= end_offset:
                 return AbortedInRange(found, is_complete=True)
         return AbortedInRange(found, is_complete=False)
+
+    def has(self, producer_id: int, last_offset: int) -> bool:
+        """Whether there is an entry for the marker at this offset."""
+        entries = self._opened()
+        place = bisect_left(entries, last_offset, key=lambda entry: entry.last_offset)
+        if place == len(entries):
+            return False
+        return (entries[place].producer_id, entries[place].last_offset) == (producer_id, last_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions whose marker is at this offset or above."""
