@@ -29,6 +29,7 @@ from duralog.broker.event_loop import EventLoop, steady_clock_ms
 from duralog.broker.fetches import Fetches
 from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.handlers import load_apis
+from duralog.broker.host_names import HostNames
 from duralog.broker.limits import Limits
 from duralog.broker.listening import DEFAULT_HOST, Address, Listening, bind
 from duralog.broker.log_lines import LogLines, error_text, one_line
@@ -137,9 +138,10 @@ class Broker:
         self.transactions = TransactionCoordinator(self)
         self.apis: Mapping[int, Api] = load_apis()
         self.dispatcher = Dispatcher(self, self.apis)
-        self.server = Server(
-            self.loop, self.dispatcher, Limits.of(self.config), self.log_lines, config=lambda: self.config
-        )
+        names = HostNames(self.loop.call_soon, self.timers, self.log)
+        opened.callback(names.close)
+        limits = Limits(self.config, names)
+        self.server = Server(self.loop, self.dispatcher, limits, self.log_lines, config=lambda: self.config)
         opened.callback(self.server.close)
         self._workers = Workers(self.loop.call_soon)
         opened.callback(self._workers.close)

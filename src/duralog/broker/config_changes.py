@@ -78,6 +78,7 @@ class ConfigChanges:
     def finish(self) -> None:
         """On the loop, after all changes of the request."""
         if self._has_changed_brokers:
+            self._broker.server.limits.follow(self._broker.config)
             self._broker.topics.refresh_all()
         else:
             for name in self._changed_topics:

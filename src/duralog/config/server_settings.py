@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
+from duralog.config.connection_overrides import is_connection_overrides
 from duralog.config.definitions import (
     ANY,
     BOOLEAN,
@@ -25,10 +25,7 @@ from duralog.config.definitions import (
 from duralog.config.log_settings import LogSettings
 from duralog.config.topic import DAY_MS, HOUR_MS, MINUTE_MS
 
-_NUMBERS_OF_ADDRESSES = Allowed(
-    "of the form ADDRESS:NUMBER,ADDRESS:NUMBER",
-    lambda value: all(re.fullmatch(r".*:\s*[+-]?[0-9]{1,9}\s*", part) for part in value.split(",") if part),
-)
+_NUMBERS_OF_ADDRESSES = Allowed("of the form ADDRESS:NUMBER,ADDRESS:NUMBER", is_connection_overrides)
 
 
 @dataclass(frozen=True, kw_only=True)
