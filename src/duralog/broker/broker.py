@@ -42,8 +42,9 @@ from duralog.broker.topics import Topics
 from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.warm_up import warm_up
 from duralog.broker.workers import Workers
-from duralog.config import BrokerConfig
+from duralog.config import BROKER_CONFIGS, BrokerConfig
 from duralog.storage.background import Clock, wall_clock_ms
+from duralog.storage.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
 from duralog.storage.log_directory import DEFAULT_NODE_ID
 from duralog.storage.store import Store
 
@@ -74,10 +75,10 @@ class Broker:
         """Without a data directory, a temporary one is made and removed at the end (`ephemeral_folder`)."""
         self.log = _logger
         self.clock = clock
-        self._given_config = config or BrokerConfig()
         self.is_stopping = False
         self._data_dir = data_dir
         self._listening = listening or Listening.at(Address(host, port))
+        self._given_config = (config or BrokerConfig()).reached_only_from(self._listening.reached_from)
         self._metrics_address = metrics
         self._timer_clock = timer_clock
         self._opened = ExitStack()
@@ -98,6 +99,7 @@ class Broker:
             opened.callback(self._close_store)
             self._is_open = True
             self._make_parts([listener.getsockname()[1] for listener in listeners], opened)
+            self._warn_of_stored_configs()
             self.groups.load()
             self.transactions.load()
             self._serve_metrics(opened)
@@ -145,6 +147,18 @@ class Broker:
         opened.callback(self.server.close)
         self._workers = Workers(self.loop.call_soon)
         opened.callback(self._workers.close)
+
+    def _warn_of_stored_configs(self) -> None:
+        """Log the configs in the cluster metadata that have no effect, and how to reset them."""
+        own, for_all = (self.store.configs_of(BROKER_RESOURCE, each) for each in (str(self.store.node_id), ALL_BROKERS))
+        for name, text in {**for_all, **own}.items():
+            reset = f"reset it with: duralog config reset {self.address} {name}"
+            if self.config.is_fixed(name):
+                why = "an override given at the start wins"
+                self.log.warning("%s", one_line(f"the stored config {name}={text} is not in force: {why}; {reset}"))
+            elif name in self.config.ignored and name in BROKER_CONFIGS:
+                why = self.config.ignored[name]
+                self.log.warning("%s", one_line(f"the stored config {name}={text} is ignored: {why}; {reset}"))
 
     def _after_warm_up(self, _: Any, error: Exception | None) -> None:
         if error is not None:

@@ -8,6 +8,7 @@ one for its controllers, which this broker has none of: those that `controller.l
 from __future__ import annotations
 
 import errno
+import ipaddress
 import re
 import socket
 from dataclasses import dataclass
@@ -53,6 +54,12 @@ class Listening:
     @classmethod
     def at(cls, bound: Address, advertised: Address | None = None) -> Listening:
         return cls((Listener(PLAINTEXT, bound, advertised or _reachable(bound)),))
+
+    @property
+    def reached_from(self) -> frozenset[str]:
+        """The addresses that clients come from if all listeners are on the loopback interface; empty otherwise."""
+        sources = [_loopback_source(listener.bound.host) for listener in self.listeners]
+        return frozenset(source for source in sources if source is not None) if all(sources) else frozenset()
 
     def told_as(self, advertised: Address | None) -> Listening:
         """The same with another address for clients, if one is given."""
@@ -117,6 +124,19 @@ def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def _loopback_source(host: str) -> str | None:
+    """Where clients of this address come from, if it is one of the loopback interface."""
+    if host.lower() == "localhost":
+        return "127.0.0.1"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    if not address.is_loopback:
+        return None
+    return "127.0.0.1" if address.version == 4 else "::1"
 
 
 def _reachable(bound: Address) -> Address:
