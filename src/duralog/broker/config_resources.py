@@ -86,12 +86,17 @@ class Entry(NamedTuple):
     source: int | None = None
     """Where it differs from that of the first value."""
 
+    @property
+    def in_force_from(self) -> int:
+        """Where the value comes from."""
+        return self.source or (self.values[0].source if self.values else DEFAULT_SOURCE)
+
     def fields(self, *, with_synonyms: bool, with_doc: bool) -> Fields:
         return {
             "name": self.name,
             "value": self.text,
             "read_only": self.read_only,
-            "config_source": self.source or (self.values[0].source if self.values else DEFAULT_SOURCE),
+            "config_source": self.in_force_from,
             "is_sensitive": self.kind == _SECRET,
             "synonyms": [{"name": value.name, "value": value.text, "source": value.source} for value in self.values]
             if with_synonyms
@@ -105,9 +110,9 @@ class ConfigLayers:
     """All values of the broker configs, as they are now."""
 
     def __init__(self, store: Store, *, listeners: str | None = None) -> None:
-        """`listeners` is what the broker listens on, for a broker that was not told by its configs."""
+        """`listeners` is what the broker listens on, if one runs."""
         given = store.given_config
-        static = _always_given(store) | ({} if listeners is None else {"listeners": listeners})
+        static = {} if listeners is None else {**_always_given(store), "listeners": listeners}
         self._config = store.config
         self._stored: tuple[tuple[int, Mapping[str, str]], ...] = (
             (THIS_BROKER_SOURCE, store.configs_of(BROKER_RESOURCE, str(store.node_id))),
@@ -170,8 +175,8 @@ def _doc_of(name: str) -> str:
     return BROKER_CONFIGS[name].doc if name in BROKER_CONFIGS else _NO_EFFECT
 
 
-def broker_entries(store: Store, listeners: str) -> Iterator[Entry]:
-    """All configs of this broker, which listens there."""
+def broker_entries(store: Store, listeners: str | None) -> Iterator[Entry]:
+    """All configs of this broker, which listens there, or of a directory without a broker."""
     layers = ConfigLayers(store, listeners=listeners)
     for name in sorted({*BROKER_CONFIGS, *KAFKA_ONLY_CONFIGS} - _HIDDEN):
         values = layers.values(name)

@@ -41,7 +41,7 @@ class Limits:
     def _apply_overrides(self) -> None:
         """With the names that are resolved by now."""
         self._by_address = {
-            address: override.count
+            address: override.most
             for override in connection_overrides(self._followed)
             for address in override.addresses or self._names.addresses(override.host)
         }

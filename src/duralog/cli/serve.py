@@ -105,7 +105,7 @@ def serve(
         typer.Option(
             "--override",
             metavar="NAME=VALUE",
-            help="A config under Kafka's name, over the file's; may be given again.",
+            help="A config under Kafka's name; wins over the file and over stored configs. May be given again.",
             rich_help_panel=HOW,
         ),
     ] = None,

@@ -15,7 +15,7 @@ class ConnectionOverride(NamedTuple):
     """How many connections a host may have."""
 
     host: str
-    count: int
+    most: int
     addresses: tuple[str, ...]
     """As connections have them. Empty for a name that has to be resolved."""
 

@@ -60,12 +60,23 @@ class ServerSettings(LogSettings):
     num_io_threads: int = config(INT, 8, at_least(1), doc="Kafka's: threads that handle requests.")
     background_threads: int = config(INT, 10, at_least(1), doc="Kafka's: threads for periodic work.")
     queued_max_requests: int = config(INT, 500, at_least(1), doc="Requests that may wait before reading stops.")
-    socket_request_max_bytes: int = config(INT, 100 << 20, at_least(1), doc="The largest request that is read.")
-    connections_max_idle_ms: int = config(LONG, 10 * MINUTE_MS, doc="A connection that is silent this long is closed.")
-    max_connections: int = config(INT, INT32_MAX, at_least(0), doc="Connections at the same time.")
-    max_connections_per_ip: int = config(INT, INT32_MAX, at_least(0), doc="Connections from one address.")
+    socket_request_max_bytes: int = config(
+        INT, 100 << 20, at_least(1), doc="The largest request that is read. Less than 512 leaves no way in."
+    )
+    connections_max_idle_ms: int = config(
+        LONG,
+        10 * MINUTE_MS,
+        doc="A connection that is silent this long is closed; negative: never. 0 to 100 leave no way in.",
+    )
+    max_connections: int = config(INT, INT32_MAX, at_least(0), doc="Connections at the same time. 0 leaves no way in.")
+    max_connections_per_ip: int = config(
+        INT, INT32_MAX, at_least(0), doc="Connections from one address. 0 needs an address in the overrides."
+    )
     max_connections_per_ip_overrides: str = config(
-        STRING, "", _NUMBERS_OF_ADDRESSES, doc="Other numbers for single addresses: `127.0.0.1:100,10.0.0.1:5`."
+        STRING,
+        "",
+        _NUMBERS_OF_ADDRESSES,
+        doc="Other numbers for single addresses or names: `127.0.0.1:100,10.0.0.1:5`.",
     )
     socket_listen_backlog_size: int = config(INT, 50, at_least(1), doc="Connections that wait to be accepted.")
     socket_send_buffer_bytes: int = config(

@@ -41,7 +41,7 @@ def lock_outs(config: ServerSettings, reached_from: Collection[str]) -> Mapping[
 def _address_fault(config: ServerSettings, reached_from: Collection[str]) -> str | None:
     default = config.max_connections_per_ip
     allowed = {
-        address: override.count
+        address: override.most
         for override in connection_overrides(config.max_connections_per_ip_overrides)
         for address in override.addresses
     }
