@@ -31,7 +31,7 @@ from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.handlers import load_apis
 from duralog.broker.host_names import HostNames
 from duralog.broker.limits import Limits
-from duralog.broker.listening import DEFAULT_HOST, Address, Listening, bind
+from duralog.broker.listening import DEFAULT_HOST, Address, Listening, MetricsAddress, bind
 from duralog.broker.log_lines import LogLines, error_text, one_line
 from duralog.broker.node import Node
 from duralog.broker.partitions import Partitions
@@ -68,7 +68,7 @@ class Broker:
         listening: Listening | None = None,
         host: str = DEFAULT_HOST,
         port: int = 0,
-        metrics: Address | None = None,
+        metrics: Address | MetricsAddress | None = None,
         clock: Clock = wall_clock_ms,
         timer_clock: Callable[[], float] = steady_clock_ms,
     ) -> None:
@@ -79,7 +79,7 @@ class Broker:
         self._data_dir = data_dir
         self._listening = listening or Listening.at(Address(host, port))
         self._given_config = (config or BrokerConfig()).reached_only_from(self._listening.reached_from)
-        self._metrics_address = metrics
+        self._metrics_address = MetricsAddress(metrics) if isinstance(metrics, Address) else metrics
         self._timer_clock = timer_clock
         self._opened = ExitStack()
         """What `close` has to undo, the latest first."""
@@ -171,6 +171,11 @@ class Broker:
 
             self.metrics = MetricsServer(self, self._metrics_address)
             opened.callback(self.metrics.close)
+
+    @property
+    def advertised_hosts(self) -> list[str]:
+        """Where clients are told to connect to."""
+        return [node.host for node in self._nodes]
 
     @property
     def config(self) -> BrokerConfig:
