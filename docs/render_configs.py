@@ -29,7 +29,9 @@ duralog takes Kafka's configs under Kafka's names, with the types, defaults and 
   not know either have none, and are listed in `BrokerConfig.ignored`.
 - A topic's own configs win over the broker's. They are stored in the cluster metadata, where Kafka keeps them.
 - Where several broker configs set one topic config, the first that is given counts, in the order of the table.
-- Configs that were set while a Kafka broker ran are in the cluster metadata too, and win over `server.properties`.
+- Configs that were set while a broker ran, or with [`duralog config`](commands.md#config), are in the cluster metadata
+  too, and win over `server.properties`. `duralog serve --override` wins over both.
+- Values that leave no way into a broker are [refused](broker.md#configs), though Kafka allows them.
 
 Values may be Python values or text as in `server.properties`. Lists are divided by commas.
 

@@ -16,6 +16,7 @@ from duralog import __version__
 from duralog.cli.bench import bench
 from duralog.cli.compact import compact
 from duralog.cli.completion import ASKED, answer_shell, completion
+from duralog.cli.config import config_app
 from duralog.cli.consume import consume
 from duralog.cli.doctor import doctor
 from duralog.cli.dump import dump
@@ -66,6 +67,7 @@ app.command(rich_help_panel=TALK)(produce)
 app.command(rich_help_panel=TALK)(consume)
 app.add_typer(topic_app, rich_help_panel=TALK)
 app.add_typer(group_app, rich_help_panel=TALK)
+app.add_typer(config_app, rich_help_panel=TALK)
 app.command(rich_help_panel=LOOK)(dump)
 app.command(rich_help_panel=LOOK)(lookup)
 app.command(rich_help_panel=LOOK)(stats)

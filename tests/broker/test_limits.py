@@ -14,14 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from duralog.broker import messages
 from duralog.broker.broker import Broker
 from duralog.broker.connection import Connection
-from duralog.broker.limits import Limits
 from duralog.broker.request import Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
 from duralog.config import BrokerConfig
 from tests.broker.raw_client import RawClient, request_frame
@@ -158,27 +156,6 @@ class TestConnections:
         assert is_served(broker, connect(broker))
         assert is_served(broker, first)
         assert connect(broker).is_closed_by_peer()
-
-    def test_addresses_and_names_of_single_numbers(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        look_up = socket.getaddrinfo
-
-        def know_all_but_one(host: str, *arguments: Any, **options: Any) -> Any:
-            if host == "unknown":
-                raise socket.gaierror("nobody knows it")
-            return look_up(host, *arguments, **options)
-
-        monkeypatch.setattr("duralog.broker.limits.socket.getaddrinfo", know_all_but_one)
-        config = BrokerConfig.of({"max.connections.per.ip.overrides": "[0:0:0:0:0:0:0:1]:3,unknown:4"})
-        assert Limits.of(config).host_overrides == {"::1": 3, "unknown": 4}
-
-    def test_counts_return_to_nothing(self) -> None:
-        limits = Limits.of(BrokerConfig())
-        for host in ("a", "b", "a"):
-            limits.add(host)
-        for host in ("a", "a", "b"):
-            limits.remove(host)
-        assert limits.connections == 0
-        assert not limits.by_host
 
 
 class TestIdle:

@@ -19,6 +19,7 @@ import duralog
 from duralog.broker.ephemeral_folder import PREFIX
 from duralog.cli.ready_file import ready_file
 from duralog.command_line import app
+from duralog.storage.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
 from oracle.kafka_server import reserved_ports
 from tests.broker.admin_desk import wait_until
 from tests.broker.raw_client import RawClient
@@ -103,6 +104,47 @@ def create_topic(port: int, name: str) -> None:
 def topic_names(port: int) -> list[str]:
     with RawClient("127.0.0.1", port) as client:
         return [topic.name for topic in client.ask(METADATA, 9, {"topics": None}).topics]
+
+
+class TestStoredConfigs:
+    def test_a_directory_whose_configs_let_nobody_in(self, serve: Serve, tmp_path: Path) -> None:
+        """As a broker that did not refuse them has left it: it starts, says what to do, and that helps."""
+        data = str(tmp_path / "data")
+        with duralog.open(data) as store:
+            store.alter_configs_of(BROKER_RESOURCE, ALL_BROKERS, {"max.connections": "0"})
+        process = serve("--data", data, "--listen", "127.0.0.1:0")
+        port = process.port()
+        assert topic_names(port) == []
+        code, _, err = process.stop()
+        assert code == 0
+        (warning,) = (line for line in err.splitlines() if "WARNING" in line)
+        assert "the stored config max.connections=0 is ignored" in warning
+        assert warning.endswith(f"reset it with: duralog config reset 127.0.0.1:{port} max.connections")
+        reset = CliRunner().invoke(app, ["config", "reset", data, "max.connections"])
+        assert reset.exit_code == 0, reset.output
+        process = serve("--data", data, "--listen", "127.0.0.1:0", "--override", "max.connections=1")
+        port = process.port()
+        with RawClient("127.0.0.1", port) as client, RawClient("127.0.0.1", port) as second:
+            assert client.ask(METADATA, 9, {"topics": []}) is not None
+            assert second.is_closed_by_peer()
+        code, _, err = process.stop()
+        assert (code, [line for line in err.splitlines() if "stored config" in line]) == (0, [])
+
+    @pytest.mark.usefixtures("logging_as_before")
+    @pytest.mark.parametrize(
+        ("setting", "reason"),
+        [
+            ("max.connections=0", "every connection would be refused"),
+            ("max.connections.per.ip.overrides=127.0.0.1:0", "allow no connection from 127.0.0.1"),
+            ("socket.request.max.bytes=100", "too small for any request"),
+            ("connections.max.idle.ms=0", "closed before a request arrives"),
+        ],
+    )
+    def test_given_at_the_start(self, setting: str, reason: str, tmp_path: Path) -> None:
+        code, err = called("--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", "--override", setting)
+        assert code == 1
+        assert reason in err
+        assert not (tmp_path / "data").exists()
 
 
 class TestBeginningAndEnd:

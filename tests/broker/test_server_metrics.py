@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import socket
 import struct
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from socketserver import TCPServer
 from types import SimpleNamespace
 from typing import Any
@@ -18,8 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from duralog import Record
 from duralog.broker import metrics, metrics_server
 from duralog.broker.broker import Broker
-from duralog.broker.listening import Address
-from tests.broker.admin_desk import damage
+from duralog.broker.listening import Address, Listening, MetricsAddress
+from tests.broker.admin_desk import damage, wait_until
 from tests.broker.raw_client import RawClient
 
 API_VERSIONS, METADATA, CREATE_TOPICS = 18, 3, 19
@@ -118,6 +121,139 @@ def test_a_client_that_says_nothing_does_not_stop_the_next_scrape(broker: Broker
     with socket.create_connection((broker.metrics.address.host, broker.metrics.address.port)):
         assert client.ask(API_VERSIONS, 0).error_code == 0
         assert scrape(broker)["duralog_connections", ()] == 1
+
+
+def ask(broker: Broker, request: bytes) -> bytes:
+    """All that is answered to these bytes."""
+    assert broker.metrics is not None
+    with socket.create_connection((broker.metrics.address.host, broker.metrics.address.port), timeout=60) as asking:
+        asking.sendall(request)
+        return b"".join(iter(lambda: asking.recv(1 << 16), b""))
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split()[1])
+
+
+def get(host: str | None, path: str = "/metrics") -> bytes:
+    header = "" if host is None else f"Host: {host}\r\n"
+    return f"GET {path} HTTP/1.1\r\n{header}\r\n".encode()
+
+
+def silent_clients(broker: Broker, count: int, kept: ExitStack) -> list[socket.socket]:
+    assert broker.metrics is not None
+    address = (broker.metrics.address.host, broker.metrics.address.port)
+    return [kept.enter_context(socket.create_connection(address, timeout=60)) for _ in range(count)]
+
+
+def test_clients_that_say_nothing_hold_up_no_scrape(broker: Broker) -> None:
+    with ExitStack() as kept:
+        silent_clients(broker, 10, kept)
+        assert scrape(broker)["duralog_connections", ()] == 0
+
+
+def test_several_scrapes_at_a_time(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(3)
+
+    ask_loop = metrics.BrokerCollector._ask_loop
+
+    def ask_together(collector: metrics.BrokerCollector) -> metrics.LoopFigures | None:
+        together.wait(60)
+        return ask_loop(collector)
+
+    monkeypatch.setattr(metrics.BrokerCollector, "_ask_loop", ask_together)
+    with ThreadPoolExecutor(3) as pool:
+        answers = list(pool.map(lambda _: scrape(broker), range(3)))
+    assert [answer["duralog_connections", ()] for answer in answers] == [0, 0, 0]
+
+
+def test_a_client_that_says_nothing_is_closed_in_time(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server, "_SLOWEST_CLIENT_SECONDS", 0.1)
+    with ExitStack() as kept:
+        for silent in silent_clients(broker, 3, kept):
+            assert silent.recv(1) == b""
+
+
+def test_connections_and_threads_are_few(broker: Broker) -> None:
+    before = threading.active_count()
+    with ExitStack() as kept:
+        silent_clients(broker, 40, kept)
+        wait_until(lambda: threading.active_count() >= before + 16)
+        assert threading.active_count() == before + 16
+    assert scrape(broker)["duralog_connections", ()] == 0
+
+
+def test_the_end_waits_for_no_client() -> None:
+    with ExitStack() as kept:
+        with Broker(None, metrics=Address("127.0.0.1", 0)) as broker:
+            broker.start()
+            silent = silent_clients(broker, 20, kept)
+        for each in silent:
+            with suppress(ConnectionError):
+                assert each.recv(1) == b""
+
+
+def test_a_request_that_is_too_large(broker: Broker) -> None:
+    header = b"X: " + b"x" * 8190
+    answer = ask(broker, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n" + header)
+    assert status(answer) == 431
+    assert answer.endswith(b"a request may have 8192 bytes\n")
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [b"\r\n\r\n", b"GET\r\n\r\n", b"GET /metrics\r\n\r\n", b"\xff\xfe\0\n\n", b"POST / HTTP/1.1\r\n\r\n"],
+)
+def test_what_is_not_a_request(broker: Broker, request_bytes: bytes) -> None:
+    assert b"duralog_" not in ask(broker, request_bytes)
+    assert scrape(broker)["duralog_connections", ()] == 0
+
+
+class TestHosts:
+    """A page of another site that lets its name mean this address must not read what is served."""
+
+    @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:9404", "localhost:9404", "LOCALHOST", "[::1]:9404"])
+    def test_its_own(self, broker: Broker, host: str) -> None:
+        assert status(ask(broker, get(host))) == 200
+
+    @pytest.mark.parametrize(
+        "host", ["evil.example", "evil.example:9404", "127.0.0.1.evil.example", "10.0.0.1", "", None]
+    )
+    def test_others(self, broker: Broker, host: str | None) -> None:
+        answer = ask(broker, get(host))
+        assert status(answer) == 421
+        assert answer.endswith(b"these metrics are served under other names: see duralog serve --metrics-host\n")
+        assert b"duralog_" not in answer
+
+    def test_two_at_once(self, broker: Broker) -> None:
+        assert status(ask(broker, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")) == 421
+
+    def test_everywhere_and_by_other_names(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(socket, "getfqdn", lambda: "machine.example")
+        served = MetricsAddress(Address("0.0.0.0", 0), ("Prometheus.example",))
+        listening = Listening.at(Address("127.0.0.1", 0), Address("broker.example", 0))
+        with Broker(None, listening=listening, metrics=served) as broker:
+            broker.start()
+            for host in ("10.1.2.3:9404", "[fe80::1]", socket.gethostname(), "prometheus.example:1", "broker.example"):
+                assert status(ask(broker, get(host))) == 200, host
+            assert status(ask(broker, get("evil.example"))) == 421
+            wait_until(lambda: status(ask(broker, get("machine.example"))) == 200)
+
+    def test_a_slow_name_service_holds_up_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        is_up = threading.Event()
+        asked: list[str] = []
+
+        def getfqdn() -> str:
+            asked.append(threading.current_thread().name)
+            assert is_up.wait(60)
+            return "machine.example"
+
+        monkeypatch.setattr(socket, "getfqdn", getfqdn)
+        with Broker(None, metrics=Address("0.0.0.0", 0)) as broker:
+            broker.start()
+            assert status(ask(broker, get("localhost"))) == 200
+            wait_until(lambda: asked == ["duralog-host-name"])
+        is_up.set()
 
 
 def test_where_no_descriptors_are_left_it_waits_for_some(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,9 +43,16 @@ NOT_COMPARED = {
     DURALOGS_OWN: "see there",
 }
 
+TOO_SMALL_FOR_A_REQUEST = ("1", "2", "3", "4", "5", "9", "10", "17", "18", "22", "23", " 7 ", "+7")
 STRICTER = {
-    # Java takes a number beyond all doubles for an infinite one.
-    "broker": [("log.cleaner.io.buffer.load.factor", "1e400"), ("log.cleaner.io.max.bytes.per.second", "1e400")],
+    "broker": [
+        # Java takes a number beyond all doubles for an infinite one.
+        ("log.cleaner.io.buffer.load.factor", "1e400"),
+        ("log.cleaner.io.max.bytes.per.second", "1e400"),
+        # These leave no way into the broker.
+        *(("socket.request.max.bytes", value) for value in TOO_SMALL_FOR_A_REQUEST),
+        ("max.connections", "0"),
+    ],
     # Kafka does not look at an empty element here, as it does in other lists.
     "topic": [
         ("follower.replication.throttled.replicas", ","),

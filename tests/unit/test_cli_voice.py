@@ -49,7 +49,7 @@ METAVARS = {
     *("DIR", "HOST:PORT", "DIR|HOST:PORT", "FILE", "NAME", "N", "SIZE", "TIME", "TEXT", "NAME=VALUE", "URL", "MS"),
     *("HEX", "A:B", "R", "PARTITION=OFFSET"),
 }
-ARGUMENTS = {"DIR", "HOST:PORT", "DIR|HOST:PORT", "PATH", "TARGET", "SHELL"}
+ARGUMENTS = {"DIR", "HOST:PORT", "DIR|HOST:PORT", "PATH", "TARGET", "SHELL", "NAME", "NAME=VALUE"}
 OPTION_PANELS = ["Where", "Which", "What", "Where to", "How", "Spark"]
 
 NO_PLACE = {"completion", "bench", "doctor"}
@@ -238,7 +238,7 @@ def test_nothing_is_documented_that_does_not_exist() -> None:
     known = {name for found in COMMANDS for option in found.options for name in long_names(option)} | {"--help"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - known == set()
     paths = {found.path for found in COMMANDS} | set(ROOT.commands)
-    named = re.findall(r"^(?:\$ )?duralog ((?:topic |group |job )?[a-z]+)", text, re.M)
+    named = re.findall(r"^(?:\$ )?duralog ((?:topic |group |config |job )?[a-z]+)", text, re.M)
     assert named
     assert set(named) - paths == set()
 

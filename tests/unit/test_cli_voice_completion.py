@@ -66,6 +66,11 @@ def test_bash(directory: Path, environment: dict[str, str]) -> None:
         f"duralog consume {place} -t orders -p ": "0 1 10",
         f"duralog job compact {place} -t customers -p ": "0",
         "duralog topic create data -t x -c retention.": "retention.bytes= retention.ms=",
+        "duralog config ": "list get set reset",
+        "duralog config set data max.connection": (
+            "max.connection.creation.rate= max.connections= max.connections.per.ip= max.connections.per.ip.overrides="
+        ),
+        "duralog config reset data log.cleaner.th": "log.cleaner.threads",
         "duralog produce data -t x --codec z": "zstd",
         "duralog job export data lake --format ": "delta iceberg parquet",
         "duralog completion ": "bash zsh fish",

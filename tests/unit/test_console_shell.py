@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+
 import pytest
 
 pytest.importorskip("nicegui")
 
+from duralog.broker.http_hosts import HttpHosts
 from duralog.console.access import GuardedApplication
 from duralog.console.charts import size_axis, sparkline
 from duralog.console.layout import PageMissing, partition_number
@@ -156,6 +160,30 @@ def test_a_console_on_every_address_is_found_by_numbers_not_by_foreign_names() -
         assert _refusal(host, ("host", "10.1.2.3:8090")) is None
         assert _refusal(host, ("host", "[fe80::1]:8090")) is None
         assert _refusal(host, ("host", "evil.example:8090")) == 421
+
+
+def test_a_slow_name_service_does_not_hold_up_a_console_on_every_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_up, is_known = threading.Event(), threading.Event()
+
+    class Names(HttpHosts):
+        def _add_full_name(self) -> None:
+            super()._add_full_name()
+            is_known.set()
+
+    def getfqdn() -> str:
+        assert threading.current_thread() is not threading.main_thread()
+        assert is_up.wait(60)
+        return "machine.example"
+
+    monkeypatch.setattr("duralog.console.access.HttpHosts", Names)
+
+    monkeypatch.setattr(socket, "getfqdn", getfqdn)
+    guarded = GuardedApplication(_nobody, host="")
+    assert guarded.refusal([(b"host", b"localhost:8090")]) is None
+    assert guarded.refusal([(b"host", b"machine.example")]) is not None
+    is_up.set()
+    assert is_known.wait(60)
+    assert guarded.refusal([(b"host", b"machine.example")]) is None
 
 
 def test_an_origin_must_be_the_host() -> None:

@@ -33,8 +33,9 @@ from duralog.broker.event_loop import EventLoop, steady_clock_ms
 from duralog.broker.fetches import Fetches
 from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.handlers import load_apis
+from duralog.broker.host_names import HostNames
 from duralog.broker.limits import Limits
-from duralog.broker.listening import DEFAULT_HOST, Address, Listening, bind
+from duralog.broker.listening import DEFAULT_HOST, Address, Listening, MetricsAddress, bind
 from duralog.broker.log_lines import LogLines, error_text, one_line
 from duralog.broker.node import Node
 from duralog.broker.partitions import Partitions
@@ -45,9 +46,10 @@ from duralog.broker.topics import Topics
 from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.warm_up import warm_up
 from duralog.broker.workers import Workers
-from duralog.config import BrokerConfig
+from duralog.config import BROKER_CONFIGS, BrokerConfig
 from duralog.storage import forks
 from duralog.storage.background import Clock, wall_clock_ms
+from duralog.storage.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
 from duralog.storage.log_directory import DEFAULT_NODE_ID
 from duralog.storage.store import Store
 
@@ -71,18 +73,18 @@ class Broker:
         listening: Listening | None = None,
         host: str = DEFAULT_HOST,
         port: int = 0,
-        metrics: Address | None = None,
+        metrics: Address | MetricsAddress | None = None,
         clock: Clock = wall_clock_ms,
         timer_clock: Callable[[], float] = steady_clock_ms,
     ) -> None:
         """Without a data directory, a temporary one is made and removed at the end (`ephemeral_folder`)."""
         self.log = _logger
         self.clock = clock
-        self._given_config = config or BrokerConfig()
         self.is_stopping = False
         self._data_dir = data_dir
         self._listening = listening or Listening.at(Address(host, port))
-        self._metrics_address = metrics
+        self._given_config = (config or BrokerConfig()).reached_only_from(self._listening.reached_from)
+        self._metrics_address = MetricsAddress(metrics) if isinstance(metrics, Address) else metrics
         self._timer_clock = timer_clock
         self._opened = ExitStack()
         """What `close` has to undo, the latest first."""
@@ -104,6 +106,7 @@ class Broker:
             opened.callback(self._close_store)
             self._is_open = True
             self._make_parts([listener.getsockname()[1] for listener in listeners], opened)
+            self._warn_of_stored_configs()
             self.groups.load()
             self.transactions.load()
             self._serve_metrics(opened)
@@ -155,12 +158,25 @@ class Broker:
         self.transactions = TransactionCoordinator(self)
         self.apis: Mapping[int, Api] = load_apis()
         self.dispatcher = Dispatcher(self, self.apis)
-        self.server = Server(
-            self.loop, self.dispatcher, Limits.of(self.config), self.log_lines, config=lambda: self.config
-        )
+        names = HostNames(self.loop.call_soon, self.timers, self.log)
+        opened.callback(names.close)
+        limits = Limits(self.config, names)
+        self.server = Server(self.loop, self.dispatcher, limits, self.log_lines, config=lambda: self.config)
         opened.callback(self.server.close)
         self._workers = Workers(self.loop.call_soon)
         opened.callback(self._workers.close)
+
+    def _warn_of_stored_configs(self) -> None:
+        """Log the configs in the cluster metadata that have no effect, and how to reset them."""
+        own, for_all = (self.store.configs_of(BROKER_RESOURCE, each) for each in (str(self.store.node_id), ALL_BROKERS))
+        for name, text in {**for_all, **own}.items():
+            reset = f"reset it with: duralog config reset {self.address} {name}"
+            if self.config.is_fixed(name):
+                why = "an override given at the start wins"
+                self.log.warning("%s", one_line(f"the stored config {name}={text} is not in force: {why}; {reset}"))
+            elif name in self.config.ignored and name in BROKER_CONFIGS:
+                why = self.config.ignored[name]
+                self.log.warning("%s", one_line(f"the stored config {name}={text} is ignored: {why}; {reset}"))
 
     def _after_warm_up(self, _: Any, error: Exception | None) -> None:
         if error is not None:
@@ -173,6 +189,11 @@ class Broker:
 
             self.metrics = MetricsServer(self, self._metrics_address)
             opened.callback(self.metrics.close)
+
+    @property
+    def advertised_hosts(self) -> list[str]:
+        """Where clients are told to connect to."""
+        return [node.host for node in self._nodes]
 
     @property
     def config(self) -> BrokerConfig:

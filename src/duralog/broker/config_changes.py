@@ -22,6 +22,7 @@ from duralog.config import BROKER_CONFIGS, TOPIC_CONFIGS
 from duralog.config.definitions import LIST
 from duralog.errors import DuralogError
 from duralog.storage.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from duralog.storage.store import Store
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
@@ -78,6 +79,7 @@ class ConfigChanges:
     def finish(self) -> None:
         """On the loop, after all changes of the request."""
         if self._has_changed_brokers:
+            self._broker.server.limits.follow(self._broker.config)
             self._broker.topics.refresh_all()
         else:
             for name in self._changed_topics:
@@ -132,8 +134,7 @@ class ConfigChanges:
     # Why it cannot be
 
     def _fault(self, change: Change, texts: Mapping[str, str | None]) -> Fault | None:
-        merged = {**self._stored(change), **texts}
-        configs = {name: text for name, text in merged.items() if text is not None}
+        configs = _changed(self._stored(change), texts)
         if change.resource_type == TOPIC_RESOURCE:
             return self._topic_fault(change.name, configs)
         if change.resource_type == GROUP_RESOURCE:
@@ -141,12 +142,7 @@ class ConfigChanges:
                 return Fault(codes.INVALID_REQUEST, "Default group resources are not allowed.")
             message = group_configs_fault(configs, self._store.config)
             return None if message is None else Fault(codes.INVALID_CONFIG, message)
-        if len(configs) > MOST_CONFIGS:
-            return Fault(codes.POLICY_VIOLATION, f"A broker may have {MOST_CONFIGS} configs at most.")
-        has_eligible_replicas = bool(self._store.features.get("eligible.leader.replicas.version"))
-        return broker_configs_fault(
-            texts, self._store.config, for_all=change.name == ALL_BROKERS, has_eligible_replicas=has_eligible_replicas
-        )
+        return broker_fault(self._store, change.name, texts)
 
     def _topic_fault(self, name: str, configs: Mapping[str, str]) -> Fault | None:
         if not name:
@@ -160,6 +156,38 @@ class ConfigChanges:
         if self._store.find_topic(name) is None:
             return Fault(codes.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return None
+
+
+def broker_fault(store: Store, name: str, changes: Mapping[str, str | None]) -> Fault | None:
+    """Why configs of this broker, or of `ALL_BROKERS`, cannot be set, or with None taken back."""
+    own, for_all = (store.configs_of(BROKER_RESOURCE, each) for each in (str(store.node_id), ALL_BROKERS))
+    before = store.given_config.asked_for({**for_all, **own})
+    if name == ALL_BROKERS:
+        changed = for_all = _changed(for_all, changes)
+    else:
+        changed = own = _changed(own, changes)
+    if len(changed) > MOST_CONFIGS:
+        return Fault(codes.POLICY_VIOLATION, f"A broker may have {MOST_CONFIGS} configs at most.")
+    after = store.given_config.asked_for({**for_all, **own})
+    fault = broker_configs_fault(
+        changes,
+        store.config,
+        after,
+        for_all=name == ALL_BROKERS,
+        has_eligible_replicas=bool(store.features.get("eligible.leader.replicas.version")),
+    )
+    if fault is not None:
+        return fault
+    # What was stored before, by a broker that did not refuse it, must not keep other configs from being changed.
+    known = before.lock_outs()
+    for config, reason in after.lock_outs().items():
+        if config not in known or changes.get(config) is not None:
+            return Fault(codes.INVALID_CONFIG, reason)
+    return None
+
+
+def _changed(stored: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: text for name, text in {**stored, **changes}.items() if text is not None}
 
 
 def _kind_of(resource_type: int, name: str) -> str | None:

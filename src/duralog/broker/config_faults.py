@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from duralog.config import TOPIC_CONFIGS, ConfigDef, TopicConfig
-from duralog.config.definitions import BOOLEAN, LIST
+from duralog.config.definitions import BOOLEAN, LIST, Kind
 from duralog.config.topic import GZIP_LEVEL
 from duralog.errors import InvalidConfig
 
@@ -24,13 +25,16 @@ def value_fault(definition: ConfigDef, text: str) -> str | None:
 
 def _plain_fault(definition: ConfigDef, text: str) -> str:
     parsed = definition.kind.parse(text)
-    if parsed is not None:
-        reason = _not_allowed(definition, parsed)
-    elif definition.kind is BOOLEAN:
-        reason = "Expected value to be either true or false"
-    else:
-        reason = f"Not a number of type {definition.kind.name.upper()}"
-    return f"Invalid value {text.strip()} for configuration {definition.name}: {reason}"
+    if parsed is None:
+        return kind_fault(definition.name, definition.kind, text)
+    return f"Invalid value {text.strip()} for configuration {definition.name}: {_not_allowed(definition, parsed)}"
+
+
+def kind_fault(name: str, kind: Kind[Any], text: str) -> str:
+    """That a value is not of the config's type."""
+    expected = "Expected value to be either true or false"
+    reason = expected if kind is BOOLEAN else f"Not a number of type {kind.name.upper()}"
+    return f"Invalid value {text.strip()} for configuration {name}: {reason}"
 
 
 def _not_allowed(definition: ConfigDef, value: float | str) -> str:

@@ -1,7 +1,8 @@
 """The configs of topics, brokers and groups, as clients are told: values, where they come from, and what could be.
 
 A broker config has up to four values, of which the first that is there counts: set while the broker ran, for this
-broker or for all; given at its start; Kafka's default. A topic's or a group's own value comes before those of the
+broker or for all; given at its start; Kafka's default. A stored value that is overridden on the command line or ignored
+comes last. A topic's or a group's own value comes before those of the
 broker config that it goes by. Kafka tells them all as synonyms, but begins at the name that it was asked for: of
 `log.retention.ms`, which is not set, it does not tell that `log.retention.hours` is.
 """
@@ -15,7 +16,7 @@ from duralog.broker.dynamic_configs import DYNAMIC_CONFIGS
 from duralog.broker.group_configs import GROUP_CONFIGS
 from duralog.broker.kafka_only_configs import KAFKA_ONLY_CONFIGS
 from duralog.broker.request import Fields
-from duralog.config import BROKER_CONFIGS, TOPIC_CONFIGS, Origin
+from duralog.config import BROKER_CONFIGS, TOPIC_CONFIGS, BrokerConfig, Origin
 from duralog.storage.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE
 from duralog.storage.store import Store
 from duralog.storage.topics import Topic
@@ -85,12 +86,17 @@ class Entry(NamedTuple):
     source: int | None = None
     """Where it differs from that of the first value."""
 
+    @property
+    def in_force_from(self) -> int:
+        """Where the value comes from."""
+        return self.source or (self.values[0].source if self.values else DEFAULT_SOURCE)
+
     def fields(self, *, with_synonyms: bool, with_doc: bool) -> Fields:
         return {
             "name": self.name,
             "value": self.text,
             "read_only": self.read_only,
-            "config_source": self.source or (self.values[0].source if self.values else DEFAULT_SOURCE),
+            "config_source": self.in_force_from,
             "is_sensitive": self.kind == _SECRET,
             "synonyms": [{"name": value.name, "value": value.text, "source": value.source} for value in self.values]
             if with_synonyms
@@ -104,28 +110,45 @@ class ConfigLayers:
     """All values of the broker configs, as they are now."""
 
     def __init__(self, store: Store, *, listeners: str | None = None) -> None:
-        """`listeners` is what the broker listens on, for a broker that was not told by its configs."""
+        """`listeners` is what the broker listens on, if one runs."""
         given = store.given_config
-        static = _always_given(store) | ({} if listeners is None else {"listeners": listeners})
-        self._layers: tuple[tuple[int, Mapping[str, str]], ...] = (
+        static = {} if listeners is None else {**_always_given(store), "listeners": listeners}
+        self._config = store.config
+        self._stored: tuple[tuple[int, Mapping[str, str]], ...] = (
             (THIS_BROKER_SOURCE, store.configs_of(BROKER_RESOURCE, str(store.node_id))),
             (ALL_BROKERS_SOURCE, store.configs_of(BROKER_RESOURCE, ALL_BROKERS)),
-            (STATIC_SOURCE, static | {name: given.text(name) for name in given.given}),
         )
+        self._static = (STATIC_SOURCE, static | {name: given.text(name) for name in given.given})
 
     def values(self, name: str) -> tuple[Value, ...]:
         """What a broker config and its synonyms are set to, the value in force first."""
         names = _SYNONYMS.get(name, (name,))
         is_secret = _kind_of(name) == _SECRET
-        found = [
-            Value(each, None if is_secret else layer[each], source)
-            for source, layer in self._layers
-            for each in names
-            if each in layer
-        ]
-        found += [Value(each, default, DEFAULT_SOURCE) for each in names if (default := _default_of(each)) is not None]
+
+        def values(layers: Iterable[tuple[int, Mapping[str, str]]]) -> list[Value]:
+            return [
+                Value(each, None if is_secret else layer[each], source)
+                for source, layer in layers
+                for each in names
+                if each in layer
+            ]
+
+        stored = values(self._stored)
+        has_effect = [value for value in stored if has_stored_effect(self._config, value.name)]
+        defaults = [Value(each, text, DEFAULT_SOURCE) for each in names if (text := _default_of(each)) is not None]
+        found = [*has_effect, *values([self._static]), *defaults]
         begins = next((place for place, value in enumerate(found) if value.name == name), len(found))
-        return tuple(found[begins:])
+        if begins == len(found):
+            return ()
+        return (*found[begins:], *(value for value in stored if value not in has_effect))
+
+
+def has_stored_effect(config: BrokerConfig, name: str) -> bool:
+    """Whether a config that is stored for this broker or for all takes part, of a broker with these configs in force.
+
+    Not if an override of the command line wins over it, or if its value is ignored. Kafka keeps names that are unknown.
+    """
+    return not config.is_fixed(name) and (name not in config.ignored or name not in BROKER_CONFIGS)
 
 
 def _always_given(store: Store) -> dict[str, str]:
@@ -152,8 +175,8 @@ def _doc_of(name: str) -> str:
     return BROKER_CONFIGS[name].doc if name in BROKER_CONFIGS else _NO_EFFECT
 
 
-def broker_entries(store: Store, listeners: str) -> Iterator[Entry]:
-    """All configs of this broker, which listens there."""
+def broker_entries(store: Store, listeners: str | None) -> Iterator[Entry]:
+    """All configs of this broker, which listens there, or of a directory without a broker."""
     layers = ConfigLayers(store, listeners=listeners)
     for name in sorted({*BROKER_CONFIGS, *KAFKA_ONLY_CONFIGS} - _HIDDEN):
         values = layers.values(name)
@@ -190,8 +213,10 @@ def topic_entries(store: Store, topic: Topic) -> Iterator[Entry]:
 def effective_topic_configs(store: Store, overrides: Mapping[str, str]) -> list[Fields]:
     """The configs of a topic that sets these itself, as CreateTopics tells them."""
     config = store.config.topic_defaults().with_stored(overrides)
-    own = store.configs_of(BROKER_RESOURCE, str(store.node_id))
-    for_all = store.configs_of(BROKER_RESOURCE, ALL_BROKERS)
+    own, for_all = (
+        {config for config in store.configs_of(BROKER_RESOURCE, each) if has_stored_effect(store.config, config)}
+        for each in (str(store.node_id), ALL_BROKERS)
+    )
     told: list[Fields] = []
     for name, definition in sorted(TOPIC_CONFIGS.items()):
         if name in _HIDDEN:
@@ -199,9 +224,9 @@ def effective_topic_configs(store: Store, overrides: Mapping[str, str]) -> list[
         names = {synonym.name for synonym in definition.synonyms}
         if name in overrides:
             source = TOPIC_SOURCE
-        elif names & own.keys():
+        elif names & own:
             source = THIS_BROKER_SOURCE
-        elif names & for_all.keys():
+        elif names & for_all:
             source = ALL_BROKERS_SOURCE
         else:
             is_given = config.source(name).origin is Origin.BROKER

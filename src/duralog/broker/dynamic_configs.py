@@ -6,13 +6,15 @@ directory has. A name that nobody knows is kept as well, as in Kafka, where plug
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Set
 
 from duralog.broker import error_codes as codes
 from duralog.broker.config_faults import value_fault
-from duralog.broker.kafka_only_configs import KAFKA_ONLY_CONFIGS
+from duralog.broker.kafka_only_configs import KAFKA_ONLY_CONFIGS, kafka_only_fault
 from duralog.broker.topic_faults import Fault
 from duralog.config import BROKER_CONFIGS, BrokerConfig
+from duralog.config.ways_in import OVERRIDES, PER_ADDRESS
 
 _DYNAMIC = """
 background.threads compression.gzip.level compression.lz4.level compression.type compression.zstd.level
@@ -73,14 +75,32 @@ _NO_NAME = "for configuration Invalid dynamic configuration"
 """Kafka takes one exception for the value of another, and its message for a name."""
 _BOUND_AT_START = frozenset({"listeners", "listener.security.protocol.map"})
 """Dynamic in Kafka, which opens and closes ports then. Here that happens at the start."""
+_NEVER_ZERO = ("max.connections", "max.connection.creation.rate")
+"""Their definitions allow 0, which would let no client in."""
+_THREAD_COUNTS = (
+    "num.network.threads",
+    "num.io.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "background.threads",
+)
+_LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.")
+_OF_A_LISTENER = (*_NEVER_ZERO, "num.network.threads")
+"""Those that can also be set for one listener."""
 
 
 def broker_configs_fault(
-    changes: Mapping[str, str | None], config: BrokerConfig, *, for_all: bool, has_eligible_replicas: bool
+    changes: Mapping[str, str | None],
+    config: BrokerConfig,
+    asked_for: BrokerConfig,
+    *,
+    for_all: bool,
+    has_eligible_replicas: bool,
 ) -> Fault | None:
-    """Why these configs of a broker, or of all of them, cannot be set, or with None taken back. `config` is in force.
+    """Why these configs of a broker, or of all of them, cannot be set, or with None taken back.
 
-    Kafka's feature of eligible leader replicas wants `min.insync.replicas` set for all brokers, and for none alone.
+    `config` is in force, `asked_for` is what would be. Kafka's feature of eligible leader replicas wants
+    `min.insync.replicas` set for all brokers, and for none alone.
     """
     known = [name for name in changes if name in BROKER_CONFIGS or name in KAFKA_ONLY_CONFIGS]
     fixed = [name for name in known if name not in DYNAMIC_CONFIGS]
@@ -97,18 +117,13 @@ def broker_configs_fault(
     bound = [name for name in known if name in _BOUND_AT_START and changes[name] is not None]
     if bound:
         return _refused("Cannot update these configs dynamically", bound)
-    for name, value in changes.items():
-        fault = value_fault(BROKER_CONFIGS[name], value) if name in BROKER_CONFIGS and value is not None else None
-        if fault is not None:
-            return Fault(codes.INVALID_REQUEST, fault)
-    if _memory_of_a_cleaner(changes, config) <= _LEAST_MEMORY:
-        reason = f"requirement failed: {_CLEANER_MEMORY} must be at least 1MB per cleaner thread."
+    reason = (
+        _values_fault(changes)
+        or _together_fault(changes.keys(), asked_for)
+        or _reconfiguring_fault(changes, config, asked_for)
+    )
+    if reason is not None:
         return Fault(codes.INVALID_REQUEST, reason)
-    threads, wanted = config.log_cleaner_threads, int(changes.get(_CLEANER_THREADS) or config.log_cleaner_threads)
-    if not threads // 2 <= wanted <= threads * 2:
-        step = "increased to more than double" if wanted > threads else "reduced to less than half"
-        reason = f"Log cleaner threads cannot be {step} the current value {threads}"
-        return Fault(codes.INVALID_REQUEST, f"Invalid value {_CONFIG_EXCEPTION}: {reason} {_NO_NAME}")
     if not has_eligible_replicas or _MIN_IN_SYNC not in changes:
         return None
     if not for_all:
@@ -122,7 +137,60 @@ def _refused(reason: str, names: list[str]) -> Fault:
     return Fault(codes.INVALID_REQUEST, f"{reason}: [{', '.join(names)}]")
 
 
-def _memory_of_a_cleaner(changes: Mapping[str, str | None], config: BrokerConfig) -> int:
-    """What each cleaner thread would have for its map of keys."""
-    memory, threads = (int(changes.get(name) or config.get(name)) for name in (_CLEANER_MEMORY, _CLEANER_THREADS))
-    return memory // threads
+def _values_fault(changes: Mapping[str, str | None]) -> str | None:
+    """Why a value is not allowed, by the config's definition alone."""
+    for name, text in changes.items():
+        plain = _plain_name(name)
+        fault = None
+        if text is not None and plain in BROKER_CONFIGS:
+            fault = value_fault(BROKER_CONFIGS[plain], text)
+        elif text is not None and plain in KAFKA_ONLY_CONFIGS:
+            fault = kafka_only_fault(plain, text)
+        if fault is not None:
+            return fault
+    return None
+
+
+def _plain_name(name: str) -> str:
+    """Without the prefix of a listener, where the config may have one."""
+    plain = _LISTENER_PREFIX.sub("", name, count=1)
+    return plain if plain in _OF_A_LISTENER else name
+
+
+def _together_fault(names: Set[str], asked_for: BrokerConfig) -> str | None:
+    """Why the configs that are changed are not allowed together with the others."""
+    memory = asked_for.log_cleaner_dedupe_buffer_size // asked_for.log_cleaner_threads
+    if memory <= _LEAST_MEMORY and names & {_CLEANER_MEMORY, _CLEANER_THREADS}:
+        return f"requirement failed: {_CLEANER_MEMORY} must be at least 1MB per cleaner thread."
+    has_no_addresses = asked_for.max_connections_per_ip == 0 and not asked_for.max_connections_per_ip_overrides
+    if has_no_addresses and names & {PER_ADDRESS, OVERRIDES}:
+        return f"requirement failed: {PER_ADDRESS} can be set to zero only if {OVERRIDES} property is set."
+    return None
+
+
+def _reconfiguring_fault(
+    changes: Mapping[str, str | None], config: BrokerConfig, asked_for: BrokerConfig
+) -> str | None:
+    """What the parts of a running Kafka refuse that the change is for."""
+    for name, text in changes.items():
+        if text is not None and _plain_name(name) in _NEVER_ZERO and int(text) == 0:
+            return _exception(f"Invalid {_plain_name(name)} 0")
+    for name in _THREAD_COUNTS:
+        text = changes.get(name)
+        if text is not None:
+            now = config.get(name) if name in BROKER_CONFIGS else int(KAFKA_ONLY_CONFIGS[name].default or 0)
+            wanted = int(text)
+            begin = f"Dynamic thread count update validation failed for {name}={wanted}, value should"
+            if wanted < now // 2:
+                return _exception(f"{begin} be at least half the current value {now}")
+            if wanted > now * 2:
+                return _exception(f"{begin} not be greater than double the current value {now}")
+    threads, wanted = config.log_cleaner_threads, asked_for.log_cleaner_threads
+    if _CLEANER_THREADS in changes and not threads // 2 <= wanted <= threads * 2:
+        step = "increased to more than double" if wanted > threads else "reduced to less than half"
+        return _exception(f"Log cleaner threads cannot be {step} the current value {threads}")
+    return None
+
+
+def _exception(reason: str) -> str:
+    return f"Invalid value {_CONFIG_EXCEPTION}: {reason} {_NO_NAME}"

@@ -6,9 +6,11 @@ A tool that shows or compares configs finds all of Kafka's names. None of these 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from duralog.broker.config_faults import kind_fault
 from duralog.config import BROKER_CONFIGS
+from duralog.config.definitions import BOOLEAN, DOUBLE, INT, LONG, SHORT, Kind
 
 # A name, its type, and after an equals sign its default, if it has one.
 _TABLE = """
@@ -264,3 +266,19 @@ def _parsed() -> dict[str, KafkaOnlyConfig]:
 
 
 KAFKA_ONLY_CONFIGS: Mapping[str, KafkaOnlyConfig] = _parsed()
+
+_KINDS: Mapping[str, Kind[Any]] = {kind.name: kind for kind in (BOOLEAN, SHORT, INT, LONG, DOUBLE)}
+_LEAST = {"max.connection.creation.rate": 0, "num.replica.fetchers": 1}
+
+
+def kafka_only_fault(name: str, text: str) -> str | None:
+    """Why Kafka would refuse this value."""
+    kind = _KINDS.get(KAFKA_ONLY_CONFIGS[name].kind)
+    if kind is None:
+        return None
+    value = kind.parse(text)
+    if value is None:
+        return kind_fault(name, kind, text)
+    if name in _LEAST and value < _LEAST[name]:
+        return f"Invalid value {text.strip()} for configuration {name}: Value must be at least {_LEAST[name]}"
+    return None

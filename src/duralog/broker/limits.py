@@ -2,55 +2,62 @@
 
 from __future__ import annotations
 
-import socket
 from collections import Counter
-from dataclasses import dataclass, field
-from functools import lru_cache
 
+from duralog.broker.host_names import HostNames
 from duralog.broker.request_memory import request_memory_limit
 from duralog.config import BrokerConfig
+from duralog.config.connection_overrides import connection_overrides
+
+_MOST_NAMES = 1000
+"""Names in the overrides that are resolved. To those beyond it, max.connections.per.ip applies."""
 
 
-@dataclass(slots=True)
 class Limits:
-    """What is allowed, and how much of it is taken."""
+    """What is allowed, and how much of it is taken. Only the loop's thread uses it."""
 
-    most_connections: int
-    most_connections_per_host: int
-    host_overrides: dict[str, int]
-    largest_request_bytes: int
-    most_request_bytes: int
-    """What requests and answers of all connections may hold together."""
-    most_requests: int
-    """Requests whose work goes on beside the loop."""
-    idle_ms: int
-    """Negative: a silent client is never closed."""
-    connections: int = 0
-    by_host: Counter[str] = field(default_factory=Counter)
-
-    @classmethod
-    def of(cls, config: BrokerConfig) -> Limits:
-        return cls(
-            most_connections=config.max_connections,
-            most_connections_per_host=config.max_connections_per_ip,
-            host_overrides=_overrides(config.max_connections_per_ip_overrides),
-            largest_request_bytes=config.socket_request_max_bytes,
-            most_request_bytes=request_memory_limit(config),
-            most_requests=config.queued_max_requests,
-            idle_ms=config.connections_max_idle_ms,
-        )
+    def __init__(self, config: BrokerConfig, names: HostNames) -> None:
+        self.largest_request_bytes = config.socket_request_max_bytes
+        self.most_request_bytes = request_memory_limit(config)
+        """What requests and answers of all connections may hold together."""
+        self.most_requests = config.queued_max_requests
+        """Requests whose work is done on worker threads."""
+        self.idle_ms = config.connections_max_idle_ms
+        """Negative: a silent client is never closed."""
+        self.connections = 0
+        self.by_host: Counter[str] = Counter()
+        self._names = names
+        self._followed = ""
+        self._by_address: dict[str, int] = {}
+        self.follow(config)
 
     def follow(self, config: BrokerConfig) -> None:
-        """Take over what can be changed while the broker runs."""
-        self.most_connections = config.max_connections
-        self.most_connections_per_host = config.max_connections_per_ip
-        self.host_overrides = _overrides(config.max_connections_per_ip_overrides)
+        """Adopt what can be changed while the broker runs."""
+        self._most_connections = config.max_connections
+        self._most_per_host = config.max_connections_per_ip
+        if config.max_connections_per_ip_overrides != self._followed:
+            self._followed = config.max_connections_per_ip_overrides
+            unresolved = [each.host for each in connection_overrides(self._followed) if not each.addresses]
+            self._names.follow(frozenset(unresolved[:_MOST_NAMES]), self._apply_overrides)
+            self._apply_overrides()
+
+    def _apply_overrides(self) -> None:
+        """With the names that are resolved by now."""
+        self._by_address = {
+            address: override.most
+            for override in connection_overrides(self._followed)
+            for address in override.addresses or self._names.addresses(override.host)
+        }
+
+    def allowed(self, host: str) -> int:
+        """How many connections an address may have."""
+        return self._by_address.get(host, self._most_per_host)
 
     def refusal(self, host: str) -> str | None:
         """Why a new connection from there is not allowed; None if it is."""
-        if self.connections >= self.most_connections:
+        if self.connections >= self._most_connections:
             return f"there are {self.connections} connections, max.connections allows no more"
-        allowed = self.host_overrides.get(host, self.most_connections_per_host)
+        allowed = self.allowed(host)
         if self.by_host[host] >= allowed:
             return f"max.connections.per.ip allows {allowed} from one address"
         return None
@@ -64,19 +71,3 @@ class Limits:
         self.by_host[host] -= 1
         if self.by_host[host] <= 0:
             del self.by_host[host]
-
-
-@lru_cache(maxsize=1)
-def _overrides(text: str) -> dict[str, int]:
-    """By address. Names are looked up once, when the config is first followed. REQUIRES: it has been checked."""
-    pairs = (part.rpartition(":") for part in text.split(",") if part)
-    return {address: int(count) for host, _, count in pairs for address in _addresses(host.strip().strip("[]"))}
-
-
-def _addresses(host: str) -> set[str]:
-    """As connections have them. A name that nobody knows stands for itself, and so for none of them."""
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return {host}
-    return {str(address[0]) for *_, address in found}

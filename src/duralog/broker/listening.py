@@ -8,6 +8,7 @@ one for its controllers, which this broker has none of: those that `controller.l
 from __future__ import annotations
 
 import errno
+import ipaddress
 import re
 import socket
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from duralog.errors import InvalidConfig
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
 PLAINTEXT = "PLAINTEXT"
-_ANYWHERE = ("", "0.0.0.0", "::")
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 """What a system without IPv6 says to it."""
 _LISTENER = re.compile(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.%a-z]*\]|[^\[\]:]*):(-?[0-9]{1,6})")
@@ -33,6 +33,15 @@ class Address:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsAddress:
+    """Where `/metrics` is served."""
+
+    bound: Address
+    hosts: tuple[str, ...] = ()
+    """Other names under which it may be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +62,12 @@ class Listening:
     @classmethod
     def at(cls, bound: Address, advertised: Address | None = None) -> Listening:
         return cls((Listener(PLAINTEXT, bound, advertised or _reachable(bound)),))
+
+    @property
+    def reached_from(self) -> frozenset[str]:
+        """The addresses that clients come from if all listeners are on the loopback interface; empty otherwise."""
+        sources = [_loopback_source(listener.bound.host) for listener in self.listeners]
+        return frozenset(source for source in sources if source is not None) if all(sources) else frozenset()
 
     def told_as(self, advertised: Address | None) -> Listening:
         """The same with another address for clients, if one is given."""
@@ -76,11 +91,22 @@ class Listening:
             raise InvalidConfig("listeners: each must have a port of its own")
         if strange := advertised.keys() - bound.keys():
             raise InvalidConfig(f"advertised.listeners: {min(strange)} is not among the listeners")
-        if any(address.host in _ANYWHERE for address in advertised.values()):
+        if any(is_anywhere(address.host) for address in advertised.values()):
             raise InvalidConfig("advertised.listeners: clients can not connect to an address that means every address")
         return cls(
             tuple(Listener(name, where, advertised.get(name) or _reachable(where)) for name, where in bound.items())
         )
+
+
+def is_anywhere(host: str) -> bool:
+    return host in ("", "0.0.0.0", "::")
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def parse_address(text: str) -> Address:
@@ -119,8 +145,15 @@ def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     return listener
 
 
+def _loopback_source(host: str) -> str | None:
+    """Where clients of this address come from, if it is one of the loopback interface."""
+    if not is_loopback(host):
+        return None
+    return "::1" if ":" in host else "127.0.0.1"
+
+
 def _reachable(bound: Address) -> Address:
-    return Address(socket.gethostname(), bound.port) if bound.host in _ANYWHERE else bound
+    return Address(socket.gethostname(), bound.port) if is_anywhere(bound.host) else bound
 
 
 def _for_clients(config: BrokerConfig, config_name: str, listeners: tuple[str, ...]) -> dict[str, Address]:

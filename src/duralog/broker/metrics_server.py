@@ -1,24 +1,34 @@
-"""`/metrics` over HTTP, in a thread of its own: one scrape at a time, whatever clients do.
+"""`/metrics` over HTTP, on threads of its own: a few scrapes at a time, whatever clients do.
 
-A client that takes long to ask, however it goes about it, or to take the answer is dropped; others wait in the kernel's
-queue meanwhile, so memory does not grow with them. The broker's loop is asked for its numbers and nothing else.
+| a client that | is |
+|---|---|
+| takes long to send its request, be it byte by byte, or to read the answer | closed after `_SLOWEST_CLIENT_SECONDS` |
+| sends more than `_LARGEST_REQUEST_BYTES` | answered with 431 |
+| asks for another host than this one (`duralog.broker.http_hosts`) | answered with 421 |
+| comes while `_MOST_CONNECTIONS` are served | in the kernel's queue until one of them has ended |
+
+So neither memory nor threads grow with the number of clients. The broker's loop is asked for its numbers and nothing
+else.
 """
 
 from __future__ import annotations
 
+import io
 import socket
 import sys
 import threading
 import time
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-from duralog.broker.listening import Address
+from duralog.broker.http_hosts import LOOPBACK_NAMES, HttpHosts
+from duralog.broker.listening import Address, MetricsAddress
 from duralog.broker.log_lines import LogLines, error_text
 from duralog.broker.metrics import BrokerCollector
 
@@ -26,26 +36,33 @@ if TYPE_CHECKING:
     from duralog.broker.broker import Broker
 
 _SLOWEST_CLIENT_SECONDS = 2.0
+_LARGEST_REQUEST_BYTES = 8192
+_MOST_CONNECTIONS = 16
+_WAITING_CONNECTIONS = 64
 _STOP_CHECK_SECONDS = 0.1
 _PAUSE_SECONDS = 0.1
+_ENDS_OF_REQUESTS = (b"\r\n\r\n", b"\n\n")
 
 
 class MetricsServer:
     """Serves from `__init__` to `close`."""
 
-    def __init__(self, broker: Broker, address: Address) -> None:
+    def __init__(self, broker: Broker, metrics: MetricsAddress) -> None:
         registry = CollectorRegistry()
         registry.register(BrokerCollector(broker))
         ProcessCollector(registry=registry)
+        bound = metrics.bound
+        names = HttpHosts(bound.host, (*LOOPBACK_NAMES, *broker.advertised_hosts, *metrics.hosts))
 
         class Handler(_MetricsHandler):
             found_in = registry
+            hosts = names
 
         try:
-            self._server = _Server(address, Handler, broker.log_lines)
+            self._server = _Server(bound, Handler, broker.log_lines)
         except OSError as error:
-            raise OSError(error.errno, f"cannot serve metrics on {address}: {error.strerror}") from error
-        self.address = Address(address.host, self._server.server_address[1])
+            raise OSError(error.errno, f"cannot serve metrics on {bound}: {error.strerror}") from error
+        self.address = Address(bound.host, self._server.server_address[1])
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_STOP_CHECK_SECONDS,), name="duralog-metrics", daemon=True
         )
@@ -56,19 +73,26 @@ class MetricsServer:
         self._server.server_close()
 
     def close(self) -> None:
+        self._server.close_connections()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
 
 
-class _Server(HTTPServer):
+class _Server(ThreadingHTTPServer):
+    request_queue_size = _WAITING_CONNECTIONS
+
     def __init__(self, address: Address, handler: type[_MetricsHandler], log_lines: LogLines) -> None:
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self._log_lines = log_lines
+        self._room = threading.Semaphore(_MOST_CONNECTIONS)
+        self._lock = threading.Lock()
+        self._connections: set[socket.socket] = set()
+        self._is_closing = False
         super().__init__((address.host, address.port), handler)
 
     def server_bind(self) -> None:
-        """Without asking the network for the name of this machine, which nobody is told."""
+        """Without asking the network for the name of this machine, which is not used."""
         TCPServer.server_bind(self)
 
     def get_request(self) -> tuple[socket.socket, Any]:
@@ -79,47 +103,103 @@ class _Server(HTTPServer):
             time.sleep(_PAUSE_SECONDS)
             raise
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """On a thread of its own, as soon as there is room for one more."""
+        self._room.acquire()
+        with self._lock:
+            self._connections.add(request)
+            if self._is_closing:
+                _end(request)
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._forget(request)
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._forget(request)
+
+    def _forget(self, request: socket.socket) -> None:
+        with self._lock:
+            self._connections.discard(request)
+        self._room.release()
+
+    def close_connections(self) -> None:
+        """End those that are open and those that still come, so that nothing has to wait for them."""
+        with self._lock:
+            self._is_closing = True
+            for request in self._connections:
+                _end(request)
+
     def handle_error(self, *_: object) -> None:
         error = sys.exc_info()[1]
         if isinstance(error, Exception) and not isinstance(error, ConnectionError):
             self._log_lines.warn("failed scrape", f"a scrape failed: {error_text(error)}")
 
 
+def _end(connected: socket.socket) -> None:
+    with suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
+
+
 class _MetricsHandler(BaseHTTPRequestHandler):
-    timeout = _SLOWEST_CLIENT_SECONDS
-    """For each byte that is waited for, and for the whole answer."""
     found_in: CollectorRegistry
+    hosts: HttpHosts
+    requestline, request_version = "", "HTTP/1.0"
+    """Until a request has said so."""
 
-    def setup(self) -> None:
-        super().setup()
-        self._is_late = False
-        self._until_asked = threading.Timer(_SLOWEST_CLIENT_SECONDS, self._give_up)
-        self._until_asked.daemon = True
-        self._until_asked.start()
+    def handle(self) -> None:
+        """One request, which is received whole before it is looked at."""
+        received = self._receive()
+        if received is None:
+            return
+        self.rfile = io.BytesIO(received)
+        self.connection.settimeout(_SLOWEST_CLIENT_SECONDS)
+        self.handle_one_request()
 
-    def finish(self) -> None:
-        self._until_asked.cancel()
-        super().finish()
-
-    def _give_up(self) -> None:
-        self._is_late = True
-        with suppress(OSError):
-            self.connection.shutdown(socket.SHUT_RDWR)
+    def _receive(self) -> bytes | None:
+        """None if it does not come in time, or is too large."""
+        until = monotonic() + _SLOWEST_CLIENT_SECONDS
+        received = b""
+        while not any(end in received for end in _ENDS_OF_REQUESTS):
+            if len(received) > _LARGEST_REQUEST_BYTES:
+                self._refuse(431, f"a request may have {_LARGEST_REQUEST_BYTES} bytes")
+                return None
+            seconds = until - monotonic()
+            if seconds <= 0:
+                return None
+            self.connection.settimeout(seconds)
+            try:
+                part = self.connection.recv(_LARGEST_REQUEST_BYTES)
+            except TimeoutError:
+                return None
+            if not part:
+                return None
+            received += part
+        return received
 
     def do_GET(self) -> None:
-        self._until_asked.cancel()
-        if self._is_late:
+        if not self.hosts.allow(self.headers.get_all("Host", [])):
+            self._refuse(421, "these metrics are served under other names: see duralog serve --metrics-host")
             return
         if self.path.split("?")[0] != "/metrics":
-            self.send_error(404, "there is only /metrics here")
+            self._refuse(404, "there is only /metrics here")
             return
         encode, content_type = choose_encoder(self.headers.get("Accept", ""))
-        body = encode(self.found_in)
-        self.send_response(200)
+        self._answer(200, content_type, encode(self.found_in))
+
+    def _refuse(self, status: int, sentence: str) -> None:
+        self._answer(status, "text/plain; charset=utf-8", f"{sentence}\n".encode())
+
+    def _answer(self, status: int, content_type: str, body: bytes) -> None:
+        self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Scrapes are no news."""
+        """Scrapes are not logged."""

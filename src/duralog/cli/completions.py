@@ -63,6 +63,19 @@ def topic_config_names(incomplete: str) -> list[str]:
     return _beginning(TOPIC_CONFIGS, incomplete)
 
 
+def broker_config_settings(incomplete: str) -> list[str]:
+    """`NAME=`, as with those of topics. Only those that can be set while a broker runs."""
+    from duralog.broker.dynamic_configs import DYNAMIC_CONFIGS
+
+    return [f"{name}=" for name in _beginning(DYNAMIC_CONFIGS, incomplete)]
+
+
+def broker_config_names(incomplete: str) -> list[str]:
+    from duralog.config import BROKER_CONFIGS
+
+    return _beginning(BROKER_CONFIGS, incomplete)
+
+
 def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
     return sorted(name for name in names if name.startswith(incomplete))
 

@@ -85,6 +85,15 @@ def serve(
             "--metrics", metavar="HOST:PORT", help="Serve /metrics there, for Prometheus.", rich_help_panel=WHERE
         ),
     ] = None,
+    metrics_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metrics-host",
+            metavar="NAME",
+            help="Another host name that /metrics is asked for by; may be given again.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None,
     server_properties: Annotated[
         str | None,
         typer.Option("--server-properties", metavar="FILE", help="A server.properties of Kafka.", rich_help_panel=HOW),
@@ -105,7 +114,7 @@ def serve(
         typer.Option(
             "--override",
             metavar="NAME=VALUE",
-            help="A config under Kafka's name, over the file's; may be given again.",
+            help="A config under Kafka's name; wins over the file and over stored configs. May be given again.",
             rich_help_panel=HOW,
         ),
     ] = None,
@@ -130,11 +139,13 @@ def serve(
         data = local_directory_given(directory, data)
     if data is not None and ephemeral:
         raise WrongUsage("--ephemeral has a directory of its own: leave DIR and --data out")
+    if metrics_host and metrics is None:
+        raise WrongUsage("--metrics-host needs --metrics HOST:PORT")
     overrides = named_values("--override", override)
     with told_plainly(), _garbage_left_alone():
         _check_installed()
         from duralog.broker.broker import Broker
-        from duralog.broker.listening import Listening, parse_address
+        from duralog.broker.listening import Listening, MetricsAddress, parse_address
         from duralog.cli.logs import log_to_standard_error
 
         log_to_standard_error(quiet=quiet)
@@ -144,12 +155,13 @@ def serve(
             listening = Listening.at(parsed("--listen", parse_address, listen), advertised)
         else:
             listening = _configured(settings).told_as(advertised)
+        scraped = None if metrics is None else parsed("--metrics", parse_address, metrics)
         place = None if ephemeral else _directory(data, settings)
         broker = Broker(
             place,
             config=settings,
             listening=listening,
-            metrics=None if metrics is None else parsed("--metrics", parse_address, metrics),
+            metrics=None if scraped is None else MetricsAddress(scraped, tuple(metrics_host or ())),
         )
         with nullcontext() if place is None else holder_told(place):
             _serve(broker, ready_path)

@@ -7,7 +7,7 @@ listed in `ignored`: plugins and wrappers of Kafka keep settings of their own th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from duralog.config.kafka_names import is_known_to_kafka
 from duralog.config.server_settings import ServerSettings
 from duralog.config.sources import Origin, Source
 from duralog.config.topic import TOPIC_CONFIGS, TopicConfig
+from duralog.config.ways_in import lock_outs
 from duralog.errors import InvalidConfig
 from duralog.format.java_properties import decode_properties
 from duralog.format.varint import Bytes
@@ -30,7 +31,11 @@ class BrokerConfig(ServerSettings):
     given: Mapping[str, Origin] = field(default_factory=dict, compare=False, repr=False)
     """The configs that are not left at their defaults, and by which layer."""
     ignored: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """What was given and has no effect because nothing is known of it, and why."""
+    """What was given and has no effect because nothing is known of it or it is not allowed, and why."""
+    fixed: frozenset[str] = field(default_factory=frozenset, compare=False, repr=False)
+    """The configs that win over what the cluster metadata held at the start: the overrides of the command line."""
+    reached_from: frozenset[str] = field(default_factory=frozenset, compare=False, repr=False)
+    """The addresses that clients can come from, of a broker that only this machine reaches. Empty for anywhere."""
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> BrokerConfig:
@@ -43,7 +48,7 @@ class BrokerConfig(ServerSettings):
     def from_properties(cls, data: Bytes, overrides: Mapping[str, object] | None = None) -> BrokerConfig:
         """The configs of a `server.properties`. Refuses bad values and contradictions; unknown names are `ignored`.
 
-        `overrides` count instead of what the file says, and names among them that nobody knows are refused.
+        `overrides` win over the file and over what the cluster metadata holds. Unknown names among them are refused.
         """
         values: dict[str, object] = {}
         ignored: dict[str, str] = {}
@@ -52,34 +57,74 @@ class BrokerConfig(ServerSettings):
                 values[name] = value
             else:
                 ignored[name] = _unknown(name)
-        return replace(cls.of({**values, **(overrides or {})}), ignored=ignored)
+        overrides = overrides or {}
+        return replace(cls.of({**values, **overrides}), ignored=ignored, fixed=frozenset(overrides))
+
+    def reached_only_from(self, addresses: frozenset[str]) -> BrokerConfig:
+        """For a broker whose clients can only come from there. Refuses configs that let none of them in."""
+        return replace(self, reached_from=addresses)._checked()
 
     def with_dynamic(self, values: Mapping[str, object]) -> BrokerConfig:
         """With the configs over these that the cluster metadata holds for brokers.
 
-        What cannot be understood is left out, and named in `ignored`: they were set while a broker ran, and a directory
-        must open all the same.
+        Those that are invalid, contradict others or leave no way into the broker have no effect and are named in
+        `ignored`: they were set while a broker ran, and a directory must open all the same.
         """
+        parsed, ignored = self._parsed(values)
+        try:
+            changed = self._with(parsed, Origin.DYNAMIC_BROKER)._checked()
+        except InvalidConfig:
+            changed, contradicting = self._with_as_many_as_possible(parsed)
+            ignored |= contradicting
+        return replace(changed, ignored={**self.ignored, **ignored})
+
+    def _with_as_many_as_possible(self, parsed: Mapping[str, Any]) -> tuple[BrokerConfig, dict[str, str]]:
+        """One config may only be allowed together with another one: so again and again, until no more are."""
+        changed, left = self, dict(parsed)
+        while True:
+            ignored: dict[str, str] = {}
+            for name, value in left.items():
+                try:
+                    changed = changed._with({name: value}, Origin.DYNAMIC_BROKER)._checked()
+                except InvalidConfig as error:
+                    ignored[name] = str(error)
+            if len(ignored) == len(left):
+                return changed, ignored
+            left = {name: left[name] for name in ignored}
+
+    def asked_for(self, values: Mapping[str, object]) -> BrokerConfig:
+        """What these configs of the cluster metadata, over this one, ask for, whether they are allowed together or not.
+
+        As if no override of the command line were there, since the next start may be without.
+        """
+        parsed, _ = replace(self, fixed=frozenset())._parsed(values)
+        return self._with(parsed, Origin.DYNAMIC_BROKER)
+
+    def lock_outs(self) -> Mapping[str, str]:
+        """The configs that leave no way into the broker, and why."""
+        return lock_outs(self, self.reached_from)
+
+    def is_fixed(self, name: str) -> bool:
+        """Whether an override of the command line sets it, or the same in another unit."""
+        return not self.fixed.isdisjoint(_SAME_SETTING.get(name, (name,)))
+
+    def released(self, names: Iterable[str]) -> BrokerConfig:
+        """The same, but the cluster metadata counts for these from now on: a client has changed them."""
+        same = {each for name in names for each in _SAME_SETTING.get(name, (name,))}
+        return replace(self, fixed=self.fixed - same) if self.fixed & same else self
+
+    def _parsed(self, values: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, str]]:
+        """The values of the cluster metadata that can have an effect, and why others cannot."""
         parsed: dict[str, Any] = {}
-        ignored = dict(self.ignored)
+        ignored: dict[str, str] = {}
         for name, value in values.items():
-            if _is_kafkas_alone(name):
+            if _is_kafkas_alone(name) or self.is_fixed(name):
                 continue
             try:
                 parsed[name] = broker_definition(name).parse(value)
             except InvalidConfig as error:
                 ignored[name] = str(error)
-        try:
-            changed = self._with(parsed, Origin.DYNAMIC_BROKER)._checked()
-        except InvalidConfig:
-            # Not together: then as many of them as do not contradict those before.
-            changed = self
-            for name, value in parsed.items():
-                try:
-                    changed = changed._with({name: value}, Origin.DYNAMIC_BROKER)._checked()
-                except InvalidConfig as error:
-                    ignored[name] = str(error)
-        return replace(changed, ignored=ignored)
+        return parsed, ignored
 
     def get(self, name: str) -> Any:
         """The value of a config by Kafka's name."""
@@ -123,8 +168,8 @@ class BrokerConfig(ServerSettings):
                 f"queued.max.request.bytes ({self.queued_max_request_bytes}) must be at least"
                 f" socket.request.max.bytes ({self.socket_request_max_bytes})"
             )
-        if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
-            raise InvalidConfig("max.connections.per.ip can only be 0 together with max.connections.per.ip.overrides")
+        for fault in self.lock_outs().values():
+            raise InvalidConfig(fault)
         for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
             low, value, high = (f"group.consumer.{prefix}{name}" for prefix in ("min.", "", "max."))
             if not self.get(low) <= self.get(value) <= self.get(high):
@@ -136,6 +181,14 @@ class BrokerConfig(ServerSettings):
 
 BROKER_CONFIGS: Mapping[str, ConfigDef] = definitions_of(BrokerConfig)
 """Every broker config that duralog has a use for, by name."""
+
+_SAME_SETTING: Mapping[str, tuple[str, ...]] = {
+    synonym.name: tuple(each.name for each in topic_config.synonyms)
+    for topic_config in TOPIC_CONFIGS.values()
+    if any(synonym.multiplier != 1 for synonym in topic_config.synonyms)
+    for synonym in topic_config.synonyms
+}
+"""Broker configs for the same thing in different units, by each of them."""
 
 
 def broker_definition(name: str) -> ConfigDef:

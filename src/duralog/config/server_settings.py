@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
+from duralog.config.connection_overrides import is_connection_overrides
 from duralog.config.definitions import (
     ANY,
     BOOLEAN,
@@ -25,10 +25,7 @@ from duralog.config.definitions import (
 from duralog.config.log_settings import LogSettings
 from duralog.config.topic import DAY_MS, HOUR_MS, MINUTE_MS
 
-_NUMBERS_OF_ADDRESSES = Allowed(
-    "of the form ADDRESS:NUMBER,ADDRESS:NUMBER",
-    lambda value: all(re.fullmatch(r".*:\s*[+-]?[0-9]{1,9}\s*", part) for part in value.split(",") if part),
-)
+_NUMBERS_OF_ADDRESSES = Allowed("of the form ADDRESS:NUMBER,ADDRESS:NUMBER", is_connection_overrides)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +66,23 @@ class ServerSettings(LogSettings):
         doc="Bytes that requests and answers of all connections may hold before reading stops. Not above 0: an eighth"
         " of the machine's memory, and at least `socket.request.max.bytes`.",
     )
-    socket_request_max_bytes: int = config(INT, 100 << 20, at_least(1), doc="The largest request that is read.")
-    connections_max_idle_ms: int = config(LONG, 10 * MINUTE_MS, doc="A connection that is silent this long is closed.")
-    max_connections: int = config(INT, INT32_MAX, at_least(0), doc="Connections at the same time.")
-    max_connections_per_ip: int = config(INT, INT32_MAX, at_least(0), doc="Connections from one address.")
+    socket_request_max_bytes: int = config(
+        INT, 100 << 20, at_least(1), doc="The largest request that is read. Less than 512 leaves no way in."
+    )
+    connections_max_idle_ms: int = config(
+        LONG,
+        10 * MINUTE_MS,
+        doc="A connection that is silent this long is closed; negative: never. 0 to 100 leave no way in.",
+    )
+    max_connections: int = config(INT, INT32_MAX, at_least(0), doc="Connections at the same time. 0 leaves no way in.")
+    max_connections_per_ip: int = config(
+        INT, INT32_MAX, at_least(0), doc="Connections from one address. 0 needs an address in the overrides."
+    )
     max_connections_per_ip_overrides: str = config(
-        STRING, "", _NUMBERS_OF_ADDRESSES, doc="Other numbers for single addresses: `127.0.0.1:100,10.0.0.1:5`."
+        STRING,
+        "",
+        _NUMBERS_OF_ADDRESSES,
+        doc="Other numbers for single addresses or names: `127.0.0.1:100,10.0.0.1:5`.",
     )
     socket_listen_backlog_size: int = config(INT, 50, at_least(1), doc="Connections that wait to be accepted.")
     socket_send_buffer_bytes: int = config(

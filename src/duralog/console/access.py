@@ -16,11 +16,10 @@ Every request goes through here, those of the pages and those of the socket that
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
-from urllib.parse import urlsplit
+
+from duralog.broker.http_hosts import HttpHosts
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -32,7 +31,6 @@ _FORBIDDEN = 403
 _MISDIRECTED = 421
 _OTHER_SITES = frozenset({"cross-site", "same-site"})
 """A site has all ports of its name: what is served on another port of this machine is no part of the console."""
-_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _POLICY = "; ".join(
     (
         "default-src 'self'",
@@ -63,8 +61,7 @@ class GuardedApplication:
 
     def __init__(self, application: Application, *, host: str) -> None:
         self._application = application
-        self._hosts = allowed_hosts(host)
-        self._any_address = _is_anywhere(host)
+        self._hosts = HttpHosts(host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -86,7 +83,7 @@ class GuardedApplication:
         """With which status a request with these headers is refused, and why; None if it is not."""
         given = [(name, value.decode("latin-1")) for name, value in headers]
         hosts = [value for name, value in given if name == b"host"]
-        if len(hosts) != 1 or not self._is_ours(hosts[0]):
+        if not self._hosts.allow(hosts):
             return _MISDIRECTED, "this console answers to its own address only"
         origins = [value for name, value in given if name == b"origin"]
         ours = (f"http://{hosts[0].lower()}", f"https://{hosts[0].lower()}")
@@ -95,40 +92,6 @@ class GuardedApplication:
         if any(origin.lower() not in ours for origin in origins) or (is_from_elsewhere and not is_followed_link):
             return _FORBIDDEN, "a page of another site may not use this console"
         return None
-
-    def _is_ours(self, host_header: str) -> bool:
-        try:
-            host = urlsplit(f"//{host_header}").hostname or ""
-        except ValueError:
-            return False
-        return host in self._hosts or (self._any_address and _is_address(host))
-
-
-def allowed_hosts(host: str) -> frozenset[str]:
-    """The names under which a console that listens on `host` may be asked for."""
-    if _is_anywhere(host):
-        return _LOOPBACK_NAMES | {socket.gethostname().lower(), socket.getfqdn().lower()}
-    return _LOOPBACK_NAMES | {host.lower()} if is_loopback(host) else frozenset({host.lower()})
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
-def _is_anywhere(host: str) -> bool:
-    return host in ("", "0.0.0.0", "::")
-
-
-def _is_address(host: str) -> bool:
-    """A number cannot be made to mean another machine, as a name can."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 async def refuse(scope: Scope, receive: Receive, send: Send, status: int, why: str) -> None:

@@ -77,9 +77,8 @@ def console(
     place, directory = _places(target, data)
     with told_plainly():
         _check_toolkit()
-        from duralog.broker.listening import Address, bind, parse_address
+        from duralog.broker.listening import Address, bind, is_loopback, parse_address
         from duralog.cli.logs import log_to_standard_error
-        from duralog.console.access import is_loopback
 
         address = parsed("--listen", parse_address, listen)
         log_to_standard_error(quiet=quiet)

@@ -109,6 +109,7 @@ class TopicChanges:
             if resource_type == BROKER_RESOURCE:
                 for_all = self._topics.configs_of(BROKER_RESOURCE, ALL_BROKERS)
                 own = self._topics.configs_of(BROKER_RESOURCE, str(self._opened.meta.node_id))
+                self._given_config = self._given_config.released(changes)
                 self._follow(self._given_config.with_dynamic({**for_all, **own}))
 
     def take_producer_ids(self) -> range:
