@@ -159,12 +159,11 @@ class Upkeep:
             return
         self._warned_topics.add(partition.topic)
         _logger.warning(
-            "%s: records of %s were appended, which is longer ago than retention.ms=%d: retention will delete them. To"
-            " keep them, set retention.ms=-1 for the topic: duralog topic alter %s --topic %s --config retention.ms=-1",
+            "%s: appended records of %s, older than retention.ms=%d: retention will delete them. To keep them, set"
+            " retention.ms=-1 for the topic: duralog topic alter --topic %s --config retention.ms=-1",
             partition,
             f"{_EPOCH + timedelta(milliseconds=timestamp_ms):%Y-%m-%dT%H:%M:%SZ}",
             retention_ms,
-            self._directory.path,
             partition.topic,
         )
 

@@ -17,6 +17,7 @@ from duralog.config import BrokerConfig, TopicConfig
 from duralog.console.facts.health import CleanerFacts, CleanerRow
 from duralog.console.facts.overview import Overview, PartitionRow, Sample, SourceKind, TopicFacts, nothing_yet
 from duralog.console.reading.folder_watch import FolderWatch, PartitionLook
+from duralog.console.reading.held_note import held_note
 from duralog.console.reading.segment_times import timed_segments
 from duralog.console.sources.rates import NO_GROWTH, Growth, History, RecentRates, SizeHistory, growth
 from duralog.console.sources.topic_catalogue import TopicCatalogue
@@ -203,7 +204,7 @@ class DirectorySnapshots:
             bytes_in_per_second=bytes_rate,
             records_in_per_second=records_rate,
             history=self._history.all(),
-            notes=self._notes(),
+            notes=self._notes(now_ms),
         )
         return DirectorySnapshot(
             overview=overview,
@@ -214,7 +215,7 @@ class DirectorySnapshots:
             cleaner=_cleaner_facts(self._rows),
         )
 
-    def _notes(self) -> tuple[str, ...]:
+    def _notes(self, now_ms: int) -> tuple[str, ...]:
         notes = []
         if self.catalogue.trouble is not None:
             notes.append(f"The topics' configs are not known: {printable(self.catalogue.trouble)}")
@@ -223,7 +224,8 @@ class DirectorySnapshots:
             first = troubled[0].look
             more = f", and {len(troubled) - 1:,} more partitions are in trouble" if len(troubled) > 1 else ""
             notes.append(f"{printable(str(first.place))}: {printable(str(first.trouble))}{more}")
-        return tuple(notes)
+        held = held_note(((row.look, row.start_offset, row.config) for row in self._rows.values()), now_ms)
+        return tuple(notes if held is None else [*notes, held])
 
 
 def _dirty_range(
