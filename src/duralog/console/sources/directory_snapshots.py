@@ -115,12 +115,18 @@ class DirectorySnapshots:
             overview = replace(self.newest.overview, is_online=False, notes=(note,))
             self.newest = replace(self.newest, overview=overview)
             return
-        self.catalogue.refresh(looks)
+        self.catalogue.refresh(place for place, look in looks.items() if look.segments)
+        looks = {place: look for place, look in looks.items() if look.segments or self._is_partition(place)}
         taken_ms = self.newest.overview.taken_ms
         # A clock may be set back.
         seconds = max(now_ms - taken_ms, 0) / 1000 if taken_ms else None
         self._rows = {place: self._row(look, starts, cleaned, now_ms) for place, look in looks.items()}
         self.newest = self._snapshot(looks, starts, cleaned, now_ms, seconds)
+
+    def _is_partition(self, place: TopicPartition) -> bool:
+        """Of a folder without a log: a partition in trouble, and not a folder that is only named like one."""
+        topic = self.catalogue.find(place.topic)
+        return self.catalogue.trouble is not None or (topic is not None and place.partition in topic.partitions)
 
     def look_at(self, place: TopicPartition) -> PartitionLook | None:
         """One partition as it is now; None if it is gone. REQUIRES: no `step` is under way."""
