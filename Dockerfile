@@ -35,4 +35,5 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=10s --start-period=60s --retries=3 \
     CMD ["duralog", "topic", "list", "--quiet", "127.0.0.1:9092"]
 ENTRYPOINT ["duralog"]
-CMD ["serve", "--data", "/var/lib/duralog", "--listen", "0.0.0.0:9092", "--advertise", "localhost:9092"]
+# A service deletes by age as Kafka's does. Other arguments replace these, the retention included.
+CMD ["serve", "--data", "/var/lib/duralog", "--listen", "0.0.0.0:9092", "--advertise", "localhost:9092", "--override", "log.retention.hours=168"]

@@ -232,6 +232,41 @@ class TestBeginningAndEnd:
         assert "the connection from 127.0.0.1 is closed: a request says it has -1 bytes" in line
 
 
+class TestRetention:
+    """A directory of old records, as a backup is. The first check of retention comes at once."""
+
+    AT_ONCE = ("--override", "log.initial.task.delay.ms=0", "--override", "log.retention.check.interval.ms=20")
+
+    @pytest.fixture
+    def backup(self, tmp_path: Path) -> Path:
+        data = tmp_path / "data"
+        with duralog.open(data) as store:
+            store.create_topic("orders", 1)
+            store.partition("orders", 0).append([duralog.Record(value=b"v", timestamp_ms=1_577_836_800_000)] * 3)
+        return data
+
+    def test_old_records_are_held_and_a_warning_is_there_with_quiet_too(self, serve: Serve, backup: Path) -> None:
+        process = serve(str(backup), "--listen", "127.0.0.1:0", "--quiet", *self.AT_ONCE)
+        create_topic(process.port(), "later")
+        code, _, err = process.stop()
+        (line,) = err.splitlines()
+        assert "WARNING" in line
+        assert "orders (3 records, " in line
+        for way in ("duralog retain", "log.retention.hours", "--apply-retention"):
+            assert way in line
+        assert code == 0
+        with duralog.open(backup, read_only=True) as store:
+            assert len([*store.partition("orders", 0).read(0)]) == 3
+
+    @pytest.mark.parametrize("way", [("--apply-retention",), ("--override", "log.retention.hours=168")])
+    def test_a_retention_that_was_chosen_applies(self, serve: Serve, backup: Path, way: tuple[str, ...]) -> None:
+        process = serve(str(backup), "--listen", "127.0.0.1:0", "--quiet", *self.AT_ONCE, *way)
+        process.port()
+        wait_until(lambda: [path.name for path in backup.glob("orders-0/*.log")] == [f"{3:020}.log"])
+        code, _, err = process.stop()
+        assert (code, err) == (0, "")
+
+
 @pytest.mark.usefixtures("logging_as_before")
 class TestConfig:
     def test_a_server_properties_of_kafka(self, serve: Serve, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from socketserver import TCPServer
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+import duralog
 from duralog import Record
 from duralog.broker import metrics, metrics_server
 from duralog.broker.broker import Broker
@@ -87,6 +89,20 @@ def test_the_store_is_told_of(broker: Broker) -> None:
     assert samples["duralog_log_bytes", (("topic", "orders"),)] > 1000
     assert samples["duralog_cleanings_total", ()] == 0
     assert samples["duralog_background_errors", ()] == 0
+
+
+def test_held_records_are_counted(tmp_path: Path) -> None:
+    with duralog.open(tmp_path / "data") as store:
+        store.create_topic("orders", 1)
+        store.partition("orders", 0).append([Record(value=b"v", timestamp_ms=1_577_836_800_000)] * 3)
+        size_bytes = store.partition("orders", 0).size_bytes
+    with Broker(str(tmp_path / "data"), metrics=Address("127.0.0.1", 0)) as broker:
+        broker.start()
+        samples = scrape(broker)
+        assert (samples["duralog_held_records", ()], samples["duralog_held_bytes", ()]) == (3, size_bytes)
+        broker.store.apply_retention()
+        samples = scrape(broker)
+        assert (samples["duralog_held_records", ()], samples["duralog_held_bytes", ()]) == (0, 0)
 
 
 def test_partitions_that_cannot_be_used_are_told(broker: Broker) -> None:

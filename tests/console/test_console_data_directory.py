@@ -60,6 +60,33 @@ def test_an_empty_directory(stores: Any, sources: Any) -> None:
         source.group("nobody")
 
 
+def test_records_older_than_the_default_retention_are_a_note(tmp_path: Path, sources: Any) -> None:
+    day_ms = 86_400_000
+    with Store(str(tmp_path / "data"), clock=lambda: NOW_MS) as store:
+        for topic, config in {
+            "old": {},
+            "older": {},
+            "kept": {"retention.ms": -1},
+            "keys": {"cleanup.policy": "compact"},
+        }.items():
+            store.create_topic(topic, 1, config)
+            store.partition(topic, 0).append([duralog.Record(key=b"k", value=b"v", timestamp_ms=NOW_MS - 8 * day_ms)])
+        store.create_topic("new", 1)
+        store.partition("new", 0).append([duralog.Record(value=b"v", timestamp_ms=NOW_MS - 6 * day_ms)])
+        size_bytes = 2 * store.partition("old", 0).size_bytes
+    (note,) = sources(tmp_path / "data").overview().notes
+    assert note.startswith(
+        f"old and 1 more topic have records older than the default retention of 7 days, {size_bytes} B. duralog holds"
+    )
+    assert "retention.ms" in note
+    (note,) = sources(tmp_path / "data", clock=lambda: NOW_MS + 2 * day_ms).overview().notes
+    assert note.startswith("old and 2 more topics have records")
+    with Store(str(tmp_path / "data"), clock=lambda: NOW_MS) as store:
+        for topic in ("old", "older"):
+            store.alter_topic_config(topic, {"retention.ms": -1})
+    assert sources(tmp_path / "data").overview().notes == ()
+
+
 @pytest.mark.parametrize("kind", ["golden", "shop"])
 def test_it_tells_what_the_store_tells(stores: Any, sources: Any, kind: str) -> None:
     source = sources(stores[kind])

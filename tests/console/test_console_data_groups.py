@@ -107,6 +107,18 @@ def test_the_cleaner_of_a_broker_is_read_from_its_metrics(stores: Any, metrics_s
     source.close()
 
 
+def test_held_records_of_a_broker_are_a_note(monkeypatch: pytest.MonkeyPatch, metrics_server: HTTPServer) -> None:
+    metrics = CleanerMetrics(f"127.0.0.1:{metrics_server.server_port}")
+    metrics.step()
+    assert metrics.held_note is None
+    monkeypatch.setitem(globals(), "METRICS", b"duralog_held_records 3.0\nduralog_held_bytes 2048.0\n")
+    metrics.step()
+    assert str(metrics.held_note).startswith("The broker holds 3 records, 2 KiB, that were older than")
+    monkeypatch.setitem(globals(), "METRICS", b"duralog_held_records 1e999\nduralog_held_bytes 1\n")
+    metrics.step()
+    assert metrics.held_note is None
+
+
 def test_metrics_that_cannot_be_read_are_a_note(metrics_server: HTTPServer) -> None:
     metrics = CleanerMetrics(f"127.0.0.1:{metrics_server.server_port}")
     metrics.step()

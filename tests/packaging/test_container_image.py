@@ -93,6 +93,12 @@ def test_the_commands_are_such_as_duralog_takes() -> None:
     assert given == {"--compile"} <= known
 
 
+def test_a_service_deletes_by_age_as_kafka_does() -> None:
+    """The built-in default would hold what is due when a container starts."""
+    served = json.loads(last("CMD"))
+    assert served[served.index("--override") + 1] == "log.retention.hours=168"
+
+
 def test_who_runs_where() -> None:
     final = [name for name, _ in stages()[-1]]
     # Kernels are kept in a folder of the user: they are compiled by who runs them.

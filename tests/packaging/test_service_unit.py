@@ -51,6 +51,13 @@ def test_the_command_is_one_that_serve_takes(unit: configparser.ConfigParser) ->
     assert "/var/lib/duralog" in arguments
 
 
+def test_a_service_deletes_by_age_as_kafka_does(unit: configparser.ConfigParser) -> None:
+    """The built-in default would hold what is due at a start. An --override would win over a server.properties."""
+    _, _, *arguments = shlex.split(unit["Service"]["ExecStart"])
+    assert "--apply-retention" in arguments
+    assert "--override" not in arguments
+
+
 def test_folders_are_those_of_the_unit(unit: configparser.ConfigParser) -> None:
     service = unit["Service"]
     assert service["StateDirectory"] == service["CacheDirectory"] == service["RuntimeDirectory"] == "duralog"

@@ -264,11 +264,15 @@ def test_an_offset_out_of_range_is_let_through_on_demand(spark: SparkSession, lo
 
 def test_a_directory_that_is_no_log(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "readme").write_text("not a log")
-    with pytest.raises(AnalysisException, match="there are no topics: no folder is named like a partition"):
-        read(spark, str(tmp_path)).collect()
     (tmp_path / "orders-0").mkdir()
-    with pytest.raises(duralog.DuralogError, match="TOPIC-NUMBER, but this one is: give the directory that it is in"):
+    with pytest.raises(AnalysisException, match="no files of a log in here"):
+        read(spark, str(tmp_path)).collect()
+    (tmp_path / "orders-0" / f"{0:020}.log").touch()
+    with pytest.raises(duralog.DuralogError, match="this is one partition: give the log directory that it is in"):
         explain(str(tmp_path / "orders-0"))
+    duralog.open(tmp_path / "new").close()
+    with pytest.raises(AnalysisException, match="there are no topics: no folder is a partition"):
+        read(spark, str(tmp_path / "new")).collect()
     with pytest.raises(AnalysisException, match=r"nowhere: .*No such file or directory"):
         read(spark, str(tmp_path / "nowhere")).collect()
     with pytest.raises(AnalysisException, match="there is no option path"):

@@ -11,7 +11,8 @@ from duralog.spark.staging import StagedTask
 from duralog.spark.staging_task import stage_rows
 from duralog.spark.write_options import Transaction, WriteOptions
 from duralog.spark.write_targets import store_targets
-from duralog.storage.file_system import FileSystem
+from duralog.storage.file_system import FileSystem, LocalFileSystem
+from duralog.storage.log_directory import LogDirectory
 from duralog.storage.store import Store
 
 WRITER = "0123456789abcdef" * 2
@@ -70,6 +71,8 @@ def write(
 
 def values_in(path: object, files: FileSystem | None = None) -> dict[tuple[str, int], list[bytes | None]]:
     """The values of every partition that has any."""
+    if not LogDirectory(files or LocalFileSystem(), str(path)).has_logs():
+        return {}
     with Store(str(path), read_only=True, file_system=files) as store:
         found = {
             (topic, number): [record.value for record in log.read(log.start_offset)]

@@ -283,7 +283,7 @@ def test_an_address_of_a_broker(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "duralog consume localhost:9092" in " ".join(result.stderr.replace("│", "").split())
     (tmp_path / "host:9092").write_bytes(b"")
-    assert run(tmp_path / "host:9092").exit_code == 0
+    assert "not a file of a log" in run(tmp_path / "host:9092").stderr
 
 
 def test_a_folder_without_a_log(tmp_path: Path) -> None:

@@ -254,7 +254,7 @@ def test_where_to_begin_and_where_to_stop(directory: Path) -> None:
     assert values("--tail", 2) == [8, 9]
     assert values("--limit", 3) == [0, 1, 2]
     assert values("--limit", 0) == []
-    assert "behind the end" in run("consume", directory, "-t", "one", "-p", 0, "--offset", 11, code=1).stderr
+    assert "past the end" in run("consume", directory, "-t", "one", "-p", 0, "--offset", 11, code=1).stderr
     run("consume", directory, "-t", "one", "--offset", 1, "--tail", 1, code=2)
     run("consume", directory, "-t", "one", "--values", "--json", code=2)
     run("consume", directory, "-t", "one", "--group", "g", code=2)

@@ -120,6 +120,49 @@ def test_configs_of_the_topic_and_of_the_broker(store: Path, tmp_path: Path) -> 
     assert "log.retention.ms" in retain("-n", "--server-properties", properties, store, code=1).stderr
 
 
+def test_the_retention_of_each_topic_and_where_it_came_from(store: Path, tmp_path: Path) -> None:
+    with Store(str(store)) as opened:
+        opened.alter_topic_config("codecs", {"retention.ms": 60_000})
+        opened.alter_configs_of(4, "", {"log.retention.bytes": "5000"})
+    rows = {row["topic"]: row for row in objects("-n", store) if row.get("kind") == "retention"}
+    assert rows["plain"] == {
+        "kind": "retention",
+        "topic": "plain",
+        "retention_ms": 604_800_000,
+        "retention_ms_from": "Kafka's default",
+        "retention_bytes": 5000,
+        "retention_bytes_from": "log.retention.bytes of the broker, set dynamically",
+    }
+    assert rows["codecs"]["retention_ms_from"] == "set for the topic"
+    assert "__consumer_offsets" not in rows, "it is compacted: no retention applies"
+    properties = tmp_path / "server.properties"
+    properties.write_text("log.retention.hours=48\n")
+    lines = retain("-n", "-t", "plain", "--server-properties", properties, store).stdout
+    assert "# plain: retention.ms=172800000 (2 days, log.retention.hours of the broker), retention.bytes=5000" in lines
+    lines = retain("-n", "-t", "plain", "--retention-ms", -1, store).stdout
+    assert "# plain: retention.ms=-1 (no limit, --retention-ms)" in lines
+
+
+def test_of_many_topics_the_first_retentions_are_shown(tmp_path: Path) -> None:
+    with Store(str(tmp_path / "data")) as opened:
+        for number in range(12):
+            opened.create_topic(f"t{number:02}", 1)
+        opened.partition("t11", 0).append([Record(value=b"v", timestamp_ms=T0)])
+    lines = retain("-n", tmp_path / "data").stdout.splitlines()
+    shown = [line for line in lines if "retention.ms=" in line]
+    assert len(shown) == 10
+    assert shown[0].startswith("# t11: ")
+    assert "# retention: of 2 more topics: --json has all" in lines
+
+
+def test_what_a_store_holds_goes_when_it_is_asked_for(tmp_path: Path) -> None:
+    with Store(str(tmp_path / "data")) as opened:
+        opened.create_topic("orders", 1)
+        opened.partition("orders", 0).append([Record(value=b"v", timestamp_ms=T0)])
+    assert gone(objects("-n", tmp_path / "data")) == [("orders", 0)]
+    assert gone(objects(tmp_path / "data")) == [("orders", 0)]
+
+
 def test_lines(store: Path) -> None:
     lines = retain("-n", "-t", "plain", "--retention-bytes", 1_100_000, "--retention-ms", -1, store).stdout.splitlines()
     assert lines[0].split() == ["partition", "base_offset", "end_offset", "bytes", "policy", "why"]

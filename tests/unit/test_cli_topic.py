@@ -113,6 +113,7 @@ def test_a_partition_that_is_offline_is_told_once(new: Path, options: tuple[str,
     topic("create", new, "-t", "orders", "--partitions", 2)
     (new / "orders-1" / "partition.metadata").write_text("nonsense")
     (new / "orders-5").mkdir()
+    (new / "orders-5" / f"{0:020}.log").touch()
     told = topic("create", new, "-t", "other", *options).stderr.splitlines()
     assert sorted(line.partition(" is offline: ")[0] for line in told) == [
         "duralog: error: orders-1",

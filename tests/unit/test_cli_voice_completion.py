@@ -29,6 +29,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("completion") / "a directory"
     for name in ("orders-0", "orders-1", "orders-10", "customers-0", "__consumer_offsets-3", "old-0.0a-delete", "x"):
         (path / name).mkdir(parents=True)
+        (path / name / f"{0:020}.log").touch()
+    (path / "photos-2024").mkdir()
     return path
 
 

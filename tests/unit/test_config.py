@@ -303,3 +303,14 @@ class TestBrokerConfig:
         )
         assert (config.log_retention_ms, config.num_partitions, config.log_cleaner_threads) == (6, 3, 1)
         assert config.ignored.keys() == {"num.partitions", "log.cleaner.threads", "future.config"}
+
+
+def test_a_retention_counts_as_chosen_when_it_is_asked_for() -> None:
+    chosen = BrokerConfig().with_chosen_retention()
+    assert chosen == BrokerConfig()
+    assert chosen.topic_defaults().source("retention.ms") == Source(Origin.BROKER, "log.retention.hours")
+    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        given = BrokerConfig.of({name: 100_000})
+        assert given.with_chosen_retention() is given
+    dynamic = chosen.with_dynamic({"log.retention.ms": "5"})
+    assert dynamic.topic_defaults().source("retention.ms").origin is Origin.DYNAMIC_BROKER

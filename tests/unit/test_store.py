@@ -497,6 +497,7 @@ def test_topics_too_much_alike_are_served_though_kafka_would_not(
 ) -> None:
     for name in ("a.b-0", "a_b-0"):
         (directory.path / name).mkdir(parents=True)
+        (directory.path / name / f"{0:020}.log").touch()
     with caplog.at_level(logging.WARNING, "duralog"), directory.open() as store:
         assert store.topics() == ["a.b", "a_b"]
         store.partition("a_b", 0).append(records("x"))
@@ -564,6 +565,7 @@ def test_the_metadata_of_a_cluster_that_another_node_leads_is_left_alone(directo
         store.create_topic("orders", 1)
     (directory.path / "__cluster_metadata-0" / "quorum-state").write_text('{"leaderId":2,"leaderEpoch":9}')
     (directory.path / "copied-0").mkdir()
+    (directory.path / "copied-0" / f"{0:020}.log").touch()
     with directory.open() as store:
         assert store.topics() == ["copied", "orders"]
         end_offset = store.partition("__cluster_metadata", 0).end_offset

@@ -159,6 +159,13 @@ class BrokerCollector(Collector):
             log_bytes.add_metric([name], size)
         log_bytes.add_metric([""], sizes.total() - sum(size for _, size in largest))
         yield log_bytes
+        held = store.held
+        yield _gauge(
+            "held_records",
+            "Records that were due at the start, and that the default retention does not delete.",
+            sum(topic.records for topic in held),
+        )
+        yield _gauge("held_bytes", "Bytes of the held records.", sum(topic.size_bytes for topic in held))
         yield _gauge(
             "background_errors", "Failures beside the clients that are remembered.", len(store.background_errors)
         )

@@ -6,7 +6,6 @@ import os
 import re
 
 from duralog.errors import DuralogError
-from duralog.format.filenames import is_log_directory
 
 _ADDRESS = re.compile(
     r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(?:,(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5})*"
@@ -43,8 +42,7 @@ def check_no_file(place: str) -> None:
 
 def check_log_directory(place: str) -> None:
     """Refuse a directory with nothing of a log in it: a command that opened it for writing would make it one."""
-    if not is_log_directory(os.listdir(place)):
-        raise DuralogError(
-            f"{place}: no files of a log in here: check the path, or make a topic with"
-            f" duralog topic create {place} --topic NAME"
-        )
+    from duralog.storage.file_system import LocalFileSystem
+    from duralog.storage.log_directory import LogDirectory
+
+    LogDirectory(LocalFileSystem(), place).check()

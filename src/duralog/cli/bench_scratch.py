@@ -17,8 +17,8 @@ from types import FrameType
 from typing import Any
 
 from duralog.errors import DuralogError
-from duralog.format.filenames import LOCK, META_PROPERTIES, parse_partition_folder
-from duralog.storage.file_system import disk_space
+from duralog.storage.file_system import LocalFileSystem, disk_space
+from duralog.storage.log_directory import LogDirectory
 
 _PREFIX = "duralog-bench-"
 
@@ -46,7 +46,7 @@ def scratch_folder(directory: str | None, needed_bytes: int) -> Iterator[str]:
 def place_for(directory: str) -> str:
     if not os.path.isdir(directory):
         raise DuralogError(f"{directory}: there is no such directory: make it first, or leave it out")
-    if not is_log_directory(directory):
+    if not LogDirectory(LocalFileSystem(), directory).has_logs():
         return directory
     beside = os.path.dirname(os.path.realpath(directory))
     if os.stat(beside).st_dev != os.stat(directory).st_dev or not os.access(beside, os.W_OK):
@@ -55,11 +55,6 @@ def place_for(directory: str) -> str:
             " give an empty folder on that disk"
         )
     return beside
-
-
-def is_log_directory(path: str) -> bool:
-    names = os.listdir(path)
-    return any(name in (LOCK, META_PROPERTIES) or parse_partition_folder(name) is not None for name in names)
 
 
 @contextmanager

@@ -124,7 +124,15 @@ def consume(
             is_shown = not (no_progress or quiet or follow or sys.stdout.isatty())
             with (
                 Progress(limit, unit="record", wanted=is_shown) as progress,
-                closing(records(place, request, before_waiting=output.flush, on_total=progress.expect)) as found,
+                closing(
+                    records(
+                        place,
+                        request,
+                        before_waiting=output.flush,
+                        on_total=progress.expect,
+                        say_note=(lambda _: None) if quiet else say,
+                    )
+                ) as found,
             ):
                 output.before_writing = progress.hide
                 for topic_name, number, record in found:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from duralog.cli.consume_request import ConsumeRequest
+from duralog.cli.consume_request import ConsumeRequest, check_offset
 from duralog.cli.target import ANSWER_SECONDS, admin_client, client_settings, in_words, kafka_client, told_by_broker
 from duralog.cli.unknown_names import unknown_partition, unknown_topic
-from duralog.errors import DuralogError, OffsetOutOfRange
+from duralog.errors import DuralogError
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.record import Record, TimestampType
 
@@ -23,10 +23,12 @@ def from_broker(
     *,
     before_waiting: Callable[[], None],
     on_total: Callable[[int], None] = lambda _: None,
+    say_note: Callable[[str], None] = lambda _: None,
 ) -> Generator[tuple[str, int, Record], None, None]:
     """As they come. Without `follow`, up to where the partitions ended when asked; a group's, until nothing is left.
 
-    `on_total` is told how many offsets there are to read, where that is known.
+    `on_total` is called with the number of offsets there are to read, where that is known, and `say_note` with what a
+    reader should know.
     """
     client = kafka_client()
     admin = admin_client(target)
@@ -49,7 +51,7 @@ def from_broker(
             partitions = _partitions(admin, target, request)
             reading = _Reading(client, consumer, request)
             if request.group is None:
-                on_total(reading.assign(partitions))
+                on_total(reading.assign(partitions, say_note))
             else:
                 consumer.subscribe([request.topic], on_assign=reading.on_assign)
             yield from reading.records(before_waiting)
@@ -85,9 +87,12 @@ class _Reading:
         """Up to where they are read, by partition; one that is not here, to its very end."""
         self._has_begun = False
 
-    def assign(self, partitions: list[int]) -> int:
+    def assign(self, partitions: list[int], say_note: Callable[[str], None]) -> int:
         """Returns how many offsets there are to read."""
         edges = {number: self._edges(number) for number in partitions}
+        if self._request.offset is not None:
+            ends = {number: end for number, (_, end) in edges.items()}
+            check_offset(self._request.topic, self._request.offset, ends, say_note)
         places = [
             self._client.TopicPartition(self._request.topic, number, start) for number, (start, _) in edges.items()
         ]
@@ -106,9 +111,9 @@ class _Reading:
         """From where to read a partition, and up to where."""
         place = self._client.TopicPartition(self._request.topic, number)
         low, high = self._consumer.get_watermark_offsets(place, timeout=ANSWER_SECONDS)
-        return self._start(number, place, low, high), int(high)
+        return self._start(place, low, high), int(high)
 
-    def _start(self, number: int, place: Any, low: int, high: int) -> int:
+    def _start(self, place: Any, low: int, high: int) -> int:
         request = self._request
         if request.timestamp_ms is not None:
             place.offset = max(request.timestamp_ms, 0)  # Below, it would be Kafka's word for an end of the log.
@@ -118,10 +123,6 @@ class _Reading:
             return int(max(high - request.tail, low))
         if request.offset is None:
             return int(low)
-        if request.offset > high and request.partition is not None:
-            raise OffsetOutOfRange(
-                f"offset {request.offset} is behind the end of {request.topic}-{number}, which is {high}"
-            )
         return int(min(max(request.offset, low), high))
 
     def records(self, before_waiting: Callable[[], None]) -> Generator[tuple[str, int, Record], None, None]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 
-from duralog.cli.consume_request import ConsumeRequest
+from duralog.cli.consume_request import ConsumeRequest, check_offset
 from duralog.cli.opened_store import opened_store
 from duralog.cli.unknown_names import unknown_partition
-from duralog.errors import OffsetOutOfRange
 from duralog.format.record import Record
 from duralog.storage.isolation import Isolation
 from duralog.storage.partition_log import PartitionLog
@@ -23,10 +22,11 @@ def from_store(
     *,
     before_waiting: Callable[[], None],
     on_total: Callable[[int], None] = lambda _: None,
+    say_note: Callable[[str], None] = lambda _: None,
 ) -> Generator[tuple[str, int, Record], None, None]:
     """Partition after partition. With `follow`, it looks again and again for what came since.
 
-    `on_total` is told how many offsets there are to read.
+    `on_total` is called with the number of offsets there are to read, `say_note` with what a reader should know.
     """
     positions: dict[int, int] = {}
     isolation = Isolation.READ_COMMITTED if request.committed else Isolation.READ_UNCOMMITTED
@@ -34,6 +34,8 @@ def from_store(
     while True:
         with opened_store(target, read_only=True, server_properties=None) as store:
             logs = _logs(store, request)
+            if is_first and request.offset is not None:
+                check_offset(request.topic, request.offset, {log.partition: log.end_offset for log in logs}, say_note)
             for log in logs:
                 if log.partition not in positions:
                     # Of a partition that came later, everything is new.
@@ -70,10 +72,4 @@ def _start(log: PartitionLog, request: ConsumeRequest, isolation: Isolation) -> 
         return max(end - request.tail, log.start_offset)
     if request.offset is None:
         return log.start_offset
-    if request.offset > log.end_offset:
-        if request.partition is None:
-            return end
-        raise OffsetOutOfRange(
-            f"offset {request.offset} is behind the end of {log.topic}-{log.partition}, which is {log.end_offset}"
-        )
-    return request.offset
+    return end if request.offset > log.end_offset else request.offset

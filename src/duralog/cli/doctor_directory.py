@@ -22,6 +22,7 @@ from duralog.format.filenames import (
     FileKind,
     FileState,
     FolderState,
+    has_partition_files,
     parse_partition_folder,
     parse_segment_file,
 )
@@ -95,21 +96,24 @@ def look_at(path: str) -> DirectoryFacts:
 
 
 def _look_at_partition(facts: DirectoryFacts, folder: str) -> None:
+    with os.scandir(folder) as listed:
+        entries = list(listed)
+    if not has_partition_files(entry.name for entry in entries):
+        return
     facts.partitions += 1
+    facts.files += len(entries)
     newest = -1, ""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            facts.files += 1
-            file = parse_segment_file(entry.name)
-            if file is None or file.state is not FileState.LIVE:
-                continue
-            if file.kind is FileKind.LOG:
-                status = entry.stat()
-                facts.segments += 1
-                facts.log_bytes += status.st_size
-                facts.modified_ms = max(facts.modified_ms, status.st_mtime_ns // 1_000_000)
-            elif file.kind is FileKind.TIME_INDEX:
-                newest = max(newest, (file.offset, entry.path))
+    for entry in entries:
+        file = parse_segment_file(entry.name)
+        if file is None or file.state is not FileState.LIVE:
+            continue
+        if file.kind is FileKind.LOG:
+            status = entry.stat()
+            facts.segments += 1
+            facts.log_bytes += status.st_size
+            facts.modified_ms = max(facts.modified_ms, status.st_mtime_ns // 1_000_000)
+        elif file.kind is FileKind.TIME_INDEX:
+            newest = max(newest, (file.offset, entry.path))
     if newest[1]:
         last_ms = last_timestamp_ms(newest[1])
         if last_ms > facts.newest_ms:

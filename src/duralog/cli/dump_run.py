@@ -57,7 +57,11 @@ class DumpRun:
             if not os.path.isdir(path):
                 # lstat would be happy with a link that leads nowhere.
                 os.stat(path)
-                yield identify(path)
+                file = identify(path)
+                if file.content is Content.OTHER:
+                    self._fail(f"{printable(path)}: by its name, this is not a file of a log")
+                    return
+                yield file
                 return
             refusals: list[OSError] = []
             listed = list_folder(path, on_refusal=refusals.append)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from duralog.cli.applied_retention import applied_retentions
 from duralog.cli.failures import FAILURE, say, told_plainly
 from duralog.cli.options import (
     AsJson,
@@ -85,7 +86,9 @@ def retain(
             output.note(path, unknown)
         elif server_properties is None:
             note_defaults(output, path, report.configs.values())
-        write_removals(output, report.removals, partitions=len(report.configs), dry_run=dry_run)
+        configs = {found.topic: config for found, config in report.configs.items()}
+        applied = applied_retentions(configs, overrides)
+        write_removals(output, report.removals, applied, partitions=len(report.configs), dry_run=dry_run)
         output.flush()
         if report.failures:
             raise typer.Exit(FAILURE)

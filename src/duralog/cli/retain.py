@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from duralog.cli.applied_retention import AppliedRetention, applied_retentions, write_applied
 from duralog.cli.failures import FAILURE, printable, told_plainly
 from duralog.cli.options import (
     HOW,
@@ -82,7 +83,9 @@ def retain(
 
     By time, by size and by log start offset, as Kafka does. Topics without delete in their cleanup.policy only lose
     what lies below their log start offset; the two overrides do not change that. They
-    hold for this run only. Without --dry-run, no broker may have the directory open.
+    hold for this run only. Topics that set no retention have Kafka's default of 7 days, or what --server-properties
+    says; the output names the retention of each topic and where it came from. Without --dry-run, no broker may have
+    the directory open.
 
     Exit code: 0 done, 1 something could not be read or deleted, 2 wrong usage, 130 interrupted.
     """
@@ -110,7 +113,8 @@ def retain(
             output.note(path, unknown)
         elif server_properties is None:
             note_defaults(output, path, [log.config for log in looked_at])
-        write_removals(output, removals, partitions=len(looked_at), dry_run=dry_run)
+        applied = applied_retentions({log.topic: log.config for log in looked_at}, overrides)
+        write_removals(output, removals, applied, partitions=len(looked_at), dry_run=dry_run)
         output.flush()
         if is_failed:
             raise typer.Exit(FAILURE)
@@ -178,10 +182,18 @@ def note_defaults(output: Output, directory: str, configs: Iterable[TopicConfig]
             return
 
 
-def write_removals(output: Output, removals: Sequence[Removal], *, partitions: int, dry_run: bool) -> None:
-    """The segments that went or would go, and the summary."""
+def write_removals(
+    output: Output,
+    removals: Sequence[Removal],
+    applied: Sequence[AppliedRetention],
+    *,
+    partitions: int,
+    dry_run: bool,
+) -> None:
+    """The segments that went or would go, which retention was applied, and the summary."""
     freed = sum(removal.size_bytes for removal in removals)
     if output.as_json:
+        write_applied(output, applied, ())
         for removal in removals:
             output.object(_object(removal))
         output.object(
@@ -197,6 +209,7 @@ def write_removals(output: Output, removals: Sequence[Removal], *, partitions: i
     if removals and not output.quiet:
         rows = [_cells(removal) for removal in removals]
         write_table(output, _NAMES, rows, right=_RIGHT, cut=_CUT, least=("policy", "end_offset"))
+    write_applied(output, applied, {removal.topic for removal in removals})
     verb = ("would go" if dry_run else "went") if removals else "expires" if dry_run else "has expired"
     touched = len({(removal.topic, removal.partition) for removal in removals})
     what = f"{plural(len(removals), 'segment')} of {plural(touched, 'partition')}" if removals else "no segment"

@@ -118,6 +118,14 @@ def serve(
             rich_help_panel=HOW,
         ),
     ] = None,
+    apply_retention: Annotated[
+        bool,
+        typer.Option(
+            "--apply-retention",
+            help="Delete by the default retention of 7 days what is due at the start, too, as Kafka does.",
+            rich_help_panel=HOW,
+        ),
+    ] = False,
     ready_path: Annotated[
         str | None,
         typer.Option(
@@ -132,6 +140,9 @@ def serve(
     """Be a broker on a directory, for every client of Kafka.
 
     It serves until SIGTERM or Ctrl-C, and then stops cleanly. One line on standard output tells when clients may come.
+
+    A retention that a topic, --override, --server-properties or the cluster's metadata sets applies as in Kafka. Where
+    none is set, records that are older than 7 days at the start are held, with a warning, until you choose.
 
     Exit code: 0 stopped cleanly, 1 it could not start or go on, 2 wrong usage.
     """
@@ -150,6 +161,8 @@ def serve(
 
         log_to_standard_error(quiet=quiet)
         settings = _settings(server_properties or config, overrides)
+        if apply_retention:
+            settings = settings.with_chosen_retention()
         advertised = None if advertise is None else parsed("--advertise", parse_address, advertise)
         if listen is not None:
             listening = Listening.at(parsed("--listen", parse_address, listen), advertised)

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 
 from duralog.cli.addresses import check_directory
 from duralog.errors import UnknownTopic
-from duralog.format.filenames import FolderState, parse_partition_folder
+from duralog.format.filenames import FolderState, has_partition_files, parse_partition_folder
 
 _MOST_LISTED = 10
 _NEAR = 0.75
@@ -62,15 +62,21 @@ def names_checked(
 def topics_in(directory: str) -> Mapping[str, Sequence[int]]:
     """The topics whose folders are there, and their partitions. Nothing where it cannot be read."""
     topics: dict[str, list[int]] = {}
-    try:
-        names = os.listdir(directory)
-    except OSError:
-        return topics
-    for name in names:
+    has_files: set[str] = set()
+    for name in _names_in(directory):
         folder = parse_partition_folder(name)
         if folder is not None and folder.state is FolderState.LIVE:
             topics.setdefault(folder.topic, []).append(folder.partition)
-    return topics
+            if folder.topic not in has_files and has_partition_files(_names_in(os.path.join(directory, name))):
+                has_files.add(folder.topic)
+    return {topic: partitions for topic, partitions in topics.items() if topic in has_files}
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def _instead(where: str, topic: str, known: Collection[str]) -> str:

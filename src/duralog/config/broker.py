@@ -126,6 +126,15 @@ class BrokerConfig(ServerSettings):
                 ignored[name] = str(error)
         return parsed, ignored
 
+    def with_chosen_retention(self) -> BrokerConfig:
+        """As if the default of `log.retention.hours` were given, unless a retention by time is given.
+
+        A default deletes nothing that was due when a directory was opened; what is given does.
+        """
+        if any(synonym.name in self.given for synonym in TOPIC_CONFIGS["retention.ms"].synonyms):
+            return self
+        return self._with({"log.retention.hours": self.log_retention_hours}, Origin.BROKER)
+
     def get(self, name: str) -> Any:
         """The value of a config by Kafka's name."""
         return getattr(self, broker_definition(name).attribute)

@@ -8,7 +8,7 @@ letter, except for a deleted folder whose topic was cut to fit the longest name 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -223,9 +223,25 @@ def parse_partition_folder(name: str) -> PartitionFolder | None:
     return PartitionFolder(match[1], int(match[2]), FolderState(suffix), unique_id)
 
 
-def is_log_directory(names: Collection[str]) -> bool:
-    """Whether what a directory has is of a log: the file that tells whose it is, or a partition's folder."""
-    return META_PROPERTIES in names or any(map(parse_partition_folder, names))
+_DIRECTORY_FILES = frozenset({META_PROPERTIES, CLEAN_SHUTDOWN, BOOTSTRAP_SNAPSHOT, *OFFSET_CHECKPOINTS})
+_PARTITION_FILES = frozenset({PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT, QUORUM_STATE})
+
+
+def has_partition_files(names: Iterable[str]) -> bool:
+    """Whether a folder with these files is a partition's. The name of the folder is not enough: `photos-2024`."""
+    return any(
+        name in _PARTITION_FILES or parse_segment_file(name) or parse_metadata_snapshot_file(name) for name in names
+    )
+
+
+def is_log_directory(names: Collection[str], names_in: Callable[[str], Iterable[str]]) -> bool:
+    """Whether a folder with these entries is a log directory. `names_in` lists one of the folders in it.
+
+    It is one if it has a file that belongs to the directory as a whole, or a partition's folder with files of a log.
+    """
+    return not _DIRECTORY_FILES.isdisjoint(names) or any(
+        parse_partition_folder(name) is not None and has_partition_files(names_in(name)) for name in names
+    )
 
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")

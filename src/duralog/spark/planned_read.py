@@ -6,12 +6,10 @@ The batch source and `duralog.spark.explain` go this way, so that what is explai
 from __future__ import annotations
 
 import logging
-import posixpath
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from duralog.errors import UnknownTopic
-from duralog.format.filenames import parse_partition_folder
 from duralog.spark.collector_pause import collector_paused
 from duralog.spark.frame_snapshot import Snapshot
 from duralog.spark.locations import open_store
@@ -90,11 +88,7 @@ def chosen_partitions(store: Store, options: ReadOptions, *, may_be_gone: bool =
         return select_partitions(store, topics=[name for name in selection.topics if there is None or name in there])
     found = select_partitions(store, pattern=selection.pattern or ".*")
     if selection.pattern is None and not found and not may_be_gone:
-        is_partition = parse_partition_folder(posixpath.basename(options.path.rstrip("/"))) is not None
-        hint = ", but this one is: give the directory that it is in" if is_partition else ""
-        raise UnknownTopic(
-            f"{options.path}: there are no topics: no folder is named like a partition, TOPIC-NUMBER{hint}"
-        )
+        raise UnknownTopic(f"{options.path}: there are no topics: no folder is a partition, TOPIC-NUMBER")
     return found
 
 

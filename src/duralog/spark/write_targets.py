@@ -17,6 +17,7 @@ from duralog.format.internal_topics import INTERNAL_TOPICS
 from duralog.spark.option_text import refused
 from duralog.spark.write_options import MOST_PARTITIONS, WriteOptions
 from duralog.storage.file_system import FileSystem, LocalFileSystem
+from duralog.storage.log_directory import LogDirectory
 from duralog.storage.store import Store
 
 
@@ -61,6 +62,8 @@ def store_targets(options: WriteOptions, file_system: FileSystem | None = None) 
     if not files.exists(options.path):
         return WriteTargets({}, new)
     _refuse_a_log(files, options.path)
+    if not LogDirectory(files, options.path).has_logs():
+        return WriteTargets({}, new)
     with Store(options.path, config=broker, read_only=True, file_system=files) as store:
         known = {
             topic: TopicTarget(store.partition_count(topic), store.topic_config(topic))

@@ -57,6 +57,21 @@ class DirectoryCheck:
         text = "" if self.metadata is None else self.metadata.topic_configs(topic).get("index.interval.bytes", "")
         return int(text) if text.isdecimal() else DEFAULT_INTERVAL_BYTES
 
+    @property
+    def known_topics(self) -> set[str]:
+        """By the cluster metadata."""
+        return set() if self.metadata is None else {*self.metadata.topics}
+
+    def named_by(self, partition: PartitionFolder | None) -> str | None:
+        """What in the directory says that it has this partition; None if nothing does."""
+        if partition is None or partition.state is not FolderState.LIVE:
+            return None
+        here = TopicPartition(partition.topic, partition.partition)
+        topic = None if self.metadata is None else self.metadata.topics.get(partition.topic)
+        if topic is not None and partition.partition in topic.partitions:
+            return "the cluster metadata"
+        return next((name for name, offsets in self._checkpoints.items() if here in offsets), None)
+
     def cannot_read(self, folder: str, error: OSError) -> None:
         """A partition's folder is there, and that is all that can be said of it."""
         self._unreadable.add(os.path.basename(folder))

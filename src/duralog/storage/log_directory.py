@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import os.path
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -31,8 +31,12 @@ from duralog.format.filenames import (
     CLEAN_SHUTDOWN,
     LOCK,
     META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
     FolderState,
     PartitionFolder,
+    has_partition_files,
+    is_log_directory,
     parse_partition_folder,
 )
 from duralog.format.properties import (
@@ -63,10 +67,10 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """The partition folders of a directory, without Kafka's `-future` and `-stray` ones: they are not served."""
+    """The folders of a directory that are named like partitions, without Kafka's `-future` and `-stray` ones."""
 
     live: Sequence[TopicPartition]
-    """Sorted. Without the metadata log."""
+    """Sorted. Without the metadata log. Those that the metadata does not know may not be partitions."""
     deleted: Sequence[PartitionFolder]
     """Of deleted topics, to be removed."""
 
@@ -126,6 +130,43 @@ class LogDirectory:
             elif folder.state is FolderState.DELETED:
                 deleted.append(folder)
         return Folders(sorted(live), deleted)
+
+    def are_partitions(self, folders: Iterable[TopicPartition]) -> bool:
+        """Whether folders of one topic that the metadata does not know are partitions, and not only named like some.
+
+        They are if one of them has files of a log, or if the checkpoint of recovery points, which must have been read,
+        names one: it had files then.
+        """
+        named = self.last_checkpoint(RECOVERY_POINT_CHECKPOINT)
+        return any(
+            partition in named or has_partition_files(self._names_in(self.folder_of(partition)))
+            for partition in folders
+        )
+
+    def has_logs(self) -> bool:
+        """Whether this is a log directory, and not just any folder."""
+        entries = {entry.name: entry for entry in self._files.list(self.path)}
+        return is_log_directory(
+            entries, lambda name: self._names_in(self.path_of(name)) if entries[name].is_folder else ()
+        )
+
+    def check(self) -> None:
+        """Refuse a folder with nothing of a log in it, and one partition's."""
+        if self.has_logs():
+            return
+        if has_partition_files(self._files.list_names(self.path)):
+            raise StorageError(f"{self.path}: this is one partition: give the log directory that it is in")
+        raise StorageError(
+            f"{self.path}: no files of a log in here: check the path, or make a topic with"
+            f" duralog topic create {self.path} --topic NAME"
+        )
+
+    def _names_in(self, folder: str) -> Collection[str]:
+        try:
+            return self._files.list_names(folder)
+        except StorageError:
+            # It may be a partition. Whoever loads it reports the error.
+            return (PARTITION_METADATA,)
 
     def read_meta(self) -> MetaProperties | None:
         path = self.path_of(META_PROPERTIES)

@@ -8,7 +8,7 @@ made again. What is appended meanwhile changes nothing but that it must stay.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from duralog.config import TopicConfig
 from duralog.errors import StorageError
@@ -19,15 +19,23 @@ from duralog.storage.retention import AgingLog, Removal, RetentionPolicy, plan
 _MOST_PLANS = 5
 
 
-def retain(log: PartitionLog, policies: Collection[RetentionPolicy], now_ms: int, *, delete: bool) -> list[Removal]:
+def retain(
+    log: PartitionLog,
+    policies: Collection[RetentionPolicy],
+    now_ms: int,
+    *,
+    delete: bool,
+    held: Sequence[range] = (),
+) -> list[Removal]:
     """What goes of the log by these policies. It is gone when this returns, unless it is only asked for.
 
-    Nothing goes, this time, of a log that is never as it was when a plan was made.
+    Nothing goes, this time, of a log that is never as it was when a plan was made. `held` are offsets that the built-in
+    retention must not delete.
     """
     for _ in range(_MOST_PLANS):
         view, config = log.view, log.config
         try:
-            removals = plan(_aging(log, view, config, now_ms), policies)
+            removals = plan(aging(log, view, config, now_ms, held), policies)
         except StorageError:
             if _is_as_in(log, view, config):
                 raise
@@ -44,7 +52,8 @@ def retain(log: PartitionLog, policies: Collection[RetentionPolicy], now_ms: int
     return []
 
 
-def _aging(log: PartitionLog, view: LogView, config: TopicConfig, now_ms: int) -> AgingLog:
+def aging(log: PartitionLog, view: LogView, config: TopicConfig, now_ms: int, held: Sequence[range] = ()) -> AgingLog:
+    """The log as policies see it."""
     return AgingLog(
         topic=log.topic,
         partition=log.partition,
@@ -54,6 +63,7 @@ def _aging(log: PartitionLog, view: LogView, config: TopicConfig, now_ms: int) -
         high_watermark=view.end_offset,
         config=config,
         now_ms=now_ms,
+        held=held,
     )
 
 

@@ -37,6 +37,7 @@ from duralog.storage.plain_admission import plain_rules
 from duralog.storage.producer_batch import reader_of
 from duralog.storage.producer_state import ProducerState
 from duralog.storage.record_append import Stamp
+from duralog.storage.retention import DELETE
 from duralog.storage.rolling import (
     LAST_OFFSET,
     NO_FREE_RANGE,
@@ -55,6 +56,8 @@ Clock = Callable[[], int]
 """Milliseconds."""
 Later = Callable[[int, str, Callable[[], None]], None]
 """Runs work after so many milliseconds, under a name for errors."""
+OnExpired = Callable[[int, int], None]
+"""Takes the largest timestamp of the records and the topic's `retention.ms`."""
 
 _INT32_MAX = 2**31 - 1
 _log = logging.getLogger(__name__)
@@ -118,6 +121,7 @@ class LogWriter:
         self._free_range = NO_FREE_RANGE
         self.abort_markers = AbortMarkers(None if read_only else loaded.end_offset)
         """From where it ends now, a log that is written to has its transaction indexes from this process."""
+        self.on_expired: OnExpired | None = None
         self.view: LogView
         self.flushing: AbstractContextManager[object] = Lock()
         """Held while the recovery point moves. Whoever needs both takes the other lock first."""
@@ -213,9 +217,20 @@ class LogWriter:
         elif self.epochs.latest_epoch != self.leader_epoch:
             self.epochs.assign(self.leader_epoch, base_offset)
         self._write(batches)
+        if self.on_expired is not None:
+            self._report_expired(max_timestamp_ms)
         if last_offset + 1 - self.recovery_point >= config.flush_messages:
             self.flush()
         return _as_result((base_offset, last_offset, append_time_ms, False))
+
+    def _report_expired(self, timestamp_ms: int) -> None:
+        """Records of this time were appended: report it, once, if retention deletes them as soon as it runs."""
+        config = self.config
+        limit, report = config.retention_ms, self.on_expired
+        has_expired = 0 <= timestamp_ms < self.clock() - limit and limit >= 0 and DELETE in config.cleanup_policy
+        if has_expired and report is not None:
+            self.on_expired = None
+            report(timestamp_ms, limit)
 
     def _write(self, batches: ValidBatches) -> None:
         view = self.view

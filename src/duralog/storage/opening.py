@@ -16,6 +16,7 @@ Folders and metadata may differ. What is done about it, for writing:
 | nothing                                | yes      | the topic is adopted, unless another node leads the metadata;   |
 |                                        |          | unless the store was told otherwise, it keeps its records       |
 | nothing, after a loss of records       | yes      | the partition is offline: retention must not go by defaults     |
+| nothing, and no folder of the topic has files of a log | yes | it is not a partition: the folder stays as it is     |
 
 A directory without metadata gets it now if nobody owns it yet. If it belongs to a Kafka node that keeps its metadata in
 another directory, it gets none before a topic is created or changed here.
@@ -106,8 +107,13 @@ class Opening:
             holds=lambda name, partition: (name, partition.partition) in present,
         )
         for name, partitions in _by_topic(live):
-            topic_id = _told_id(_own_id(loader, partition) for partition in partitions)
-            topics.add_found(name, topic_id, (partition.partition for partition in partitions))
+            known = topics.by_name[name].partitions if name in topics.by_name else ()
+            found = [partition for partition in partitions if partition.partition not in known]
+            if self._directory.are_partitions(found):
+                topic_id = _told_id(_own_id(loader, partition) for partition in found)
+                topics.add_found(name, topic_id, (partition.partition for partition in found))
+        if not topics.by_name and meta is _NOBODY and not metadata_folder.exists:
+            self._directory.check()
         return self._opened(meta, metadata, metadata_folder, topics, loader, was_clean=True, lock=None)
 
     def for_writing(self, show: ShowProgress | None) -> OpenedDirectory:
@@ -175,7 +181,10 @@ class Opening:
             if topics.is_in_metadata(name):
                 known = topics.by_name[name].partitions if name in topics.by_name else ()
                 misplaced = [partition for partition in partitions if partition.partition not in known]
-                self._set_offline(opened, misplaced, "the cluster metadata does not place this partition here")
+                if self._directory.are_partitions(misplaced):
+                    self._set_offline(opened, misplaced, "the cluster metadata does not place this partition here")
+                continue
+            if not self._directory.are_partitions(partitions):
                 continue
             ids = {partition: _own_id(opened.loader, partition) for partition in partitions}
             kept = _not_of(removed_ids(), ids) if any(ids.values()) else ids

@@ -15,7 +15,13 @@ from itertools import pairwise
 from duralog.config.plurals import plural
 from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import EpochStart
-from duralog.format.filenames import HALF_WRITTEN_SUFFIX, LEADER_EPOCH_CHECKPOINT, FileState, PartitionFolder
+from duralog.format.filenames import (
+    HALF_WRITTEN_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    FileState,
+    PartitionFolder,
+    has_partition_files,
+)
 from duralog.format.producer_snapshot import decode_producer_snapshot
 from duralog.format.properties import decode_partition_metadata
 from duralog.storage.chain_check import Chain, Checked, Counts, Snapshot
@@ -84,6 +90,8 @@ class PartitionCheck:
         self.findings = Findings()
         self._source = source
         files, folders = source.look_into(folder)
+        self.is_partition = has_partition_files(file.name for file in files)
+        """It has files of a log: its name alone does not make a folder a partition."""
         self._logs = [
             file
             for file in files
@@ -94,6 +102,10 @@ class PartitionCheck:
         self.topic_id = self._read_topic_id(files)
         self._note_leftovers(files, folders)
         self.chains = self._make_chains()
+
+    @property
+    def has_logs(self) -> bool:
+        return bool(self._logs)
 
     @property
     def size_bytes(self) -> int:

@@ -31,7 +31,7 @@ from duralog.storage.leader_epochs import LeaderEpochs
 from duralog.storage.loaded_log import LoadedLog
 from duralog.storage.log_trimming import delete_segments, raise_start_offset, start_at, truncate_to
 from duralog.storage.log_view import LogView, SegmentInfo
-from duralog.storage.log_writer import AppendResult, Clock, Later, LogWriter
+from duralog.storage.log_writer import AppendResult, Clock, Later, LogWriter, OnExpired
 from duralog.storage.lookup import TimestampedOffset
 from duralog.storage.plain_admission import admit_plain
 from duralog.storage.readable_log import ReadableLog
@@ -127,6 +127,15 @@ class PartitionLog(ReadableLog):
     @property
     def config(self) -> TopicConfig:
         return self._writer.config
+
+    @property
+    def on_expired(self) -> OnExpired | None:
+        """Called once, when records are appended that have expired already."""
+        return self._writer.on_expired
+
+    @on_expired.setter
+    def on_expired(self, report: OnExpired) -> None:
+        self._writer.on_expired = report
 
     def update_config(self, config: TopicConfig) -> None:
         """Follow other configs from now on. Segments keep the index sizes that they were made with."""

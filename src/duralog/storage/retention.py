@@ -7,7 +7,8 @@ A policy is a small class with one method, which names the segments that may go.
 - The active segment may go: whoever carries out the plan starts a new one first.
 - Policies are asked in their order; each sees the log without what the ones before it have taken.
 
-The three built-in policies are Kafka's, in Kafka's order.
+The three built-in policies are Kafka's, in Kafka's order. One thing differs: with the built-in default of
+`retention.ms`, `BeyondAge` skips the segments that `AgingLog.held` covers (`duralog.storage.held_records`).
 """
 
 from __future__ import annotations
@@ -16,10 +17,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
-from duralog.config import TopicConfig
+from duralog.config import Origin, TopicConfig
 
 DELETE = "delete"
 COMPACT = "compact"
+DEFAULT_RETENTION_MS = TopicConfig().retention_ms
+
+
+def is_retention_chosen(config: TopicConfig) -> bool:
+    """Whether somebody chose `retention.ms`: for the topic, for the broker, or when the directory was opened."""
+    return config.source("retention.ms").origin is not Origin.DEFAULT or config.retention_ms != DEFAULT_RETENTION_MS
 
 
 class AgingSegment(Protocol):
@@ -50,6 +57,8 @@ class AgingLog:
     high_watermark: int
     config: TopicConfig
     now_ms: int
+    held: Sequence[range] = ()
+    """Offsets of records that the built-in default of `retention.ms` must not delete."""
 
     @property
     def size_bytes(self) -> int:
@@ -58,6 +67,11 @@ class AgingLog:
     def end_offset_of(self, index: int) -> int:
         """The offset after the segment's last one, as the next segment tells it."""
         return self.segments[index + 1].base_offset if index + 1 < len(self.segments) else self.end_offset
+
+    def is_held(self, index: int) -> bool:
+        """Whether the segment has records that are held."""
+        base_offset, end_offset = self.segments[index].base_offset, self.end_offset_of(index)
+        return any(base_offset < held.stop and held.start < end_offset for held in self.held)
 
     def without_first(self, count: int) -> AgingLog:
         if count == 0:
@@ -110,9 +124,10 @@ class BeyondAge:
         limit = log.config.retention_ms
         if DELETE not in log.config.cleanup_policy or limit < 0:
             return
-        for segment in log.segments:
+        may_be_held = bool(log.held) and not is_retention_chosen(log.config)
+        for index, segment in enumerate(log.segments):
             age_ms = log.now_ms - segment.largest_timestamp_ms
-            if age_ms > limit:
+            if age_ms > limit and not (may_be_held and log.is_held(index)):
                 yield Removable(segment, f"its newest record is {age_ms} ms old, retention.ms is {limit}")
 
 

@@ -27,13 +27,21 @@ from duralog.storage.background import BackgroundError, Clock, Scheduler, wall_c
 from duralog.storage.cleaner import Cleaner
 from duralog.storage.compaction_report import CompactionReport, ShowCompaction
 from duralog.storage.file_system import FileSystem, LocalFileSystem, Lock, LockLost, raise_open_file_limit
+from duralog.storage.held_records import HeldRecords, HeldTopic
 from duralog.storage.log_directory import TopicPartition
 from duralog.storage.log_retention import retain
 from duralog.storage.open_logs import OpenLogs
 from duralog.storage.opening import Opening
 from duralog.storage.parallel import ShowProgress
 from duralog.storage.partition_log import PartitionLog
-from duralog.storage.retention import BUILT_IN_POLICIES, COMPACT, Removal, RetentionPolicy, RetentionReport
+from duralog.storage.retention import (
+    BUILT_IN_POLICIES,
+    COMPACT,
+    BeyondAge,
+    Removal,
+    RetentionPolicy,
+    RetentionReport,
+)
 from duralog.storage.topic_changes import TopicChanges
 from duralog.storage.topics import Topic
 from duralog.storage.upkeep import Upkeep
@@ -64,6 +72,7 @@ class Store:
         self.read_only = read_only
         self._clock = clock
         self._policies = tuple(retention_policies)
+        self._deletes_by_age = any(isinstance(policy, BeyondAge) for policy in self._policies)
         self._given_config = config or BrokerConfig()
         self._scheduler = scheduler or Scheduler(threads=0 if read_only else 2)
         self._cleaner_scheduler = self._scheduler
@@ -98,7 +107,7 @@ class Store:
             if not read_only:
                 self._upkeep.keep(opened.offline)
                 self._upkeep.checkpoint()
-                self._upkeep.start(self._retain_unasked)
+                self._upkeep.start(self._retain_unasked, deletes_by_age=self._deletes_by_age)
                 self.cleaner.start()
                 self._scheduler.every(
                     _LOCK_CHECK_MS, "check of the lock", self._check_lock, first_after_ms=_LOCK_CHECK_MS
@@ -245,16 +254,29 @@ class Store:
 
     # Retention
 
+    @property
+    def held(self) -> Sequence[HeldTopic]:
+        """What the default retention would delete, but was due when the directory was opened. The largest first.
+
+        It stays until somebody chooses a retention or calls `apply_retention`.
+        """
+        return self._upkeep.held_topics() if self._deletes_by_age and not self.read_only else ()
+
     def plan_retention(self, policies: Iterable[RetentionPolicy] | None = None) -> RetentionReport:
         """What `apply_retention` would delete now, and why. Nothing is changed."""
         return self._retain(policies, delete=False)
 
     def apply_retention(self, policies: Iterable[RetentionPolicy] | None = None) -> RetentionReport:
-        """Delete the segments that have expired, by these policies or those that the store was opened with."""
+        """Delete the segments that have expired, by these policies or those that the store was opened with.
+
+        Where nobody chose a retention, the default of seven days applies, also to what is `held`.
+        """
         self._open.check_writable()
         return self._retain(policies, delete=True)
 
-    def _retain(self, policies: Iterable[RetentionPolicy] | None, *, delete: bool) -> RetentionReport:
+    def _retain(
+        self, policies: Iterable[RetentionPolicy] | None, *, delete: bool, held: HeldRecords | None = None
+    ) -> RetentionReport:
         chosen = self._policies if policies is None else tuple(policies)
         removals: list[Removal] = []
         failures: dict[tuple[str, int], str] = {}
@@ -265,7 +287,8 @@ class Store:
             try:
                 # Not by `partition`: what runs in the background may still be at it while the store closes.
                 log = self._open.by_partition.get(partition) or self._find_log(partition)
-                removals += retain(log, chosen, self._clock(), delete=delete)
+                kept = () if held is None else held.of(partition, log)
+                removals += retain(log, chosen, self._clock(), delete=delete, held=kept)
             except UnknownTopic:
                 continue  # It was deleted meanwhile.
             except Exception as error:  # Policies may be anybody's.
@@ -275,7 +298,7 @@ class Store:
         return RetentionReport(removals=removals, failures=failures)
 
     def _retain_unasked(self) -> None:
-        failures = self._retain(None, delete=True).failures
+        failures = self._retain(None, delete=True, held=self._upkeep.held).failures
         told = [error for partition, error in failures.items() if partition not in self._opened.offline]
         if told:
             more = f"; and {len(told) - _MOST_TOLD:,} more" if len(told) > _MOST_TOLD else ""

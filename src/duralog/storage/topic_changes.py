@@ -146,6 +146,7 @@ class TopicChanges:
         finally:
             for partition, log in added.items():
                 self._cleaner.watch(partition, log)
+                self._upkeep.watch(log)
             self._logs.add(added)
 
     def _finish_deletions(self, partitions: Iterable[TopicPartition], topic: Topic) -> None:

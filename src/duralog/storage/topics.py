@@ -21,7 +21,6 @@ from types import MappingProxyType
 from typing import Protocol
 
 from duralog.config import TopicConfig, topic_config_texts
-from duralog.config.sources import Origin
 from duralog.config.topic import topic_definition
 from duralog.errors import DuralogError, InvalidTopic, StorageError, TopicExists, UnknownTopic
 from duralog.format.layout import NO_LEADER_EPOCH
@@ -32,6 +31,7 @@ from duralog.storage import metadata_changes
 from duralog.storage.background import Clock
 from duralog.storage.cluster_metadata import BROKER_RESOURCE, GROUP_RESOURCE, ClusterMetadata, PartitionState
 from duralog.storage.metadata_log import encode_batch
+from duralog.storage.retention import is_retention_chosen
 
 _MOST_MISSING = 100
 _OTHER_RESOURCES = (BROKER_RESOURCE, GROUP_RESOURCE)
@@ -96,7 +96,7 @@ OpenLog = Callable[[], WritableLog]
 
 
 def _of_found_topics(defaults: TopicConfig) -> Mapping[str, str]:
-    return _KEEP_FOR_EVER if defaults.source("retention.ms").origin is Origin.DEFAULT else _NO_CONFIGS
+    return _NO_CONFIGS if is_retention_chosen(defaults) else _KEEP_FOR_EVER
 
 
 class Topics:

@@ -1,12 +1,17 @@
 """What a store does by itself while it is open: flush, retain, forget producers, write checkpoints.
 
+It also watches for records that are appended though they have expired already, and warns once for each topic.
+
 Each task goes over the logs as they are then. A log that fails does not keep the others from their turn: what it raised
 is raised at the end, and so reaches `Scheduler.errors`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from duralog.config import BrokerConfig
 from duralog.format.filenames import (
@@ -15,6 +20,7 @@ from duralog.format.filenames import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from duralog.storage.background import Clock, Scheduler
+from duralog.storage.held_records import HeldRecords, HeldTopic, warn_of
 from duralog.storage.log_directory import LogDirectory, TopicPartition
 from duralog.storage.partition_log import PartitionLog
 
@@ -22,7 +28,13 @@ Logs = Callable[[], Mapping[TopicPartition, PartitionLog]]
 """The logs that are open now."""
 
 _LONGEST_FLUSH_CHECK_MS = 1000
+_SOON_MS = 1
+"""Not at once: a command that opens a store for a moment runs what is due at once, and deletes nothing by itself."""
 _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+_logger = logging.getLogger(__name__)
 
 
 class Upkeep:
@@ -35,6 +47,10 @@ class Upkeep:
         self._logs = logs
         self._clock = clock
         self._kept: dict[str, dict[TopicPartition, int]] = {}
+        self._warned_topics: set[str] = set()
+        self.held = HeldRecords(logs(), clock())
+        for log in logs().values():
+            self.watch(log)
 
     def keep(self, offline: Iterable[TopicPartition]) -> None:
         """Leave in the checkpoints what they say of partitions that could not be loaded."""
@@ -42,8 +58,19 @@ class Upkeep:
             offsets = self._directory.read_checkpoint(name)
             self._kept[name] = {partition: offsets[partition] for partition in offline if partition in offsets}
 
-    def start(self, apply_retention: Callable[[], None]) -> None:
+    def watch(self, log: PartitionLog) -> None:
+        """Warn when records are appended that have expired already."""
+        # Without a reference to the log: a circle would keep the files of a deleted topic open.
+        log.on_expired = partial(self._warn_of_expired, TopicPartition(log.topic, log.partition))
+
+    def held_topics(self) -> tuple[HeldTopic, ...]:
+        """What the default retention does not delete because it was due when the directory was opened."""
+        return self.held.topics(self._logs(), self._clock())
+
+    def start(self, apply_retention: Callable[[], None], *, deletes_by_age: bool = True) -> None:
         config = self._config
+        if deletes_by_age:
+            self._scheduler.after(_SOON_MS, "report of held records", self._warn_of_held)
         later_ms = config.log_initial_task_delay_ms
         for name, work, interval_ms, first_after_ms in (
             ("retention", apply_retention, config.log_retention_check_interval_ms, later_ms),
@@ -116,11 +143,29 @@ class Upkeep:
         REQUIRES: none of them is open.
         """
         gone = {*partitions}
+        self.held.forget(gone)
         for offsets in self._kept.values():
             for partition in gone.intersection(offsets):
                 del offsets[partition]
         if any(not gone.isdisjoint(self._directory.last_checkpoint(name)) for name in _CHECKPOINTS):
             self.checkpoint()
+
+    def _warn_of_held(self) -> None:
+        warn_of(self._directory.path, self.held_topics())
+
+    def _warn_of_expired(self, partition: TopicPartition, timestamp_ms: int, retention_ms: int) -> None:
+        """Called under the log's lock."""
+        if partition.topic in self._warned_topics:
+            return
+        self._warned_topics.add(partition.topic)
+        _logger.warning(
+            "%s: appended records of %s, older than retention.ms=%d: retention will delete them. To keep them, set"
+            " retention.ms=-1 for the topic: duralog topic alter --topic %s --config retention.ms=-1",
+            partition,
+            f"{_EPOCH + timedelta(milliseconds=timestamp_ms):%Y-%m-%dT%H:%M:%SZ}",
+            retention_ms,
+            partition.topic,
+        )
 
     def _write(self, name: str, offset_of: Callable[[PartitionLog], int | None]) -> None:
         def collect() -> dict[TopicPartition, int]:

@@ -19,12 +19,19 @@ from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field
 
 from duralog.errors import CorruptRecord, DuralogError, UnknownTopic
-from duralog.format.filenames import REMOTE_INDEX_CACHE_FOLDER, FolderState, PartitionFolder, parse_partition_folder
+from duralog.format.filenames import (
+    PARTITION_METADATA,
+    REMOTE_INDEX_CACHE_FOLDER,
+    FolderState,
+    PartitionFolder,
+    is_log_directory,
+    parse_partition_folder,
+)
 from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
 from duralog.storage.chain_check import Advance, Chain, Checked, Counts, Options
 from duralog.storage.checked_files import LOCAL_FILES, CheckedFiles
 from duralog.storage.directory_check import DirectoryCheck
-from duralog.storage.files import Content
+from duralog.storage.files import Content, FoundFile
 from duralog.storage.findings import Note
 from duralog.storage.partition_check import PartitionCheck, PartitionReport
 
@@ -114,12 +121,13 @@ class Verification:
             folders = [path]
         else:
             self._directory = DirectoryCheck(path, files, source)
-        self._checks = list(self._partitions(folders, topics, partition))
-        self._refuse_missing(topics, partition)
-        if not self._checks and self._is_whole and all(file.content is Content.OTHER for file in files):
+        checks = list(self._partitions(folders, topics, partition))
+        if not any(check.is_partition for check in checks) and not self._is_log_directory(files, folders):
             raise DuralogError(
                 f"{path}: no files of a log in here: give a log directory or a partition folder such as orders-0"
             )
+        self._checks = list(self._without_other_folders(checks))
+        self._refuse_missing(topics, partition)
 
     @property
     def size_bytes(self) -> int:
@@ -223,6 +231,40 @@ class Verification:
                     if self._directory is None:
                         raise
                     self._directory.cannot_read(folder, error)
+
+    def _is_log_directory(self, files: Sequence[FoundFile], folders: Sequence[str]) -> bool:
+        if self._directory is None:
+            return False
+        by_name = {os.path.basename(os.path.normpath(folder)): folder for folder in folders}
+
+        def names_in(name: str) -> list[str]:
+            try:
+                return [file.name for file in self._source.look_into(by_name[name])[0]]
+            except OSError:
+                return [PARTITION_METADATA]  # It may be a partition, and is a finding already.
+
+        names = [*(file.name for file in files), *by_name]
+        return is_log_directory(names, lambda name: names_in(name) if name in by_name else ())
+
+    def _without_other_folders(self, checks: Sequence[PartitionCheck]) -> Iterator[PartitionCheck]:
+        """Without folders that are only named like partitions. One that lost its log is a finding."""
+        directory = self._directory
+        if directory is None:
+            yield from checks
+            return
+        # As `LogDirectory.are_partitions`: of a topic that the metadata does not know, one folder speaks for all.
+        found = {check.partition.topic for check in checks if check.partition is not None and check.is_partition}
+        found -= directory.known_topics
+        for check in checks:
+            named_by = directory.named_by(check.partition)
+            if not check.has_logs and named_by is not None:
+                error = CorruptRecord(f"the partition has no log, though {named_by} names it", file=check.folder)
+                check.findings.report(error)
+            elif not check.is_partition and (check.partition is None or check.partition.topic not in found):
+                text = "named like a partition, but it has no file of a log: not checked"
+                directory.findings.note(check.folder, text)
+                continue
+            yield check
 
     def _chosen(
         self, folders: Sequence[str], topics: Collection[str] | None, number: int | None

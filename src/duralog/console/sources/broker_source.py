@@ -71,7 +71,9 @@ class BrokerSource(WithoutFiles):
                 self._lags.add(overview.taken_ms, list(self._group_watch.views))
             if self._metrics is not None:
                 self._metrics.step()
-            notes = [*overview.notes, None if self._metrics is None else self._metrics.note]
+            notes: list[str | None] = [*overview.notes]
+            if self._metrics is not None:
+                notes += [self._metrics.note, self._metrics.held_note]
             if overview.is_online and self._group_watch.trouble is not None:
                 notes.append(f"The groups are as they were last seen: {self._group_watch.trouble}")
             self._overview = replace(

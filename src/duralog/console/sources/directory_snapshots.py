@@ -17,6 +17,7 @@ from duralog.config import BrokerConfig, TopicConfig
 from duralog.console.facts.health import CleanerFacts, CleanerRow
 from duralog.console.facts.overview import Overview, PartitionRow, Sample, SourceKind, TopicFacts, nothing_yet
 from duralog.console.reading.folder_watch import FolderWatch, PartitionLook
+from duralog.console.reading.held_note import held_note
 from duralog.console.reading.segment_times import timed_segments
 from duralog.console.sources.rates import NO_GROWTH, Growth, History, RecentRates, SizeHistory, growth
 from duralog.console.sources.topic_catalogue import TopicCatalogue
@@ -114,12 +115,18 @@ class DirectorySnapshots:
             overview = replace(self.newest.overview, is_online=False, notes=(note,))
             self.newest = replace(self.newest, overview=overview)
             return
-        self.catalogue.refresh(looks)
+        self.catalogue.refresh(place for place, look in looks.items() if look.segments)
+        looks = {place: look for place, look in looks.items() if look.segments or self._is_partition(place)}
         taken_ms = self.newest.overview.taken_ms
         # A clock may be set back.
         seconds = max(now_ms - taken_ms, 0) / 1000 if taken_ms else None
         self._rows = {place: self._row(look, starts, cleaned, now_ms) for place, look in looks.items()}
         self.newest = self._snapshot(looks, starts, cleaned, now_ms, seconds)
+
+    def _is_partition(self, place: TopicPartition) -> bool:
+        """Of a folder without a log: a partition in trouble, and not a folder that is only named like one."""
+        topic = self.catalogue.find(place.topic)
+        return self.catalogue.trouble is not None or (topic is not None and place.partition in topic.partitions)
 
     def look_at(self, place: TopicPartition) -> PartitionLook | None:
         """One partition as it is now; None if it is gone. REQUIRES: no `step` is under way."""
@@ -203,7 +210,7 @@ class DirectorySnapshots:
             bytes_in_per_second=bytes_rate,
             records_in_per_second=records_rate,
             history=self._history.all(),
-            notes=self._notes(),
+            notes=self._notes(now_ms),
         )
         return DirectorySnapshot(
             overview=overview,
@@ -214,7 +221,7 @@ class DirectorySnapshots:
             cleaner=_cleaner_facts(self._rows),
         )
 
-    def _notes(self) -> tuple[str, ...]:
+    def _notes(self, now_ms: int) -> tuple[str, ...]:
         notes = []
         if self.catalogue.trouble is not None:
             notes.append(f"The topics' configs are not known: {printable(self.catalogue.trouble)}")
@@ -223,7 +230,8 @@ class DirectorySnapshots:
             first = troubled[0].look
             more = f", and {len(troubled) - 1:,} more partitions are in trouble" if len(troubled) > 1 else ""
             notes.append(f"{printable(str(first.place))}: {printable(str(first.trouble))}{more}")
-        return tuple(notes)
+        held = held_note(((row.look, row.start_offset, row.config) for row in self._rows.values()), now_ms)
+        return tuple(notes if held is None else [*notes, held])
 
 
 def _dirty_range(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from duralog.cli.addresses import check_directory, is_url
+from duralog.cli.addresses import check_directory, check_log_directory, is_url
 from duralog.cli.target import is_broker
 from duralog.console.source import Source
 from duralog.console.sources.broker_source import BrokerSource
@@ -53,4 +53,5 @@ def _checked(directory: str) -> str:
     check_directory(directory)
     if is_url(directory):
         raise DuralogError(f"{directory}: this is a URL: give a directory of this machine")
+    check_log_directory(directory)
     return directory

@@ -25,13 +25,12 @@ from types import MappingProxyType
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, StorageError, UnknownTopic
-from duralog.format.filenames import is_log_directory
 from duralog.storage.background import Clock, Scheduler, wall_clock_ms
 from duralog.storage.borrowed_partition import Loan
 from duralog.storage.file_system import LocalFileSystem
 from duralog.storage.files import directory_of
 from duralog.storage.lent_lock import LentLock, SlotState
-from duralog.storage.local_files import LocalLock, refusals
+from duralog.storage.local_files import LocalLock
 from duralog.storage.log_directory import LogDirectory, TopicPartition
 from duralog.storage.metadata_folder import MetadataFolder
 from duralog.storage.opening import Opening
@@ -68,7 +67,9 @@ class HeldDirectory:
         self.directory = opened.directory
         self.offline = MappingProxyType(dict(opened.offline))
         """Partitions that cannot be served, and why."""
-        self._slots = {partition: slot for slot, partition in enumerate(opened.directory.folders().live)}
+        live = opened.directory.folders().live
+        served = [partition for partition in live if partition.topic in opened.topics or partition in opened.offline]
+        self._slots = {partition: slot for slot, partition in enumerate(served)}
         self._is_in_doubt = False
         self.partitions: Mapping[TopicPartition, TopicConfig] = MappingProxyType(
             {
@@ -172,10 +173,7 @@ def check_log_directory(path: str) -> None:
     _, partition = directory_of(path)
     if partition is not None:
         raise DuralogError(f"{path}: this is one partition: give the log directory that it is in")
-    with refusals("list", path):
-        names = os.listdir(path)
-    if not is_log_directory(names):
-        raise DuralogError(f"{path}: no files of a log in here: give a log directory, what Kafka calls log.dirs")
+    LogDirectory(LocalFileSystem(), path).check()
 
 
 def _with_metadata(path: str, config: BrokerConfig, clock: Clock) -> _Opened:
