@@ -42,12 +42,13 @@ forks.call_in_child(_let_go_in_child)
 def ephemeral_folder() -> Iterator[str]:
     """A new folder among the system's temporary ones."""
     remove_left_behind(tempfile.gettempdir())
+    process = forks.here
     path, held = _make_held()
     _holding.add(held)
     try:
         yield path
     finally:
-        if held in _holding:
+        if process is forks.here:
             shutil.rmtree(path, ignore_errors=True)
             _holding.remove(held)
             os.close(held)

@@ -284,16 +284,16 @@ class LocalLock:
             if self.process is forks.here and self.held.pop(self.identity, None) is not None:
                 os.close(self.descriptor)
 
+    @classmethod
+    def let_go_of_inherited(cls) -> None:
+        """In a forked child."""
+        cls.guard = threading.Lock()
+        for descriptor in cls.held.values():
+            os.close(descriptor)
+        cls.held.clear()
 
-def _let_go_of_locks() -> None:
-    """In a forked child."""
-    LocalLock.guard = threading.Lock()
-    for descriptor in LocalLock.held.values():
-        os.close(descriptor)
-    LocalLock.held.clear()
 
-
-forks.call_in_child(_let_go_of_locks)
+forks.call_in_child(LocalLock.let_go_of_inherited)
 
 
 def _locked(path: str, *, shared: bool) -> int:

@@ -6,8 +6,8 @@ lock, so that appends go on while a flush in the background waits.
 What must always be true:
 - A view is published after its bytes are written.
 - An append is all or nothing. One that fails leaves the log as it was, and the next one is welcome.
-- Nothing is written by a process that another one is not kept away by: a forked child, or one that has lost the lock of
-  the directory. Closing such a log only lets go of its files.
+- A process writes only while it keeps others out. A forked child does not, nor does a process whose lock file was
+  removed: to close a log there only closes its files.
 - When an fsync fails, nobody knows what is on disk, and asking again would not tell: the log takes no more appends
   until it is opened again, which looks at the files.
 
