@@ -303,6 +303,10 @@ _TRANSACTIONS: tuple[tuple[str, Callable[[str], KeyAndValue], Verdict, bool], ..
     ("strange other ids", _with(previous_producer_id=-9, next_producer_id=-9), _L, True),
 )
 
-GROUP_CASES = tuple(Case(name, CONSUMER_OFFSETS, *rest) for name, *rest in _GROUPS)
-TRANSACTION_CASES = tuple(Case(name, TRANSACTION_STATE, *rest) for name, *rest in _TRANSACTIONS)
+GROUP_CASES = tuple(
+    Case(name, CONSUMER_OFFSETS, make, verdict, kafka_goes_on) for name, make, verdict, kafka_goes_on in _GROUPS
+)
+TRANSACTION_CASES = tuple(
+    Case(name, TRANSACTION_STATE, make, verdict, kafka_goes_on) for name, make, verdict, kafka_goes_on in _TRANSACTIONS
+)
 CASES = GROUP_CASES + TRANSACTION_CASES

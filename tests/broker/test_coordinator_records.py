@@ -296,7 +296,7 @@ def test_what_was_committed_before_a_wrong_record_of_the_same_key_counts(path: P
     append(path, CONSUMER_OFFSETS, 0, (offset_key(GROUPS[0], "t", 0), b"\0\4cut"))
     append(path, CONSUMER_OFFSETS, 0, (offset_key(GROUPS[0], "t", 0), b"\0\5" + offset_value(99)[2:]))
     append(path, TRANSACTION_STATE, 0, (transaction(GROUPS[0])[0], b"\0\1cut"))
-    append(path, TRANSACTION_STATE, 0, (transaction(GROUPS[0])[0], b"\0\2" + transaction(GROUPS[0], version=1)[1][2:]))
+    append(path, TRANSACTION_STATE, 0, (transaction(GROUPS[0])[0], b"\0\2later"))
     with started(path) as (_, client):
         assert committed(client, GROUPS[0]) == {("t", 0): 0}
         assert state(client, GROUPS[0]) == (0, "Empty")

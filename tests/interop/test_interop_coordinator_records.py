@@ -29,6 +29,7 @@ from tests.coordinator_cases import (
     GROUP_CASES,
     TRANSACTION_CASES,
     Case,
+    KeyAndValue,
     Verdict,
     name_in,
     offset_key,
@@ -63,6 +64,7 @@ def write(path: Path) -> None:
         for case in CASES:
             number, count = place(case)
             before, name, behind = (name_in(number, count, prefix) for prefix in ("before", "case", "behind"))
+            right: list[KeyAndValue]
             if case.topic == CONSUMER_OFFSETS:
                 right = [(offset_key(each), offset_value()) for each in (before, behind)]
             else:

@@ -104,9 +104,10 @@ class AnyRecord:
             return random.randint(0, 2)
         if name in ("producer_id", "producer_epoch") and random.random() < 0.8:
             return random.choice((0, 1, 2**15 - 1))
-        smallest = -(2 ** (bits - 1))
+        smallest: int = -(2 ** (bits - 1))
         times = [START_MS, START_MS - 10**9] if bits == 64 else []
-        return random.choice([0, 0, 1, 1, 2, 5, -1, -2, smallest, -smallest - 1, *times])
+        numbers: list[int] = [0, 0, 1, 1, 2, 5, -1, -2, smallest, -smallest - 1, *times]
+        return random.choice(numbers)
 
     def _text(self, name: str) -> str:
         random = self._random
@@ -121,11 +122,11 @@ class AnyRecord:
         return random.choice(("", "range", "uniform", "consumer", "x", "\u20ac", "i" * 300))
 
 
-def changed(random: Random, data: bytes | None) -> bytes | None:
+def changed(random: Random, content: bytes | None) -> bytes | None:
     """The bytes with something wrong: bytes changed, cut off, added, doubled or gone."""
-    if not data:
+    if not content:
         return random.choice((None, b"", b"\0", random.randbytes(4)))
-    data = bytearray(data)
+    data = bytearray(content)
     at = random.randrange(len(data))
     match random.randrange(7):
         case 0:

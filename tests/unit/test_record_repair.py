@@ -220,7 +220,7 @@ def test_a_batch_that_unpacks_to_nonsense_is_emptied(tmp_path: Path) -> None:
 def test_a_control_record_without_a_type_ends_no_transaction(tmp_path: Path) -> None:
     data = tmp_path / "data"
 
-    def of_producer(offset: int, key: bytes, value: bytes, **options: Any) -> bytes:
+    def of_producer(offset: int, key: bytes, value: bytes | None, **options: Any) -> bytes:
         return record_batch.encode(
             [Record(key=key, value=value, timestamp_ms=TIME_MS)],
             base_offset=offset,
