@@ -371,14 +371,16 @@ class TestOverrides:
             assert (defaults.retention_ms, defaults.segment_ms, defaults.flush_ms) == (7_200_000, 800, 900)
 
 
-def test_whatever_a_client_can_set_a_client_can_reset(tmp_path: Path) -> None:
+@pytest.mark.parametrize("direction", [1, -1], ids=["largest", "smallest"])
+def test_whatever_a_client_can_set_a_client_can_reset(tmp_path: Path, direction: int) -> None:
     """The most extreme values that are accepted, all at once: the broker starts, and they can be taken back."""
-    extreme: dict[str, str] = {}
+    values = ("-1", "0", "1", "2147483647", "9223372036854775807", "1e300")[::direction]
+    extreme: set[str] = set()
     with serving(tmp_path) as broker, connected(broker) as client:
         for name in sorted(BROKER_CONFIGS):
-            for value in ("0", "1", "-1", "2147483647", "9223372036854775807", "1e300", "", "true", "false"):
+            for value in values:
                 if alter(client, BROKER, "", (name, SET, value))[0] == 0:
-                    extreme[name] = value
+                    extreme.add(name)
         assert len(extreme) > 30
     with serving(tmp_path) as broker, connected(broker) as client:
         for name in extreme:
