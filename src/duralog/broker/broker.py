@@ -192,7 +192,7 @@ class Broker:
 
     @property
     def advertised_hosts(self) -> list[str]:
-        """Where clients are told to connect to."""
+        """The host of each advertised listener."""
         return [node.host for node in self._nodes]
 
     @property

@@ -90,7 +90,7 @@ def serve(
         typer.Option(
             "--metrics-host",
             metavar="NAME",
-            help="Another host name that /metrics is asked for by; may be given again.",
+            help="Another host name under which /metrics is scraped; may be given again.",
             rich_help_panel=WHERE,
         ),
     ] = None,
