@@ -169,7 +169,8 @@ class Connection:
 
     def _receive(self) -> None:
         reader, memory = self._reader, self._server.memory
-        if not memory.admits(reader):
+        # Most connections hold nothing, and nearly always there is memory.
+        if (self.memory_bytes or memory.is_short) and not memory.admits(reader):
             self.waits_for_memory = True
             memory.wait(self)
             self._listen_for(PEER_CLOSED)
@@ -246,7 +247,8 @@ class Connection:
         reader.keep()
         if answers:
             self._send_parts(answers)
-        self._count_memory()
+        if self._later is not None or self._outgoing or reader.owned_bytes or self.memory_bytes:
+            self._count_memory()
 
     # Memory
 
@@ -261,8 +263,11 @@ class Connection:
 
     def _count_memory(self) -> None:
         """Let what this connection holds be counted as it is now."""
-        later = self._later
-        held = self._reader.owned_bytes + self._outgoing.owed_bytes + (0 if later is None else later.request_bytes)
+        held = self._reader.owned_bytes
+        if self._later is not None:
+            held += self._later.request_bytes
+        if self._outgoing:
+            held += self._outgoing.memory_bytes
         if held != self.memory_bytes:
             self._server.memory.change(held - self.memory_bytes)
             self.memory_bytes = held
@@ -272,7 +277,7 @@ class Connection:
     def close_as_slow(self, why: str) -> None:
         """Close it for the memory that it holds."""
         if self._outgoing:
-            what = f"it has not read {self._outgoing.owed_bytes} bytes of its answer"
+            what = f"it has not read {self._outgoing.memory_bytes} bytes of its answer"
         elif self._later is not None:
             what = f"its request of {self._later.request_bytes} bytes waits"
         else:
@@ -295,7 +300,7 @@ class Connection:
                 self._count_memory()
                 self._server.loop.call_soon(self.go_on)
             return
-        self._outgoing.queue(parts)
+        self._outgoing.extend(parts)
         self._count_memory()
         self._server.loop.call_soon(partial(self._guarded, self._send_and_go_on))
 
@@ -313,10 +318,10 @@ class Connection:
             except BlockingIOError:
                 sent = 0
             if sent < len(data):
-                self._outgoing.queue([memoryview(data)[sent:]])
+                self._outgoing.append(memoryview(data)[sent:])
                 self._listen_for(WRITABLE)
             return
-        self._outgoing.queue(parts)
+        self._outgoing.extend(parts)
         self._send()
 
     def _send(self) -> None:
@@ -346,7 +351,7 @@ class Connection:
             self._server.tell_closed(kind, self.client_host, reason)
         self._server.forget(self)
         self._server.loop.forget(self._socket)
-        self._outgoing.drop()
+        self._outgoing.clear()
         self._reader = FrameReader(0)
         later, self._later = self._later, None
         self._count_memory()

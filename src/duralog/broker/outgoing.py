@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
-from collections.abc import Sequence
 
 from duralog.broker.request import FileSlice
 
@@ -23,18 +22,18 @@ class ShortFile(Exception):
 
 
 class Outgoing(deque[bytes | memoryview | FileSlice]):
-    """The parts in their order. `owed_bytes` is the memory of those that are no files."""
+    """The parts in their order."""
 
-    __slots__ = ("_socket", "owed_bytes")
+    __slots__ = ("_socket",)
 
     def __init__(self, connected: socket.socket) -> None:
         super().__init__()
         self._socket = connected
-        self.owed_bytes = 0
 
-    def queue(self, parts: Sequence[bytes | memoryview | FileSlice]) -> None:
-        self.extend(parts)
-        self.owed_bytes += sum([len(part) for part in parts if not isinstance(part, FileSlice)])
+    @property
+    def memory_bytes(self) -> int:
+        """Of the parts that are no files."""
+        return sum(len(part) for part in self if not isinstance(part, FileSlice))
 
     def send(self, most_bytes: int) -> int:
         """As much as the socket takes, and not many more bytes than this. Returns how many it has taken."""
@@ -52,10 +51,6 @@ class Outgoing(deque[bytes | memoryview | FileSlice]):
                 break
         return total
 
-    def drop(self) -> None:
-        self.clear()
-        self.owed_bytes = 0
-
     def _send_bytes(self) -> int:
         run: list[bytes | memoryview] = []
         for part in self:
@@ -67,7 +62,6 @@ class Outgoing(deque[bytes | memoryview | FileSlice]):
         sent = self._socket.send(data, socket.MSG_MORE if has_file_next else 0)
         for _ in run:
             self.popleft()
-        self.owed_bytes -= sent
         if sent < len(data):
             self.appendleft(memoryview(data)[sent:])
         return sent

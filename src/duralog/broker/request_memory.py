@@ -87,6 +87,8 @@ class RequestMemory:
         self._most_large_bytes = self._most_growth_bytes + reserve_bytes
         self._most_bytes = limit_bytes + reserve_bytes
         self.used_bytes = 0
+        self.is_short = False
+        """Whether even a connection that holds nothing has to be asked about (`admits`)."""
         self._loop = loop
         self._holders = holders
         self._waiting: dict[int, Holder] = {}
@@ -114,6 +116,7 @@ class RequestMemory:
     def change(self, more_bytes: int) -> None:
         """So much more is held than before, or less."""
         self.used_bytes += more_bytes
+        self.is_short = self.used_bytes > self._most_growth_bytes
         if more_bytes < 0 and self._waiting:
             self._grant_soon()
 

@@ -22,7 +22,8 @@ transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -88,6 +89,11 @@ class Producer(NamedTuple):
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+_as_written: Callable[[tuple[object, ...]], WrittenBatch] = partial(tuple.__new__, WrittenBatch)
+_as_producer: Callable[[tuple[object, ...]], Producer] = partial(tuple.__new__, Producer)
+"""As `_make` of either, in half the time."""
 
 
 class FrozenProducers(NamedTuple):
@@ -179,7 +185,8 @@ class ProducerState:
             elif (entry := self._take_marker(batch, batch.marker)) is not None:
                 aborted.append(entry)
         self.end_offset = max(self.end_offset, end_offset)
-        self._evict_surplus()
+        if len(self._producers) - len(self._open) > self.most_producers:
+            self._evict_surplus()
         return aborted
 
     def replay(self, rows: NDArray[Any], read: ReadBytes) -> list[AbortedTransaction]:
@@ -194,7 +201,7 @@ class ProducerState:
     def _take_data(self, batch: ProducerBatch) -> None:
         producer_id, epoch, base_sequence, base_offset, last_offset, timestamp_ms, is_transactional, _, _ = batch
         known = self._producers.pop(producer_id, None)
-        written = WrittenBatch(base_sequence, batch.last_sequence, base_offset, last_offset, timestamp_ms)
+        written = _as_written((base_sequence, batch.last_sequence, base_offset, last_offset, timestamp_ms))
         if known is None:
             batches: tuple[WrittenBatch, ...] = (written,)
             coordinator_epoch = first_offset = _NONE
@@ -205,7 +212,7 @@ class ProducerState:
         if is_transactional and first_offset == _NONE:
             first_offset = base_offset
             self._open[base_offset] = producer_id
-        self._producers[producer_id] = Producer(epoch, batches, timestamp_ms, coordinator_epoch, first_offset)
+        self._producers[producer_id] = _as_producer((epoch, batches, timestamp_ms, coordinator_epoch, first_offset))
 
     def _take_marker(self, batch: ProducerBatch, marker: EndTransactionMarker) -> AbortedTransaction | None:
         """The entry for the transaction index, if the marker aborts a transaction that has data here."""
