@@ -111,7 +111,8 @@ def test_records_there_and_back(address: str) -> None:
     assert objects("consume", address, "-t", "t", "--tail", 1) == [second]
     assert objects("consume", address, "-t", "t", "--time", "1700000000001") == [second]
     assert objects("consume", address, "-t", "t", "-p", written["partition"], "--offset", 1) == [second]
-    assert "behind the end" in run("consume", address, "-t", "t", "-p", written["partition"], "-o", 9, code=1).stderr
+    for more in ((), ("-p", written["partition"]), ("--follow",)):
+        assert "offset 9 is past the end of t-" in run("consume", address, "-t", "t", "-o", 9, *more, code=1).stderr
     assert "there is no topic no" in run("consume", address, "-t", "no", code=1).stderr
     assert "there is no partition 7" in run("consume", address, "-t", "t", "-p", 7, code=1).stderr
 
