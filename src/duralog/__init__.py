@@ -133,8 +133,8 @@ def open(
     metadata, keep their records for ever unless it says how long. A retention that it sets, as `log.retention.hours`,
     applies as in Kafka. Without one, what was older than seven days at the opening is held (`Store.held`).
     Read-only opening takes no lock and changes nothing: open backups so.
-    `retention_policies` replace the built-in ones. `show_progress` is called with the loading progress. The store belongs
-    to the process that opens it: a child that is forked later opens the directory itself.
+    `retention_policies` replace the built-in ones. `show_progress` is called with the loading progress. The store
+    belongs to the process that opens it: a child that is forked later opens the directory itself.
     """
     from duralog.config import BrokerConfig
     from duralog.storage.retention import BUILT_IN_POLICIES
