@@ -103,7 +103,7 @@ class DeskBroker:
     def clock(self) -> int:
         return self.now_ms
 
-    def reserve_background(self) -> None:
+    def reserve_background(self, memory_bytes: int) -> None:
         pass
 
     def in_background(
@@ -112,9 +112,9 @@ class DeskBroker:
         then: Callable[[Any, Any], None],
         answers: Later | None = None,
         *,
-        is_reserved: bool = False,
+        reserved_bytes: int | None = None,
     ) -> None:
-        del answers, is_reserved
+        del answers, reserved_bytes
         self.background.append((work, then))
         if self.runs_in_background_at_once:
             self.run_background()

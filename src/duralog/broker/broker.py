@@ -202,9 +202,10 @@ class Broker:
 
     # Work
 
-    def reserve_background(self) -> None:
-        """Count a request among those that are worked on though its work has to wait: it takes memory already."""
+    def reserve_background(self, memory_bytes: int) -> None:
+        """Count a request among those that are worked on, though its work has to wait: it takes this memory already."""
         self.server.background_began()
+        self.server.memory.change(memory_bytes)
 
     def in_background(
         self,
@@ -212,15 +213,17 @@ class Broker:
         then: Callable[[Any, Exception | None], None],
         answers: Later | None = None,
         *,
-        is_reserved: bool = False,
+        reserved_bytes: int | None = None,
     ) -> None:
         """Run `work` beside the loop, then `then` on it, with the result and None or with None and the error.
 
-        If `then` itself fails, that is logged, and the request that `answers` belongs to is refused, or its connection
-        closed if that fails, too.
+        `reserved_bytes` is what `reserve_background` was called with, if it was. If `then` itself fails, that is logged,
+        and the request that `answers` belongs to is refused, or its connection closed if that fails, too.
         """
 
         def finish(result: Any, error: Exception | None) -> None:
+            if reserved_bytes:
+                self.server.memory.change(-reserved_bytes)
             self.server.background_ended()
             try:
                 then(result, error)
@@ -229,7 +232,7 @@ class Broker:
                 if answers is not None:
                     self._refuse(answers, failure)
 
-        if not is_reserved:
+        if reserved_bytes is None:
             self.server.background_began()
         self._workers.submit(work, finish)
 

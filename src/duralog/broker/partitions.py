@@ -106,7 +106,6 @@ class Partition:
             return append_unpacked(self.log, batch, transaction_version)
 
         def finish(result: AppendResult | None, error: Exception | None) -> None:
-            broker.server.memory.change(-len(batch))
             self.in_line.popleft()
             try:
                 self._run_line()
@@ -117,11 +116,10 @@ class Partition:
                 then(result, error)
 
         def start() -> bool:
-            broker.in_background(work, finish, is_reserved=True)
+            broker.in_background(work, finish, reserved_bytes=len(batch))
             return False
 
-        broker.reserve_background()
-        broker.server.memory.change(len(batch))
+        broker.reserve_background(len(batch))
         self._put_in_line(start)
 
     def after_line(self, work: Callable[[], None]) -> None:
