@@ -15,6 +15,7 @@ from duralog.broker import fetch_reading
 from duralog.broker.broker import Broker
 from duralog.config import BrokerConfig
 from duralog.errors import StorageError
+from duralog.storage import reading
 from tests.broker.conftest import QUICK
 from tests.broker.raw_client import RawClient
 from tests.unit.transaction_history import CONFIG, lose_indexes, remove, write_history
@@ -61,7 +62,7 @@ def consume(broker: Broker, end_offset: int) -> list[bytes]:
             for message in consumer.consume(1000, timeout=0.1):
                 if message.error() is None:
                     values.append(message.value() or b"")
-                elif message.offset() >= end_offset:
+                elif (message.offset() or 0) >= end_offset:
                     return values
         raise AssertionError("the end never comes")
     finally:
@@ -72,7 +73,7 @@ def test_a_consumer_sees_what_was_committed(
     directory: tuple[Path, list[bytes], int], served: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scanned_by: set[str] = set()
-    scan_slice = fetch_reading.scan_slice
+    scan_slice = reading.scan_slice
 
     def note_thread(*arguments: Any, **options: Any) -> None:
         scanned_by.add(threading.current_thread().name)

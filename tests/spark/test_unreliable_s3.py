@@ -90,7 +90,7 @@ def expected(directory: Path) -> pa.Table:
 def asked(proxy: UnreliableProxy, expected: pa.Table) -> dict[str, Answer]:
     """One request of each kind that a whole read makes."""
     assert read_remote(proxy).equals(expected)
-    first = {}
+    first: dict[str, Answer] = {}
     for answer in proxy.answers:
         if "__cluster_metadata" in answer.path:
             continue  # Who reads can do without it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,8 @@ def fetched(log: PartitionLog, max_bytes: int = 1000, start_offset: int = 0) -> 
     while offset < log.last_stable_offset:
         found = log.read_slice(offset, max_bytes, COMMITTED)
         (piece,) = read_pieces(MemorySource(found.read()), piece_bytes=1 << 20)
-        rows = visible_rows(piece.batches, lambda found=found: found.aborted or ())
+        aborted = found.aborted or ()
+        rows = visible_rows(piece.batches, partial(tuple, aborted))
         for decoded in piece.decode(rows):
             columns = decoded.columns
             for at, position, length in zip(columns.offset, columns.value_position, columns.value_length, strict=True):

@@ -32,7 +32,14 @@ from duralog.errors import CorruptRecord, DuralogError
 from duralog.format.checksum import crc32c
 from duralog.format.control_records import ControlType
 from duralog.format.index_entries import AbortedTransaction
-from duralog.format.layout import BATCH_V2, CODEC_MASK, CONTROL_BIT, CONTROL_KEY, TRANSACTIONAL_BIT
+from duralog.format.layout import (
+    BATCH_V2,
+    CODEC_MASK,
+    CONTROL_BIT,
+    CONTROL_KEY,
+    DELETE_HORIZON_BIT,
+    TRANSACTIONAL_BIT,
+)
 from duralog.kernels.columns import rows_of
 from duralog.storage.producer_batch import decode_marker
 
@@ -139,7 +146,9 @@ class MarkerScan:
             return int(offset[at]) if known is None else known
 
         found = []
-        for place in np.flatnonzero(kind == ControlType.ABORT).tolist():
+        # Of a marker with a delete horizon, compaction has found no records any more: no index needs it.
+        is_due = rows["attributes"][by_producer] & DELETE_HORIZON_BIT != 0
+        for place in np.flatnonzero((kind == ControlType.ABORT) & ~is_due).tolist():
             producer_id, marker = int(producer[place]), int(offset[place])
             if first[place] == place and not (is_first[place] and producer_id in self._open):
                 continue  # It has no records here.

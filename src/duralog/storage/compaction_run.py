@@ -117,7 +117,9 @@ class CompactionRun:
 
         As with Kafka, those that ended below the log's start are left out.
         """
-        yield from view.unlisted_aborted_transactions(source.base_offset, source.next_base_offset)
+        for transaction in view.unlisted_aborted_transactions(source.base_offset, source.next_base_offset):
+            if transaction.last_offset >= view.start_offset:
+                yield transaction
         for segment in view.segments.from_floor(source.base_offset):
             found = segment.transaction_index.overlapping(view.start_offset, source.next_base_offset)
             yield from found.transactions
