@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
+import duralog
 from bench.workers.console_process import RunningConsole
 from tests.console import console_stores
 from tests.console.watched_page import SHOWN_MS, WatchedPage
 
 MAKERS: dict[str, Callable[[Path], None]] = {
-    "empty": lambda directory: directory.mkdir(),
+    "empty": lambda directory: duralog.open(directory).close(),
     "golden": console_stores.make_golden,
     "shop": console_stores.make_shop,
     "many": console_stores.make_many,

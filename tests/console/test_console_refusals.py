@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import expect
 from websockets.sync.client import connect
 
+import duralog
 from bench.workers.console_process import RunningConsole
 from tests.console.conftest import Visit, complaints
 
@@ -158,6 +159,7 @@ def test_it_listens_on_loopback_only(consoles: Consoles) -> None:
 
 @pytest.mark.parametrize(("listen", "is_warned"), [(":0", True), ("localhost:0", False)])
 def test_an_address_that_others_reach_is_warned_of(tmp_path: Path, listen: str, is_warned: bool) -> None:
+    duralog.open(tmp_path).close()
     command = [sys.executable, "-m", "duralog", "console", str(tmp_path), "--listen", listen, "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as console:
         assert console.stdout is not None
