@@ -14,7 +14,7 @@ DOC = Path(__file__).parents[2] / "docs" / "store.md"
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"^```python\n(.*?)^```", DOC.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(examples) == 7
+    assert len(examples) == 8
     names: dict[str, Any] = {}
     for example in examples:
         exec(example, names)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from duralog import PartitionLog, Record
+from duralog import PartitionLog, Record, StorageError
 from duralog.storage.store import Store
 from tests.unit.store_directory import NOW_MS, Clock, Directory, records, values
 
@@ -107,6 +107,9 @@ def test_a_store_tells_what_it_holds(directory: Directory) -> None:
     store.alter_topic_config("orders", {"retention.ms": 7 * DAY_MS})
     directory.pass_time(FIRST_CHECK_MS)
     assert store.held == ()
+    store.close()
+    with pytest.raises(StorageError, match="closed"):
+        _ = store.held
 
 
 @pytest.mark.parametrize(

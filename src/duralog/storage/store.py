@@ -260,6 +260,7 @@ class Store:
 
         It stays until somebody chooses a retention or calls `apply_retention`.
         """
+        self._open.check_open()
         return self._upkeep.held_topics() if self._deletes_by_age and not self.read_only else ()
 
     def plan_retention(self, policies: Iterable[RetentionPolicy] | None = None) -> RetentionReport:
