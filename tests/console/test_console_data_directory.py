@@ -63,12 +63,13 @@ def test_an_empty_directory(stores: Any, sources: Any) -> None:
 def test_records_older_than_the_default_retention_are_a_note(tmp_path: Path, sources: Any) -> None:
     day_ms = 86_400_000
     with Store(str(tmp_path / "data"), clock=lambda: NOW_MS) as store:
-        for topic, config in {
+        configs: dict[str, dict[str, object]] = {
             "old": {},
             "older": {},
             "kept": {"retention.ms": -1},
             "keys": {"cleanup.policy": "compact"},
-        }.items():
+        }
+        for topic, config in configs.items():
             store.create_topic(topic, 1, config)
             store.partition(topic, 0).append([duralog.Record(key=b"k", value=b"v", timestamp_ms=NOW_MS - 8 * day_ms)])
         store.create_topic("new", 1)

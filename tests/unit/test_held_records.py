@@ -224,7 +224,7 @@ def test_fresh_records_before_held_ones_go_in_their_time(directory: Directory) -
         fill(store.partition("orders", 0), 2, age_ms=DAY_MS)
         fill(store.partition("orders", 0), 2, age_ms=30 * DAY_MS, first=2)
     store = directory.open()
-    assert store.held == (), "the fresh segments before them keep them, whatever the retention is"
+    assert not store.held, "the fresh segments before them keep them, whatever the retention is"
     directory.pass_time(FIRST_CHECK_MS)
     directory.pass_time(7 * DAY_MS)
     assert bases(store) == [4, 6]
