@@ -217,8 +217,8 @@ class Broker:
     ) -> None:
         """Run `work` beside the loop, then `then` on it, with the result and None or with None and the error.
 
-        `reserved_bytes` is what `reserve_background` was called with, if it was. If `then` itself fails, that is logged,
-        and the request that `answers` belongs to is refused, or its connection closed if that fails, too.
+        `reserved_bytes` is what `reserve_background` was called with, if it was. If `then` itself fails, that is
+        logged, and the request that `answers` belongs to is refused, or its connection closed if that fails, too.
         """
 
         def finish(result: Any, error: Exception | None) -> None:
