@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
@@ -20,6 +21,7 @@ from duralog.errors import InvalidConfig, StorageError
 from duralog.format import message_set, record_batch
 from duralog.format.compression import Codec
 from duralog.format.record import Record
+from duralog.spark.lake import targets
 from duralog.spark.lake.columns import by_day, table_schema, to_table_columns
 from duralog.spark.lake.parquet_files import ParquetFiles
 from duralog.spark.lake.targets import Target
@@ -83,6 +85,42 @@ def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="cannot write"), Target.of(str(tmp_path / "file")).create("x"):
         pass
+
+
+class BrokenAnswers:
+    """A local file system that answers as pyarrow does when connections end inside the headers of an answer."""
+
+    def __init__(self) -> None:
+        self._below = pafs.LocalFileSystem()
+        self.empty_listings = 0
+        self.empty_files = 0
+
+    def get_file_info(self, wanted: Any) -> Any:
+        if isinstance(wanted, pafs.FileSelector) and self.empty_listings:
+            self.empty_listings -= 1
+            return []
+        return self._below.get_file_info(wanted)
+
+    def open_input_file(self, path: str) -> Any:
+        if self.empty_files:
+            self.empty_files -= 1
+            return pa.BufferReader(b"")
+        return self._below.open_input_file(path)
+
+
+def test_a_remote_target_behind_a_broken_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table must not be taken for empty, nor one with a state for one without."""
+    (tmp_path / "state.json").write_bytes(b"{}")
+    files = BrokenAnswers()
+    monkeypatch.setattr(targets, "_open", lambda *_: (files, str(tmp_path)))
+    target = Target(f"s3://lake{tmp_path}")
+    files.empty_listings, files.empty_files = 1, 2
+    assert [file.path for file in target.files()] == ["state.json"]
+    assert target.read("state.json", most_bytes=100) == b"{}"
+    assert target.read("other.json", most_bytes=100) is None
+    files.empty_files = 5
+    with pytest.raises(StorageError, match=r"s3://lake.*/state\.json: cannot open: the object store says .* 0 bytes"):
+        target.read("state.json", most_bytes=100)
 
 
 def test_options_are_checked_and_not_shown() -> None:

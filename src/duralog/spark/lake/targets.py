@@ -23,9 +23,11 @@ import pyarrow.fs as pafs
 
 from duralog.errors import DuralogError, StorageError
 from duralog.spark.locations import Location, arrow_file_system
+from duralog.spark.remote_files import RemoteFileSystem
 from duralog.storage.file_system import LocalFileSystem
 
 PART_SUFFIX = ".part"
+_ATTEMPTS = 3
 
 
 class TargetFile(NamedTuple):
@@ -84,6 +86,9 @@ class Target:
                     f"{self.location}/{name}: expected at most {most_bytes} bytes, found {info.size}: it is no file of"
                     " duralog's"
                 )
+            if not self.is_local:
+                prefix = self.location.removesuffix(self._opened[1])
+                return RemoteFileSystem(self.file_system, prefix).read_all(self.path(name))
             with self.file_system.open_input_stream(self.path(name)) as stream:
                 return cast("bytes", stream.read())
 
@@ -119,6 +124,17 @@ class Target:
 
     def files(self, folder: str = "") -> list[TargetFile]:
         """All files in it and in the folders below, hidden ones too. Nothing if there is no such folder."""
+        found = self._files(folder)
+        if self.is_local:
+            return found
+        # A broken connection may have cost the end of the list, or all of it: see `remote_files`.
+        for _ in range(_ATTEMPTS):
+            before, found = found, self._files(folder)
+            if sorted(before) == sorted(found):
+                return found
+        raise StorageError(f"cannot list {self.path(folder)}: {_ATTEMPTS + 1} listings in a row differ")
+
+    def _files(self, folder: str) -> list[TargetFile]:
         root = self.path(folder)
         with _refusals("list", root):
             found = self.file_system.get_file_info(pafs.FileSelector(root, allow_not_found=True, recursive=True))
