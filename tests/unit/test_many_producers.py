@@ -122,6 +122,7 @@ class Watched(LocalFileSystem):
     """Notes on which threads snapshots are written, and lets a test hold one up."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.threads: list[threading.Thread] = []
         self.begun = threading.Event()
         self.before_write: Callable[[], object] = lambda: None

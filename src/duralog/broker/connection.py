@@ -62,6 +62,7 @@ class Connection:
         "node",
         "number",
         "pace",
+        "reserved_bytes",
         "waits_for_memory",
         "waits_for_room",
         "waits_for_turn",
@@ -84,6 +85,7 @@ class Connection:
         self.memory_bytes = 0
         """What it holds of that."""
         self.moved_bytes = 0
+        self.reserved_bytes = 0
         self.pace: tuple[float, int] | None = None
         self._server = server
         self._socket = connected
@@ -170,7 +172,7 @@ class Connection:
     def _receive(self) -> None:
         reader, memory = self._reader, self._server.memory
         # Most connections hold nothing, and nearly always there is memory.
-        if (self.memory_bytes or memory.is_short) and not memory.admits(reader):
+        if (self.memory_bytes or memory.is_short) and not memory.admits(self, reader):
             self.waits_for_memory = True
             memory.wait(self)
             self._listen_for(PEER_CLOSED)
@@ -254,7 +256,7 @@ class Connection:
 
     def take_memory(self) -> bool:
         """Read on, if there is memory by now."""
-        if not self._server.memory.admits(self._reader):
+        if not self._server.memory.admits(self, self._reader):
             return False
         self.waits_for_memory = False
         self._count_memory()
@@ -264,6 +266,8 @@ class Connection:
     def _count_memory(self) -> None:
         """Let what this connection holds be counted as it is now."""
         held = self._reader.owned_bytes
+        if self.reserved_bytes and not held:
+            self._server.memory.give_back(self)
         if self._later is not None:
             held += self._later.request_bytes
         if self._outgoing:

@@ -5,21 +5,19 @@ wait for a worker thread, and answers that have not been sent. A small request i
 holds nothing. Records that a Fetch sends are files, not memory.
 
 A buffer for a large request grows with what arrives, as long as the total stays within seven eighths of the limit: the
-rest of it is for small requests, which are not to wait for large ones. After that:
+rest of it is for small requests, which are not to wait for large ones. Above the limit lies a reserve for one request
+of the largest size, or several smaller ones.
 
 | a connection | what happens |
 |---|---|
-| wants its buffer to grow | it waits, unread, until the whole rest of its request fits into the reserve |
-| wants to send a small request | it is read as long as the limit and the reserve have room |
+| finds no memory for its buffer to grow | it waits, unread, until the rest of its request fits into the reserve |
+| wants to send a small request | it is read as long as the limit has room |
 | waits already | it goes on when memory is free; the one that needs least goes first |
 | is slow while another one waits | it is closed: it has not moved a quarter of what it holds within five seconds |
 
-The reserve lies above the limit and takes one request of the largest size. So one request can always be completed, and
-connections with half a request do not wait for each other. If parts of many requests have filled the reserve, and no
-connection can move, the one that holds most is closed.
-
-What must always be true: the total is the sum of what connections and worker threads hold, and a connection that waits
-is either granted its memory, or another one is closed, within seconds.
+What must always be true: the total is the sum of what connections and worker threads hold. The reserve is only held by
+requests that have room for all of themselves, and are read. So it becomes free again, at the latest when their clients
+are found to be slow, and connections with half a request never wait for each other.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from duralog.config import BrokerConfig
 _SHARE = 8
 """The limit is this part of the machine's memory, unless it is given."""
 _SHARE_FOR_SMALL = 8
-_LEAST_RESERVE_BYTES = 4 * SHARED_BUFFER_BYTES
+_LEAST_FOR_SMALL_BYTES = 4 * SHARED_BUFFER_BYTES
 _CHECK_MS = 1000
 _PACE_MS = 5000
 _PACE_SHARE = 4
@@ -54,6 +52,8 @@ class Holder(Protocol):
     moved_bytes: int
     """Received and sent so far."""
     last_active_ms: float
+    reserved_bytes: int
+    """What it has of the reserve."""
     pace: tuple[float, int] | None
     """When it was last quick enough, and how many bytes it had moved then; None if that was not checked yet."""
 
@@ -82,10 +82,11 @@ class RequestMemory:
         holders: Callable[[], Iterable[Holder]],
     ) -> None:
         self.limit_bytes = limit_bytes
-        reserve_bytes = max(largest_request_bytes, _LEAST_RESERVE_BYTES)
-        self._most_growth_bytes = limit_bytes - limit_bytes // _SHARE_FOR_SMALL
-        self._most_large_bytes = self._most_growth_bytes + reserve_bytes
-        self._most_bytes = limit_bytes + reserve_bytes
+        self._most_large_bytes = limit_bytes - limit_bytes // _SHARE_FOR_SMALL
+        self._most_small_bytes = max(limit_bytes, _LEAST_FOR_SMALL_BYTES)
+        self._reserve_bytes = largest_request_bytes
+        self._reserved_bytes = 0
+        """What is taken of the reserve. It is part of what is used."""
         self.used_bytes = 0
         self.is_short = False
         """Whether even a connection that holds nothing has to be asked about (`admits`)."""
@@ -100,25 +101,35 @@ class RequestMemory:
         """Connections that are not read because memory is short."""
         return len(self._waiting)
 
-    def admits(self, reader: FrameReader) -> bool:
+    def admits(self, holder: Holder, reader: FrameReader) -> bool:
         """Whether a connection may be read into its buffer, which gets memory of the reserve if it needs that."""
         growth_bytes = reader.growth_bytes
-        if self.used_bytes + growth_bytes <= self._most_growth_bytes:
+        used_bytes = self.used_bytes - self._reserved_bytes
+        if used_bytes + growth_bytes <= self._most_large_bytes:
             return True
         if not reader.has_large_frame:
-            return self.used_bytes + SHARED_BUFFER_BYTES <= self._most_bytes
+            return used_bytes + SHARED_BUFFER_BYTES <= self._most_small_bytes
         if growth_bytes:
-            if self.used_bytes + reader.missing_bytes > self._most_large_bytes:
+            missing_bytes = reader.missing_bytes
+            if self._reserved_bytes + missing_bytes > self._reserve_bytes:
                 return False
+            holder.reserved_bytes += missing_bytes
+            self._reserved_bytes += missing_bytes
             reader.own_whole_frame()
         return True
 
     def change(self, more_bytes: int) -> None:
         """So much more is held than before, or less."""
         self.used_bytes += more_bytes
-        self.is_short = self.used_bytes > self._most_growth_bytes
-        if more_bytes < 0 and self._waiting:
+        self.is_short = self.used_bytes - self._reserved_bytes > self._most_large_bytes
+        if more_bytes <= 0 and self._waiting:
             self._grant_soon()
+
+    def give_back(self, holder: Holder) -> None:
+        """A connection has its request, or is closed: it needs nothing of the reserve any more."""
+        self._reserved_bytes -= holder.reserved_bytes
+        holder.reserved_bytes = 0
+        self.change(0)
 
     def wait(self, holder: Holder) -> None:
         """Let a connection wait until `take_memory` succeeds."""
@@ -155,17 +166,13 @@ class RequestMemory:
         # First: whatever goes wrong below, there is a next time.
         self._loop.timers.after(_CHECK_MS, self._check)
         self._close_slow()
-        self._grant()
-        waiting = [holder for holder in self._waiting.values() if holder.memory_bytes]
-        if waiting and sum(holder.memory_bytes for holder in waiting) == self.used_bytes:
-            largest = max(waiting, key=lambda holder: holder.memory_bytes)
-            largest.close_as_slow(f"all connections wait for memory, and it holds most: {self._in_words()}")
+        self._grant_soon()
 
     def _close_slow(self) -> None:
         slow = [holder for holder in self._holders() if holder.memory_bytes and self._is_slow(holder)]
         for holder in sorted(slow, key=lambda holder: -holder.memory_bytes):
-            if self.used_bytes <= self.limit_bytes // 2:
-                return
+            if self.used_bytes <= self.limit_bytes // 2 and not holder.reserved_bytes:
+                continue
             holder.close_as_slow(f"memory is short: {self._in_words()}")
 
     def _is_slow(self, holder: Holder) -> bool:
