@@ -102,6 +102,7 @@ def test_room_that_is_cut_off_while_the_log_is_looked_at_is_not_missed(
     log_file = write_five(tmp_path, {"index.interval.bytes": interval_bytes})
     size = log_file.stat().st_size
     os.truncate(log_file, 1 << 20)
+    caplog.clear()
     with Store(str(log_file.parents[1]), read_only=True, file_system=Trimming(size, is_opened=is_opened)) as store:
         assert [record.offset for record in store.partition("t", 0).read(0)] == [0, 1, 2, 3, 4]
     assert caplog.messages == []

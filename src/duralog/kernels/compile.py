@@ -23,6 +23,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+
+# numba needs it at a kernel's first call. numpy loads it lazily, and recurses without end if two threads ask for it.
+import numpy.ma  # noqa: F401
 from numba.core import event
 
 assert sys.byteorder == "little", "the kernels swap bytes for a little-endian machine"
