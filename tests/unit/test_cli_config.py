@@ -175,4 +175,5 @@ def test_quiet(directory: Path) -> None:
 
 def test_nothing_is_set(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020}.log").touch()
     assert "no configs but Kafka's defaults" in run("list", tmp_path).stdout
