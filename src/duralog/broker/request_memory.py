@@ -29,6 +29,7 @@ from typing import Protocol
 from duralog.broker.event_loop import EventLoop
 from duralog.broker.frames import SHARED_BUFFER_BYTES, FrameReader
 from duralog.config import BrokerConfig
+from duralog.config.memory_limits import memory_limits
 
 _SHARE = 8
 """The limit is this part of the machine's memory, unless it is given."""
@@ -39,8 +40,6 @@ _PACE_MS = 5000
 _PACE_SHARE = 4
 """While memory is short, a connection has to move this part of what it holds within `_PACE_MS`."""
 _GRANTED_PER_TURN = 16
-_UNLIMITED_BYTES = 1 << 60
-"""Cgroups of version 1 say "no limit" with a number that no machine has."""
 
 
 class Holder(Protocol):
@@ -208,28 +207,13 @@ def default_limit_bytes(largest_request_bytes: int, memory_bytes: int) -> int:
 
 def machine_memory_bytes(root: str = "") -> int:
     """The memory of this machine, or of the container if that has less. `root` is where its file system begins."""
-    found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for line in _read(f"{root}/proc/self/cgroup").splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if number == "0" and not controllers:
-            folder, name = f"{root}/sys/fs/cgroup", "memory.max"
-        elif "memory" in controllers.split(","):
-            folder, name = f"{root}/sys/fs/cgroup/memory", "memory.limit_in_bytes"
-        else:
-            continue
-        # In a container the path may be that of the host, and the limit be set at the root.
-        for part in ("", *(part for part in path.split("/") if part not in ("", ".."))):
-            folder = f"{folder}/{part}" if part else folder
-            limit = _read(f"{folder}/{name}").strip()
-            if limit.isdecimal() and int(limit) < _UNLIMITED_BYTES:
-                found.append(int(limit))
-    return min(found)
 
+    def read(path: str) -> str | None:
+        try:
+            with open(f"{root}{path}", encoding="ascii", errors="replace") as file:
+                return file.read()
+        except OSError:
+            return None  # There is no such limit.
 
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
+    machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([machine_bytes, *(limit.limit_bytes for limit in memory_limits(read))])

@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from duralog.cli.doctor_check import Check, Subject, sysctl
 from duralog.cli.doctor_machine import Machine
 from duralog.cli.tables import plural, size_text
+from duralog.config.memory_limits import memory_limits
 
 _VM = "/proc/sys/vm"
-_CGROUPS = "/sys/fs/cgroup"
 _HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage"
-_UNLIMITED_BYTES = 1 << 60
-"""Cgroups of version 1 say "no limit" with a number that no machine has."""
 
 _LITTLE_MEMORY = 512 << 20
 _MOST_SWAPPINESS = 10
@@ -47,9 +45,9 @@ def memory_checks(machine: Machine, *, segments: int, log_bytes: int) -> Iterato
     total = memory.get("MemTotal")
     if total is not None:
         yield _memory(memory, total, log_bytes)
-    limit = _memory_limit(machine)
+    limit = min(memory_limits(machine.read), key=lambda found: found.limit_bytes, default=None)
     if limit is not None:
-        yield _limit(*limit)
+        yield _limit(limit.file, limit.limit_bytes, limit.used_bytes)
     if "SwapTotal" in memory:
         yield _swap(machine, memory)
     yield from _dirty(machine, memory.get("MemAvailable", total))
@@ -67,28 +65,6 @@ def _memory(memory: dict[str, int], total: int, log_bytes: int) -> Check:
     if log_bytes > available:
         found += f"; the logs have {size_text(log_bytes)}: whoever reads far behind reads from disk"
     return _MEMORY.ok(found)
-
-
-def _memory_limit(machine: Machine) -> tuple[str, int, int | None] | None:
-    """The tightest limit of the cgroups that this process is in, where it is told, and how much of it is used."""
-    found: list[tuple[str, int, int | None]] = []
-    for line in (machine.read("/proc/self/cgroup") or "").splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if number == "0" and not controllers:
-            names, root = ("memory.max", "memory.current"), _CGROUPS
-        elif "memory" in controllers.split(","):
-            names, root = ("memory.limit_in_bytes", "memory.usage_in_bytes"), f"{_CGROUPS}/memory"
-        else:
-            continue
-        # In a container the path may be the host's, and the limit be told at the root.
-        parts = [part for part in path.split("/") if part not in ("", "..")]
-        for depth in range(len(parts), -1, -1):
-            folder = "/".join([root, *parts[:depth]])
-            limit = _number(machine.read(f"{folder}/{names[0]}"))
-            if limit is not None and limit < _UNLIMITED_BYTES:
-                found.append((f"{folder}/{names[0]}", limit, _number(machine.read(f"{folder}/{names[1]}"))))
-    return min(found, key=lambda one: one[1], default=None)
 
 
 def _limit(file: str, limit: int, used: int | None) -> Check:

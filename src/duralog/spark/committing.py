@@ -10,7 +10,7 @@
 If the machine dies before step 4 is on disk, nothing has happened. After it, the write is completed by the next commit
 or by `recover`, which appends what the logs do not hold already (`staged_appending`). The same is true of a disk that
 is full, or fails: the write waits until there is room. It is lost only if its staged rows are, or if a log was
-compacted or shortened meanwhile, so that nobody can say what is in it: then `abandon` gives it up.
+compacted or shortened meanwhile, so that its content is unknown: then `abandon` gives it up.
 
 An error while the directory is closed changes nothing about any of this, and is logged.
 """

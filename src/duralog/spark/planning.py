@@ -288,7 +288,7 @@ def _end_position(index: OffsetIndex, end_offset: int) -> int:
 class _Aborted:
     """The aborted transactions of a partition that its indexes have, as far as a range of offsets needs them.
 
-    To find those that an index lacks, the log has to be scanned: whoever reads a slice does that (`part_reading`).
+    To find those that an index lacks, the log has to be scanned: the reader of a slice does that (`part_reading`).
     """
 
     def __init__(self, view: LogView, wanted: OffsetRange) -> None:
