@@ -8,6 +8,7 @@ import select
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -110,6 +111,8 @@ def sends(client: RawClient, data: bytes, broker: Broker) -> int:
     while sent < len(view) and idle < 20:
         count = try_send(client, view[sent : sent + (256 << 10)])
         idle = 0 if count else idle + 1
+        if idle > 2:
+            time.sleep(0.002)  # On a busy machine the kernel opens the window a moment after the broker has read.
         sent += count
         turn(broker, 2)
     return sent

@@ -215,6 +215,8 @@ class ConfigClient:
                     f"{self._where}: an answer of {size} bytes: this is not a broker of Kafka's protocol"
                 )
             data = self._exactly(size)
+        except ConnectionError:  # A reset or a broken pipe: the broker closed it before it had read the request.
+            raise self._closed_by_broker() from None
         except OSError as error:
             raise DuralogError(f"{self._where}: {error.strerror or error}") from error
         try:
@@ -227,12 +229,15 @@ class ConfigClient:
         while len(data) < size:
             part = self._socket.recv(min(size - len(data), 1 << 20))
             if not part:
-                raise DuralogError(
-                    f"{self._where}: the broker closed the connection: if a limit such as max.connections refuses it,"
-                    " stop the broker and change its directory, or start it with --override"
-                )
+                raise self._closed_by_broker()
             data += part
         return bytes(data)
+
+    def _closed_by_broker(self) -> DuralogError:
+        return DuralogError(
+            f"{self._where}: the broker closed the connection: if a limit such as max.connections refuses it,"
+            " stop the broker and change its directory, or start it with --override"
+        )
 
 
 def plain_reason(message: str) -> str:
