@@ -14,13 +14,13 @@ from pathlib import Path
 from rendering import main, table
 
 from duralog.format import layout
-from duralog.format.coordinator_records import RecordType
-from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
+from duralog.format.internal.coordinator_records import RecordType
+from duralog.format.internal.group_records import CONSUMER_OFFSETS_TYPES
+from duralog.format.internal.message_schema import Message, describe
+from duralog.format.internal.metadata_records import METADATA_TYPES
+from duralog.format.internal.share_records import SHARE_GROUP_STATE_TYPES
+from duralog.format.internal.transaction_records import TRANSACTION_STATE_TYPES
 from duralog.format.layout import LAYOUTS, Layout
-from duralog.format.message_schema import Message, describe
-from duralog.format.metadata_records import METADATA_TYPES
-from duralog.format.share_records import SHARE_GROUP_STATE_TYPES
-from duralog.format.transaction_records import TRANSACTION_STATE_TYPES
 
 TARGET = Path(__file__).with_name("formats.md")
 TEMPLATE = Path(__file__).with_name("formats.template.md")

@@ -13,8 +13,8 @@ from typing import Any
 
 from rendering import main, table
 
-from duralog.spark.planning import DEFAULT_MAX_SLICE_BYTES
-from duralog.spark.remote_files import BLOCK_BYTES
+from duralog.scanning.planning import DEFAULT_MAX_SLICE_BYTES
+from duralog.scanning.remote_files import BLOCK_BYTES
 
 TARGET = Path(__file__).with_name("scale.md")
 RESULTS = Path(__file__).parents[1] / "bench" / "results.json"

@@ -22,10 +22,10 @@ from duralog.format.filenames import FileKind, SegmentFile, parse_segment_file
 from duralog.format.index_entries import OffsetIndexEntry, encode_offset_index, encode_time_index, index_entries
 from duralog.format.layout import BATCH_V2, MESSAGE_V0, MESSAGE_V1
 from duralog.format.producer_snapshot import ProducerEntry, decode_producer_snapshot
-from duralog.storage.append_origin import AppendOrigin
-from duralog.storage.file_system import LocalFileSystem
-from duralog.storage.partition_log import PartitionLog
-from duralog.storage.recovery import load_partition
+from duralog.storage.append.origin import AppendOrigin
+from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.recovery.recovery import load_partition
 from oracle.random_histories import Stage
 
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from duralog.format.record import Record
-from duralog.storage.partition_log import EARLIEST, LATEST, MAX_TIMESTAMP, PartitionLog
+from duralog.storage.log.partition_log import EARLIEST, LATEST, MAX_TIMESTAMP, PartitionLog
 from oracle.kafka_process import Json
 from oracle.kafka_server import KafkaServer
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-from duralog.broker import messages
+from duralog.broker.wire import messages
 from duralog.format import record_batch
 from duralog.format.record import Record
 

@@ -33,16 +33,16 @@ from duralog.format.record import Record, TimestampType
 
 if TYPE_CHECKING:
     from duralog.config import BrokerConfig
-    from duralog.spark.jobs.stats_here import stats_here as stats
-    from duralog.spark.jobs.stats_report import StatsReport
-    from duralog.storage.cleaner_state import CleanerTotals, PartitionState
-    from duralog.storage.compaction_report import CompactionProgress, CompactionReport
-    from duralog.storage.lookup import TimestampedOffset
-    from duralog.storage.parallel import Progress
-    from duralog.storage.partition_log import PartitionLog
-    from duralog.storage.retention import BUILT_IN_POLICIES, AgingLog, Removable, RetentionPolicy, RetentionReport
+    from duralog.statistics.here import stats_here as stats
+    from duralog.statistics.report import StatsReport
+    from duralog.storage.checks.verification import Verification
+    from duralog.storage.compaction.cleaner_state import CleanerTotals, PartitionState
+    from duralog.storage.compaction.report import CompactionProgress, CompactionReport
+    from duralog.storage.disk.parallel import Progress
+    from duralog.storage.log.partition_log import PartitionLog
+    from duralog.storage.log.retention import BUILT_IN_POLICIES, AgingLog, Removable, RetentionPolicy, RetentionReport
+    from duralog.storage.segment.lookup import TimestampedOffset
     from duralog.storage.store import Store
-    from duralog.storage.verification import Verification
 
 __version__ = "0.1.0.dev0"
 
@@ -88,23 +88,23 @@ __all__ = [
 ]
 
 _LOADED_LATER = {
-    "BUILT_IN_POLICIES": "duralog.storage.retention",
-    "AgingLog": "duralog.storage.retention",
+    "BUILT_IN_POLICIES": "duralog.storage.log.retention",
+    "AgingLog": "duralog.storage.log.retention",
     "BrokerConfig": "duralog.config",
-    "CleanerTotals": "duralog.storage.cleaner_state",
-    "CompactionProgress": "duralog.storage.compaction_report",
-    "CompactionReport": "duralog.storage.compaction_report",
-    "PartitionLog": "duralog.storage.partition_log",
-    "PartitionState": "duralog.storage.cleaner_state",
-    "Progress": "duralog.storage.parallel",
-    "Removable": "duralog.storage.retention",
-    "RetentionPolicy": "duralog.storage.retention",
-    "RetentionReport": "duralog.storage.retention",
-    "StatsReport": "duralog.spark.jobs.stats_report",
+    "CleanerTotals": "duralog.storage.compaction.cleaner_state",
+    "CompactionProgress": "duralog.storage.compaction.report",
+    "CompactionReport": "duralog.storage.compaction.report",
+    "PartitionLog": "duralog.storage.log.partition_log",
+    "PartitionState": "duralog.storage.compaction.cleaner_state",
+    "Progress": "duralog.storage.disk.parallel",
+    "Removable": "duralog.storage.log.retention",
+    "RetentionPolicy": "duralog.storage.log.retention",
+    "RetentionReport": "duralog.storage.log.retention",
+    "StatsReport": "duralog.statistics.report",
     "Store": "duralog.storage.store",
-    "TimestampedOffset": "duralog.storage.lookup",
-    "Verification": "duralog.storage.verification",
-    "stats": "duralog.spark.jobs.stats_here:stats_here",
+    "TimestampedOffset": "duralog.storage.segment.lookup",
+    "Verification": "duralog.storage.checks.verification",
+    "stats": "duralog.statistics.here:stats_here",
 }
 """By public name: where it is, and behind a colon what it is called there."""
 
@@ -137,7 +137,7 @@ def open(
     belongs to the process that opens it: a child that is forked later opens the directory itself.
     """
     from duralog.config import BrokerConfig
-    from duralog.storage.retention import BUILT_IN_POLICIES
+    from duralog.storage.log.retention import BUILT_IN_POLICIES
     from duralog.storage.store import Store
 
     return Store(

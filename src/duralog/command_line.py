@@ -13,24 +13,24 @@ from typing import Annotated
 import typer
 
 from duralog import __version__
-from duralog.cli.bench import bench
-from duralog.cli.compact import compact
+from duralog.cli.bench.command import bench
+from duralog.cli.common.failures import CLOSED_PIPE, FAILURE, INTERRUPTED, describe, leave_standard_output, say
+from duralog.cli.common.help_pages import LOOK, LOOK_AFTER, PIPELINE, TALK, TOOLS, CommandGroup
+from duralog.cli.common.logs import say_warnings
+from duralog.cli.compact.command import compact
 from duralog.cli.completion import ASKED, answer_shell, completion
-from duralog.cli.config import config_app
-from duralog.cli.consume import consume
-from duralog.cli.doctor import doctor
-from duralog.cli.dump import dump
-from duralog.cli.failures import CLOSED_PIPE, FAILURE, INTERRUPTED, describe, leave_standard_output, say
-from duralog.cli.group import group_app
-from duralog.cli.help_pages import LOOK, LOOK_AFTER, PIPELINE, TALK, TOOLS, CommandGroup
-from duralog.cli.job import job_app
-from duralog.cli.logs import say_warnings
+from duralog.cli.config.command import config_app
+from duralog.cli.doctor.command import doctor
+from duralog.cli.dump.command import dump
+from duralog.cli.group.command import group_app
+from duralog.cli.job.command import job_app
 from duralog.cli.lookup import lookup
-from duralog.cli.produce import produce
+from duralog.cli.records.consume import consume
+from duralog.cli.records.produce import produce
 from duralog.cli.repair import repair
 from duralog.cli.retain import retain
 from duralog.cli.serve import serve
-from duralog.cli.stats import stats
+from duralog.cli.stats.command import stats
 from duralog.cli.topic import topic_app
 from duralog.cli.verify import verify
 from duralog.console.command import console

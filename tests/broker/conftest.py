@@ -9,7 +9,7 @@ import pytest
 
 from duralog.broker.broker import Broker
 from duralog.config import BrokerConfig
-from tests.broker.raw_client import RawClient
+from tests.support.broker.raw_client import RawClient
 
 QUICK = {
     "group.initial.rebalance.delay.ms": 0,

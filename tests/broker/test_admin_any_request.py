@@ -17,8 +17,8 @@ from kio.index import load_request_schema
 
 from duralog.broker.broker import Broker
 from duralog.broker.handlers import load_apis
-from tests.broker.admin_desk import append, make
-from tests.broker.raw_client import RawClient
+from tests.support.broker.admin_desk import append, make
+from tests.support.broker.raw_client import RawClient
 
 APIS = (2, 3, 19, 20, 21, 23, 32, 33, 35, 37, 44, 60, 61, 75)
 REQUESTS = 60

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from duralog.broker.broker import Broker
-from duralog.broker.dynamic_configs import DYNAMIC_CONFIGS, LISTENERS_CONFIGS, ONE_BROKERS_CONFIGS
-from duralog.broker.handlers import describe_configs as describe_configs_handler
-from duralog.broker.kafka_only_configs import KAFKA_ONLY_CONFIGS
+from duralog.broker.configs.dynamic import DYNAMIC_CONFIGS, LISTENERS_CONFIGS, ONE_BROKERS_CONFIGS
+from duralog.broker.configs.kafka_only_configs import KAFKA_ONLY_CONFIGS
+from duralog.broker.handlers.cluster import describe_configs as describe_configs_handler
 from duralog.config import BROKER_CONFIGS, TOPIC_CONFIGS
 from duralog.config.kafka_names import KAFKA_NAMES
-from duralog.storage.cluster_metadata import BROKER_RESOURCE
-from tests.broker.admin_desk import (
+from duralog.storage.metadata.cluster_metadata import BROKER_RESOURCE
+from tests.support.broker.admin_desk import (
     ALTER_CONFIGS,
     APPEND,
     BROKER,
@@ -32,7 +32,7 @@ from tests.broker.admin_desk import (
     describe_configs,
     make,
 )
-from tests.broker.raw_client import RawClient
+from tests.support.broker.raw_client import RawClient
 
 MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an"

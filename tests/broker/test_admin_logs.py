@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from duralog.broker.broker import Broker
-from duralog.broker.handlers import describe_producers
+from duralog.broker.handlers.records import describe_producers
 from duralog.errors import StorageError
-from tests.broker.admin_desk import DELETE_RECORDS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS, append, make, on_loop
-from tests.broker.raw_client import RawClient
+from tests.support.broker.admin_desk import DELETE_RECORDS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS, append, make, on_loop
+from tests.support.broker.raw_client import RawClient
 
 NOW = 1_700_000_000_000
 
@@ -140,7 +140,7 @@ class TestDescribeLogDirs:
         def fail(path: str) -> None:
             raise StorageError(f"{path}: cannot ask for the space on the disk")
 
-        monkeypatch.setattr("duralog.broker.handlers.describe_log_dirs.disk_space", fail)
+        monkeypatch.setattr("duralog.broker.handlers.cluster.describe_log_dirs.disk_space", fail)
         answer = client.ask(DESCRIBE_LOG_DIRS, 5, {"topics": None})
         assert (answer.error_code, answer.results) == (56, ())
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from duralog.broker.broker import Broker
-from duralog.broker.handlers import describe_topic_partitions
-from tests.broker.admin_desk import (
+from duralog.broker.handlers.topics import describe_topic_partitions
+from tests.support.broker.admin_desk import (
     DESCRIBE_CLUSTER,
     DESCRIBE_TOPIC_PARTITIONS,
     METADATA,
@@ -22,7 +22,7 @@ from tests.broker.admin_desk import (
     topic_errors,
     wait_until,
 )
-from tests.broker.raw_client import RawClient
+from tests.support.broker.raw_client import RawClient
 
 
 class TestMetadata:

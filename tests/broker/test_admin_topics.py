@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from duralog.broker.broker import Broker
-from duralog.broker.topics import TopicView
+from duralog.broker.topics.topics import TopicView
 from duralog.errors import InvalidTopic, StorageError
 from duralog.format import record_batch
 from duralog.format.record import Record
-from duralog.storage.file_system import LocalFileSystem
-from tests.broker.admin_desk import (
+from duralog.storage.disk.file_system import LocalFileSystem
+from tests.support.broker.admin_desk import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -30,7 +30,7 @@ from tests.broker.admin_desk import (
     topic_errors,
     wait_until,
 )
-from tests.broker.raw_client import RawClient
+from tests.support.broker.raw_client import RawClient
 
 PRODUCE = 0
 BY_HAND = {"partitions": -1, "replication_factor": -1}
@@ -558,7 +558,7 @@ class TestHalfMade:
             make_folder(files, path)
 
         monkeypatch.setattr(LocalFileSystem, "make_folder", make)
-        monkeypatch.setattr("duralog.broker.partitions.RETRY_MS", 1)
+        monkeypatch.setattr("duralog.broker.topics.partitions.RETRY_MS", 1)
         return bad
 
     def test_a_topic_is_there_without_leaders_until_its_logs_are(

@@ -16,13 +16,13 @@ from typer.testing import CliRunner, Result
 
 import duralog
 from duralog.broker.broker import Broker
-from duralog.broker.config_client import ConfigClient, plain_reason
+from duralog.broker.configs.client import ConfigClient, plain_reason
 from duralog.command_line import app
 from duralog.config import BrokerConfig
 from duralog.errors import DuralogError
-from duralog.storage.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
+from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
 from tests.broker.conftest import QUICK
-from tests.broker.raw_client import RawClient
+from tests.support.broker.raw_client import RawClient
 
 MAX = "max.connections"
 

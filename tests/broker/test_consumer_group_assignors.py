@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duralog.broker.groups.assignors import ASSIGNORS, Assignment, Subscriber, assign_range, assign_uniform
+from duralog.broker.groups.consumer.assignors import ASSIGNORS, Assignment, Subscriber, assign_range, assign_uniform
 
 T1, T2, T3 = UUID(int=1), UUID(int=2), UUID(int=3)
 

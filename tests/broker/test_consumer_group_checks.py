@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from duralog.broker.error_codes import (
+from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.wire.error_codes import (
     GROUP_ID_NOT_FOUND,
     INVALID_GROUP_ID,
     NON_EMPTY_GROUP,
@@ -15,8 +16,7 @@ from duralog.broker.error_codes import (
     UNKNOWN_MEMBER_ID,
     UNSUPPORTED_VERSION,
 )
-from duralog.broker.groups.refusal import GroupRefusal
-from tests.broker.consumer_group_bench import Bench, owned
+from tests.support.broker.consumer_group_bench import Bench, owned
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duralog.broker.error_codes import (
+from duralog.broker.wire.error_codes import (
     FENCED_MEMBER_EPOCH,
     GROUP_ID_NOT_FOUND,
     GROUP_MAX_SIZE_REACHED,
@@ -16,7 +16,7 @@ from duralog.broker.error_codes import (
     UNSUPPORTED_ASSIGNOR,
     UNSUPPORTED_VERSION,
 )
-from tests.broker.consumer_group_bench import Bench, given, owned
+from tests.support.broker.consumer_group_bench import Bench, given, owned
 
 
 @pytest.fixture

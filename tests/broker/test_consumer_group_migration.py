@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from duralog.broker.error_codes import (
+from duralog.broker.wire.error_codes import (
     FENCED_INSTANCE_ID,
     GROUP_ID_NOT_FOUND,
     ILLEGAL_GENERATION,
@@ -19,8 +19,8 @@ from duralog.broker.error_codes import (
     UNKNOWN_MEMBER_ID,
     UNKNOWN_SERVER_ERROR,
 )
-from duralog.format.embedded_protocol import ASSIGNMENT, SUBSCRIPTION, decode_embedded, encode_embedded
-from tests.broker.group_desk import HEARTBEAT, JOIN, LEAVE, OFFSET_COMMIT, SYNC, GroupDesk
+from duralog.format.internal.embedded_protocol import ASSIGNMENT, SUBSCRIPTION, decode_embedded, encode_embedded
+from tests.support.broker.group_desk import HEARTBEAT, JOIN, LEAVE, OFFSET_COMMIT, SYNC, GroupDesk
 
 CONSUMER_HEARTBEAT, CONSUMER_DESCRIBE = 68, 69
 Partitions = Iterable[tuple[str, Iterable[int]]]

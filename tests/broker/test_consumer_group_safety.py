@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from duralog.broker.error_codes import FENCED_MEMBER_EPOCH, NOT_COORDINATOR, UNKNOWN_MEMBER_ID
-from tests.broker.consumer_group_bench import Bench, given, owned
+from duralog.broker.wire.error_codes import FENCED_MEMBER_EPOCH, NOT_COORDINATOR, UNKNOWN_MEMBER_ID
+from tests.support.broker.consumer_group_bench import Bench, given, owned
 
 NAMES = st.sampled_from("abc")
 TOPICS = st.sampled_from(["t", "u", "v"])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from duralog.broker.error_codes import FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID, UNRELEASED_INSTANCE_ID
-from tests.broker.consumer_group_bench import Bench, given, owned
+from duralog.broker.wire.error_codes import FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID, UNRELEASED_INSTANCE_ID
+from tests.support.broker.consumer_group_bench import Bench, given, owned
 
 
 @pytest.fixture

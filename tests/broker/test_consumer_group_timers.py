@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from duralog.broker.error_codes import UNKNOWN_MEMBER_ID
-from duralog.broker.groups.consumer_group import ConsumerGroup
-from tests.broker.consumer_group_bench import Bench, given, owned
+from duralog.broker.groups.consumer.group import ConsumerGroup
+from duralog.broker.wire.error_codes import UNKNOWN_MEMBER_ID
+from tests.support.broker.consumer_group_bench import Bench, given, owned
 
 
 @pytest.fixture

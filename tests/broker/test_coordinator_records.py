@@ -15,18 +15,22 @@ from typing import Any
 import pytest
 
 from duralog.broker.broker import Broker
-from duralog.broker.coordinator_log import read_log
-from duralog.broker.error_codes import INVALID_RECORD, INVALID_TOPIC_EXCEPTION, NOT_COORDINATOR, RECORD_LIST_TOO_LARGE
-from duralog.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from duralog.broker.metrics import BrokerCollector
+from duralog.broker.topics.coordinator_log import read_log
+from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from duralog.broker.wire.error_codes import (
+    INVALID_RECORD,
+    INVALID_TOPIC_EXCEPTION,
+    NOT_COORDINATOR,
+    RECORD_LIST_TOO_LARGE,
+)
 from duralog.config import BrokerConfig
 from duralog.format import record_batch
 from duralog.format.compression import Codec
 from duralog.format.record import Record
-from duralog.storage.append_origin import AppendOrigin
+from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.store import Store
-from tests.broker.raw_client import RawClient
-from tests.coordinator_cases import (
+from tests.support.broker.coordinator_cases import (
     CASES,
     GROUP_CASES,
     TRANSACTION_CASES,
@@ -42,6 +46,7 @@ from tests.coordinator_cases import (
     offset_value,
     transaction,
 )
+from tests.support.broker.raw_client import RawClient
 
 PRODUCE, COMMIT, FETCH, FIND, DESCRIBE, LIST, CREATE, INIT, DESCRIBE_TRANSACTIONS = 0, 8, 9, 10, 15, 16, 19, 22, 65
 ADMIN = "__admin_client"

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from duralog.broker import error_codes as codes
 from duralog.broker.broker import Broker
-from duralog.broker.handlers import fetch as handler
+from duralog.broker.handlers.records import fetch as handler
+from duralog.broker.wire import error_codes as codes
 from duralog.errors import CorruptRecord, StorageError
 from duralog.format.batches import scan
-from duralog.storage.readable_segment import ReadableSegment
-from tests.broker.record_desk import FETCH, RecordDesk, batch, decode
+from duralog.storage.segment.readable_segment import ReadableSegment
+from tests.support.broker.record_desk import FETCH, RecordDesk, batch, decode
 
 VERSIONS = range(4, 19)
 UNCHANGED = (-1, -1)

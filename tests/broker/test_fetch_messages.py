@@ -8,15 +8,15 @@ from uuid import UUID
 
 import pytest
 
-from duralog.broker import error_codes as codes
-from duralog.broker import messages
-from duralog.broker.fetch_reading import Result, Wanted
-from duralog.broker.fetch_response import encode
-from duralog.broker.request import FileSlice
+from duralog.broker.fetch.reading import Result, Wanted
+from duralog.broker.fetch.response import encode
+from duralog.broker.wire import error_codes as codes
+from duralog.broker.wire import messages
+from duralog.broker.wire.request import FileSlice
 from duralog.format.checkpoints import EpochStart
 from duralog.format.index_entries import AbortedTransaction
-from duralog.storage.file_system import File, LocalFileSystem
-from tests.broker.record_desk import FETCH, bytes_of
+from duralog.storage.disk.file_system import File, LocalFileSystem
+from tests.support.broker.record_desk import FETCH, bytes_of
 
 VERSIONS = range(4, 19)
 _IDS = {name: UUID(int=number + 1).bytes for number, name in enumerate(("a", "b"))}

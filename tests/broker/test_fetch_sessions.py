@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from duralog.broker import error_codes as codes
-from duralog.broker import fetch_sessions
 from duralog.broker.broker import Broker
-from duralog.broker.fetch_reading import Wanted
-from duralog.broker.fetch_sessions import FetchSessions, next_epoch
+from duralog.broker.fetch import sessions as fetch_sessions
+from duralog.broker.fetch.reading import Wanted
+from duralog.broker.fetch.sessions import FetchSessions, next_epoch
+from duralog.broker.wire import error_codes as codes
 from duralog.config import BrokerConfig
-from tests.broker.admin_desk import wait_until
-from tests.broker.record_desk import RecordDesk, batch, records
-from tests.broker.set_clock import SetClock
+from tests.support.broker.admin_desk import wait_until
+from tests.support.broker.record_desk import RecordDesk, batch, records
+from tests.support.broker.set_clock import SetClock
 
 _MINUTE_MS = 60_000
 

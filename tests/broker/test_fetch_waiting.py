@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from duralog.broker import error_codes as codes
-from duralog.broker import messages
 from duralog.broker.broker import Broker
-from duralog.broker.fetches import _WaitingFetch
-from duralog.broker.request import Later, RawAnswer
+from duralog.broker.fetch.purgatory import _WaitingFetch
+from duralog.broker.wire import error_codes as codes
+from duralog.broker.wire import messages
+from duralog.broker.wire.request import Later, RawAnswer
 from duralog.config import BrokerConfig
-from tests.broker.raw_client import RawClient
-from tests.broker.record_desk import FETCH, PRODUCE, Answered, RecordDesk, batch, decode
+from tests.support.broker.raw_client import RawClient
+from tests.support.broker.record_desk import FETCH, PRODUCE, Answered, RecordDesk, batch, decode
 
 Connect = Callable[[], RawClient]
 CREATE_TOPICS = 19

@@ -14,10 +14,10 @@ from confluent_kafka import Producer
 
 from duralog import Record
 from duralog.broker.broker import Broker
-from duralog.broker.listening import Address
+from duralog.broker.net.listening import Address
 from duralog.kernels.compile import Kernel
 from duralog.testing import TestBroker, kafka_broker, running_broker
-from tests.forked_child import fork, in_child
+from tests.support.forked_child import fork, in_child
 
 __all__ = ["kafka_broker"]
 

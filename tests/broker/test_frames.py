@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from duralog.broker.frames import FrameReader, InvalidFrame, decode_header, skip_tagged_fields
+from duralog.broker.wire.frames import FrameReader, InvalidFrame, decode_header, skip_tagged_fields
 
 LARGEST = 1 << 20
 SHARED_BYTES = 300_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 
-from duralog.broker.frames import SHARED_BUFFER_BYTES, SPARE_BUFFER_BYTES, FrameReader
+from duralog.broker.wire.frames import SHARED_BUFFER_BYTES, SPARE_BUFFER_BYTES, FrameReader
 
 _LARGEST = 10 << 20
 _LARGE = SPARE_BUFFER_BYTES - 1000

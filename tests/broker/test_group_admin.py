@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duralog.broker.groups.classic.protocol_votes import elect, hash_map_order
 from duralog.broker.groups.consumer_protocol import subscribed_topics
-from duralog.broker.groups.offset_records import OffsetKey
-from duralog.broker.groups.protocol_votes import elect, hash_map_order
-from tests.broker.group_desk import (
+from duralog.broker.groups.offsets.records import OffsetKey
+from tests.support.broker.group_desk import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     FIND_COORDINATOR,

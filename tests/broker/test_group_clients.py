@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from duralog.broker.broker import Broker
-from duralog.broker.groups.classic_group import ClassicGroup
+from duralog.broker.groups.classic.group import ClassicGroup
 from duralog.config import BrokerConfig
 from tests.broker.conftest import QUICK
 

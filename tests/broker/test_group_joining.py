@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.broker.group_desk import JOIN, LEAVE, SUBSCRIBED_TO_T, SYNC, GroupDesk
+from tests.support.broker.group_desk import JOIN, LEAVE, SUBSCRIBED_TO_T, SYNC, GroupDesk
 
 NewDesk = Callable[..., GroupDesk]
 
@@ -329,7 +329,7 @@ def test_a_full_group_takes_nobody_in(new_desk: NewDesk) -> None:
 
 
 def test_ids_that_nobody_uses_are_bounded(desk: GroupDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("duralog.broker.groups.classic_groups.MOST_PENDING_MEMBERS", 3)
+    monkeypatch.setattr("duralog.broker.groups.classic.groups.MOST_PENDING_MEMBERS", 3)
     given = [desk.member_id("g") for _ in range(5)]
     assert list(desk.classic_group("g").pending_members) == given[2:]
     assert desk.join("g", given[0]).answer.error_code == 25

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
-from duralog.broker.groups.offset_commits import Committer, TopicCommit
-from duralog.broker.groups.offset_records import CommittedOffset, OffsetKey, encode_offset_key, encode_offset_value
-from duralog.broker.groups.offset_table import PartitionCommit
-from duralog.broker.internal_topics import CONSUMER_OFFSETS
+from duralog.broker.groups.offsets.commits import Committer, TopicCommit
+from duralog.broker.groups.offsets.records import CommittedOffset, OffsetKey, encode_offset_key, encode_offset_value
+from duralog.broker.groups.offsets.table import PartitionCommit
+from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS
 from duralog.errors import StorageError
 from duralog.format import batches
 from duralog.format.record import Record
-from tests.broker.group_desk import DELETE_GROUPS, START_MS, SUBSCRIBED_TO_T, GroupDesk
+from tests.support.broker.group_desk import DELETE_GROUPS, START_MS, SUBSCRIBED_TO_T, GroupDesk
+from tests.support.places import GOLDEN
 
-GOLDEN_STORE = Path(__file__).parent.parent / "golden" / "data" / "store"
+GOLDEN_STORE = GOLDEN / "store"
 NOT_COORDINATOR = 16
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duralog.errors import StorageError
-from tests.broker.group_desk import SUBSCRIBED_TO_T, GroupDesk
+from tests.support.broker.group_desk import SUBSCRIBED_TO_T, GroupDesk
 
 UNKNOWN_MEMBER, FENCED = 25, 82
 

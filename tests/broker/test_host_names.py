@@ -10,15 +10,15 @@ from contextlib import ExitStack
 import pytest
 
 from duralog.broker.broker import Broker
-from duralog.broker.host_names import HostNames
-from duralog.broker.limits import Limits
-from duralog.broker.timers import Timers
+from duralog.broker.net.host_names import HostNames
+from duralog.broker.net.limits import Limits
+from duralog.broker.net.timers import Timers
 from duralog.config import BrokerConfig
-from tests.broker.admin_desk import BROKER, SET, alter, wait_until
 from tests.broker.conftest import QUICK
-from tests.broker.name_service import NameService
-from tests.broker.raw_client import RawClient
-from tests.broker.set_clock import SetClock
+from tests.support.broker.admin_desk import BROKER, SET, alter, wait_until
+from tests.support.broker.name_service import NameService
+from tests.support.broker.raw_client import RawClient
+from tests.support.broker.set_clock import SetClock
 
 API_VERSIONS = 18
 OVERRIDES = "max.connections.per.ip.overrides"
@@ -128,7 +128,7 @@ class TestLimits:
     def test_of_many_names_only_some_are_resolved(
         self, name_service: NameService, broker: Broker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("duralog.broker.limits._MOST_NAMES", 3)
+        monkeypatch.setattr("duralog.broker.net.limits._MOST_NAMES", 3)
         broker.server.limits.follow(BrokerConfig.of({OVERRIDES: overrides(*UNKNOWN)}))
         wait_until(lambda: len(name_service.asked) == 3)
         assert sorted(name_service.names()) == UNKNOWN[:3]

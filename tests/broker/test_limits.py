@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from duralog.broker import messages
 from duralog.broker.broker import Broker
-from duralog.broker.connection import Connection
-from duralog.broker.request import Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
+from duralog.broker.net.connection import Connection
+from duralog.broker.wire import messages
+from duralog.broker.wire.request import Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
 from duralog.config import BrokerConfig
-from tests.broker.raw_client import RawClient, request_frame
-from tests.broker.set_clock import SetClock
+from tests.support.broker.raw_client import RawClient, request_frame
+from tests.support.broker.set_clock import SetClock
 
 API_VERSIONS, METADATA, HEARTBEAT = 18, 3, 12
 BROKER = 4

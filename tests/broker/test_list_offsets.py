@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from duralog.broker.broker import Broker
-from duralog.broker.handlers.offset_for_leader_epoch import end_of_epoch
+from duralog.broker.handlers.records.offset_for_leader_epoch import end_of_epoch
 from duralog.errors import StorageError
 from duralog.format.checkpoints import EpochStart
-from tests.broker.admin_desk import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, append, damage, make, on_loop
-from tests.broker.raw_client import RawClient
+from tests.support.broker.admin_desk import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, append, damage, make, on_loop
+from tests.support.broker.raw_client import RawClient
 
 START = 1_700_000_000_000
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = range(-1, -7, -1)

@@ -11,14 +11,14 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 import duralog
-from duralog.broker import fetch_reading
 from duralog.broker.broker import Broker
+from duralog.broker.fetch import reading as fetch_reading
 from duralog.config import BrokerConfig
 from duralog.errors import StorageError
-from duralog.storage import reading
+from duralog.storage.log import reading
 from tests.broker.conftest import QUICK
-from tests.broker.raw_client import RawClient
-from tests.unit.transaction_history import CONFIG, lose_indexes, remove, write_history
+from tests.support.broker.raw_client import RawClient
+from tests.support.storage.transaction_history import CONFIG, lose_indexes, remove, write_history
 
 FETCH = 1
 PATIENCE = 600

@@ -10,10 +10,10 @@ import pytest
 from duralog.broker.broker import Broker
 from duralog.format import record_batch
 from duralog.format.record import Record
-from duralog.storage.file_system import LocalFileSystem
-from duralog.storage.producer_state import FrozenProducers
-from tests.broker.admin_desk import DESCRIBE_PRODUCERS, make
-from tests.broker.raw_client import RawClient
+from duralog.storage.append.producer_state import FrozenProducers
+from duralog.storage.disk.file_system import LocalFileSystem
+from tests.support.broker.admin_desk import DESCRIBE_PRODUCERS, make
+from tests.support.broker.raw_client import RawClient
 
 PRODUCE = 0
 SECONDS = 60

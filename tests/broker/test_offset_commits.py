@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from duralog.broker.groups.offset_records import OffsetKey
-from duralog.broker.internal_topics import CONSUMER_OFFSETS
-from tests.broker.group_desk import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH, GroupDesk
+from duralog.broker.groups.offsets.records import OffsetKey
+from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS
+from tests.support.broker.group_desk import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH, GroupDesk
 
 UNKNOWN_TOPIC, TOO_LARGE, ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCE = 3, 12, 22, 25, 27
 NOT_FOUND, SUBSCRIBED, NON_EMPTY, UNKNOWN_ID = 69, 86, 68, 100
@@ -228,7 +228,7 @@ def test_offsets_go_with_their_topic(desk: GroupDesk) -> None:
 
 
 def test_offsets_of_many_groups_go_some_at_a_time(desk: GroupDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("duralog.broker.groups.offset_commits.GROUPS_PER_TURN", 2)
+    monkeypatch.setattr("duralog.broker.groups.offsets.commits.GROUPS_PER_TURN", 2)
     groups = ["a", "b", "c", "d", "e"]
     for group in groups:
         desk.commit(group, {("t", 0): 5})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from duralog.broker.groups.group import Group
-from tests.broker.group_desk import START_MS, GroupDesk
+from tests.support.broker.group_desk import START_MS, GroupDesk
 
 DAY_MS = 24 * 3600 * 1000
 RETENTION_MS = 7 * DAY_MS

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.broker.group_desk import DELETE_GROUPS, OFFSET_DELETE, GroupDesk
+from tests.support.broker.group_desk import DELETE_GROUPS, OFFSET_DELETE, GroupDesk
 
 GROUPS = ["a", "b"]
 PARTITIONS = [("t", 0), ("u", 0)]

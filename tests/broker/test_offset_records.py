@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duralog.broker.groups.offset_records import (
+from duralog.broker.groups.offsets.records import (
     CommittedOffset,
     OffsetKey,
     decode_offset_key,
@@ -19,8 +19,12 @@ from duralog.broker.groups.offset_records import (
     encode_offset_value,
 )
 from duralog.errors import CorruptRecord
-from duralog.format.coordinator_records import CoordinatorRecord, decode_coordinator_record, encode_coordinator_record
-from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
+from duralog.format.internal.coordinator_records import (
+    CoordinatorRecord,
+    decode_coordinator_record,
+    encode_coordinator_record,
+)
+from duralog.format.internal.group_records import CONSUMER_OFFSETS_TYPES
 from duralog.format.uuids import ZERO_UUID, uuid_bytes, uuid_text
 
 names = st.text(max_size=40)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from duralog.broker.groups.offset_records import CommittedOffset, OffsetKey
-from duralog.broker.groups.offset_table import OffsetTable
+from duralog.broker.groups.offsets.records import CommittedOffset, OffsetKey
+from duralog.broker.groups.offsets.table import OffsetTable
 from duralog.broker.groups.refusal import GroupRefusal
-from tests.broker.group_desk import OFFSET_DELETE, GroupDesk
+from tests.support.broker.group_desk import OFFSET_DELETE, GroupDesk
 
 UNKNOWN_ERROR, ILLEGAL_GENERATION, UNKNOWN_MEMBER, UNSTABLE = -1, 22, 25, 88
 

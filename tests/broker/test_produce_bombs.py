@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from duralog.broker import error_codes as codes
-from duralog.broker import long_appends
 from duralog.broker.broker import Broker
-from duralog.broker.long_appends import unpacked_limit
+from duralog.broker.produce import long_appends
+from duralog.broker.produce.long_appends import unpacked_limit
+from duralog.broker.wire import error_codes as codes
 from duralog.config import TopicConfig
 from duralog.format import message_set, record_batch
 from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec
 from duralog.format.record import Record
-from tests.broker.admin_desk import make, on_loop
-from tests.broker.raw_client import RawClient
+from tests.support.broker.admin_desk import make, on_loop
+from tests.support.broker.raw_client import RawClient
 
 PRODUCE = 0
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]
@@ -49,7 +49,7 @@ def test_one_of_an_old_format_is_refused_without_unpacking(
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("it was unpacked")
 
-    monkeypatch.setattr("duralog.storage.batch_admission.decompress", fail)
+    monkeypatch.setattr("duralog.storage.append.batch_admission.decompress", fail)
     monkeypatch.setattr("duralog.format.message_set.decompress", fail)
     make(client, "orders")
     told = produce(client, message_set.encode([Record(value=bytes(8 * MB))], magic=magic, codec=Codec.GZIP))

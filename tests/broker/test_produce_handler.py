@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from duralog.broker import error_codes as codes
-from duralog.broker import long_appends
 from duralog.broker.broker import Broker
-from duralog.broker.handlers import produce as handler
-from duralog.broker.request import CLOSE, NO_ANSWER, Later
+from duralog.broker.handlers.records import produce as handler
+from duralog.broker.produce import long_appends
+from duralog.broker.wire import error_codes as codes
+from duralog.broker.wire.request import CLOSE, NO_ANSWER, Later
 from duralog.errors import InvalidRecord, StorageError
 from duralog.format import record_batch
 from duralog.format.batches import scan
 from duralog.format.compression import Codec
 from duralog.format.record import Record, TimestampType
-from duralog.storage.log_writer import LogWriter
-from duralog.storage.partition_log import PartitionLog
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.writer import LogWriter
 from oracle.hostile_batches import batch as odd_batch
 from oracle.hostile_batches import message as old_message
 from oracle.hostile_batches import record as odd_record
-from tests.broker.record_desk import PRODUCE, Answered, RecordDesk, batch, decode, now_ms, records
+from tests.support.broker.record_desk import PRODUCE, Answered, RecordDesk, batch, decode, now_ms, records
 
 VERSIONS = range(3, 14)
 

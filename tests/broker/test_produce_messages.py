@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from duralog.broker import messages
-from duralog.broker.message_reading import MOST_ELEMENTS
-from duralog.broker.messages import InvalidMessage
-from duralog.broker.produce_request import FIRST_WITH_TOPIC_IDS, parse
-from duralog.broker.produce_response import Outcome, encode
+from duralog.broker.produce.request import FIRST_WITH_TOPIC_IDS, parse
+from duralog.broker.produce.response import Outcome, encode
+from duralog.broker.wire import messages
+from duralog.broker.wire.message_reading import MOST_ELEMENTS
+from duralog.broker.wire.messages import InvalidMessage
 from duralog.format.varint import encode_unsigned_varint
 
 VERSIONS = range(3, 14)

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import duralog
-from duralog.broker import error_codes as codes
 from duralog.broker.broker import Broker
-from duralog.broker.partitions import NO_TOPIC_ID, Partition
-from duralog.broker.request import CLOSE, Later, RawAnswer
+from duralog.broker.topics.partitions import NO_TOPIC_ID, Partition
+from duralog.broker.wire import error_codes as codes
+from duralog.broker.wire.request import CLOSE, Later, RawAnswer
 from duralog.errors import StorageError, UnknownTopic
 from duralog.format.uuids import uuid_bytes
-from tests.broker.record_desk import Answered, RecordDesk, batch
+from tests.support.broker.record_desk import Answered, RecordDesk, batch
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_what_fails_after_an_append_beside_the_loop_keeps_no_client_waiting(
     def fail(*_: object) -> bytes:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("duralog.broker.produce_response.encode", fail)
+    monkeypatch.setattr("duralog.broker.produce.response.encode", fail)
     cannot_be_told = Answered(desk.produce(9, {"t": {0: batch(), 1: batch()}}))
     _run_until(desk, lambda: cannot_be_told.later.is_answered)
     assert cannot_be_told.only is CLOSE

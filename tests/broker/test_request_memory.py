@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from duralog.broker import messages
 from duralog.broker.broker import Broker
-from duralog.broker.request import Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
-from duralog.broker.request_memory import default_limit_bytes, machine_memory_bytes
+from duralog.broker.net.request_memory import default_limit_bytes, machine_memory_bytes
+from duralog.broker.wire import messages
+from duralog.broker.wire.request import Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
 from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig
 from duralog.format import record_batch
 from duralog.format.compression import Codec
 from duralog.format.record import Record
-from tests.broker.raw_client import RawClient, request_frame
-from tests.broker.set_clock import SetClock
+from tests.support.broker.raw_client import RawClient, request_frame
+from tests.support.broker.set_clock import SetClock
 
 PRODUCE, API_VERSIONS, HEARTBEAT = 0, 18, 12
 MB = 1 << 20

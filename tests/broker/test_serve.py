@@ -19,10 +19,10 @@ import duralog
 from duralog.broker.ephemeral_folder import PREFIX
 from duralog.cli.ready_file import ready_file
 from duralog.command_line import app
-from duralog.storage.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
+from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
 from oracle.kafka_server import reserved_ports
-from tests.broker.admin_desk import wait_until
-from tests.broker.raw_client import RawClient
+from tests.support.broker.admin_desk import wait_until
+from tests.support.broker.raw_client import RawClient
 
 METADATA, CREATE_TOPICS = 3, 19
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"

@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from duralog.broker.broker import Broker
-from duralog.broker.error_codes import INVALID_REQUEST, NONE, UNSUPPORTED_VERSION
-from tests.broker.raw_client import RawClient
+from duralog.broker.wire.error_codes import INVALID_REQUEST, NONE, UNSUPPORTED_VERSION
+from tests.support.broker.raw_client import RawClient
 
 API_VERSIONS = 18
 SOFTWARE = {"client_software_name": "test-client", "client_software_version": "1.0"}

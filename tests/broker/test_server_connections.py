@@ -17,13 +17,14 @@ from typing import BinaryIO
 
 import pytest
 
-from duralog.broker import connection, messages
 from duralog.broker.broker import Broker
-from duralog.broker.event_loop import READABLE
-from duralog.broker.listening import Address, Listener, Listening
-from duralog.broker.messages import InvalidMessage
-from duralog.broker.request import CLOSE, NO_ANSWER, Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
-from tests.broker.raw_client import RawClient, request_frame
+from duralog.broker.net import connection
+from duralog.broker.net.event_loop import READABLE
+from duralog.broker.net.listening import Address, Listener, Listening
+from duralog.broker.wire import messages
+from duralog.broker.wire.messages import InvalidMessage
+from duralog.broker.wire.request import CLOSE, NO_ANSWER, Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
+from tests.support.broker.raw_client import RawClient, request_frame
 
 Connect = Callable[[], RawClient]
 API_VERSIONS, METADATA, HEARTBEAT, LIST_GROUPS, FIND_COORDINATOR, DESCRIBE_CLUSTER = 18, 3, 12, 16, 10, 60
@@ -358,7 +359,7 @@ class TestMisuse:
     def test_lines_do_not_grow_with_clients(
         self, connect: Connect, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("duralog.broker.log_lines._INTERVAL_MS", math.inf)
+        monkeypatch.setattr("duralog.broker.net.log_lines._INTERVAL_MS", math.inf)
         for _ in range(30):
             client = connect()
             client.send_bytes(struct.pack(">i", -1))

@@ -23,9 +23,9 @@ import duralog
 from duralog import Record
 from duralog.broker import metrics, metrics_server
 from duralog.broker.broker import Broker
-from duralog.broker.listening import Address, Listening, MetricsAddress
-from tests.broker.admin_desk import damage, wait_until
-from tests.broker.raw_client import RawClient
+from duralog.broker.net.listening import Address, Listening, MetricsAddress
+from tests.support.broker.admin_desk import damage, wait_until
+from tests.support.broker.raw_client import RawClient
 
 API_VERSIONS, METADATA, CREATE_TOPICS = 18, 3, 19
 

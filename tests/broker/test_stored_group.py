@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from duralog.command_line import app
-from duralog.format.internal_topics import CONSUMER_OFFSETS, describe_record
+from duralog.format.internal.internal_topics import CONSUMER_OFFSETS, describe_record
 from duralog.storage.store import Store
-from tests.broker.group_desk import DELETE_GROUPS, GroupDesk
+from tests.support.broker.group_desk import DELETE_GROUPS, GroupDesk
 
 pytestmark = pytest.mark.usefixtures("without_waiting_for_the_disk")
 

@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from duralog.broker.broker import Broker
 from duralog.broker.transactions.state import Transaction
-from duralog.format.transaction_records import TransactionStatus
+from duralog.format.internal.transaction_records import TransactionStatus
 from oracle.kafka_jars import KafkaMissingError, class_path
-from tests.broker.raw_client import RawClient
+from tests.support.broker.raw_client import RawClient
 
 WAIT_SECONDS = 60
 ROUNDS = 4

@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from duralog.broker.error_codes import NONE
-from duralog.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from duralog.broker.transactions.transaction_log import decode
+from duralog.broker.wire.error_codes import NONE
 from duralog.format import batches, record_batch
 from duralog.format.control_records import ControlType, EndTransactionMarker
 from duralog.format.control_records import decode as decode_control
+from duralog.format.internal.transaction_records import TransactionStatus
 from duralog.format.record import Record
-from duralog.format.transaction_records import TransactionStatus
-from tests.broker.desk_broker import DeskBroker
+from tests.support.broker.desk_broker import DeskBroker
 
 pytestmark = pytest.mark.usefixtures("without_waiting_for_the_disk")
 

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from duralog.broker.error_codes import (
+from duralog.broker.transactions import decisions
+from duralog.broker.transactions.decisions import Decision, Producer
+from duralog.broker.transactions.state import LAST_EPOCH, Transaction
+from duralog.broker.wire.error_codes import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_LOAD_IN_PROGRESS,
     INVALID_PRODUCER_ID_MAPPING,
@@ -17,11 +20,8 @@ from duralog.broker.error_codes import (
     TRANSACTION_ABORTABLE,
     UNKNOWN_SERVER_ERROR,
 )
-from duralog.broker.transactions import decisions
-from duralog.broker.transactions.decisions import Decision, Producer
-from duralog.broker.transactions.state import LAST_EPOCH, Transaction
-from duralog.format.transaction_records import TransactionStatus
-from duralog.storage.log_directory import TopicPartition
+from duralog.format.internal.transaction_records import TransactionStatus
+from duralog.storage.disk.log_directory import TopicPartition
 
 EMPTY, ONGOING = TransactionStatus.EMPTY, TransactionStatus.ONGOING
 PREPARE_COMMIT, PREPARE_ABORT = TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from duralog.broker.error_codes import (
+from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from duralog.broker.topics.topics import TopicView
+from duralog.broker.transactions.markers import MARKERS_PER_TURN, RETRY_MS
+from duralog.broker.transactions.state import LAST_EPOCH
+from duralog.broker.transactions.transaction_log import decode
+from duralog.broker.wire.error_codes import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_LOAD_IN_PROGRESS,
     INVALID_PRODUCER_EPOCH,
@@ -28,16 +33,11 @@ from duralog.broker.error_codes import (
     TRANSACTIONAL_ID_NOT_FOUND,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from duralog.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from duralog.broker.topics import TopicView
-from duralog.broker.transactions.markers import MARKERS_PER_TURN, RETRY_MS
-from duralog.broker.transactions.state import LAST_EPOCH
-from duralog.broker.transactions.transaction_log import decode
 from duralog.errors import StorageError
 from duralog.format import record_batch
+from duralog.format.internal.transaction_records import TransactionStatus
 from duralog.format.record import Record
-from duralog.format.transaction_records import TransactionStatus
-from tests.broker.desk_broker import START_MS, DeskBroker
+from tests.support.broker.desk_broker import START_MS, DeskBroker
 
 pytestmark = pytest.mark.usefixtures("without_waiting_for_the_disk")
 

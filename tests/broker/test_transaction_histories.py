@@ -25,11 +25,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from duralog.broker.error_codes import CONCURRENT_TRANSACTIONS, NONE
+from duralog.broker.wire.error_codes import CONCURRENT_TRANSACTIONS, NONE
 from duralog.errors import ProducerFenced
 from duralog.format import record_batch
 from duralog.format.record import Record
-from tests.broker.desk_broker import DeskBroker
+from tests.support.broker.desk_broker import DeskBroker
 
 IDS = ("a", "b")
 PARTITIONS = 2

@@ -9,28 +9,29 @@ from pathlib import Path
 import pytest
 
 import duralog
-from duralog.broker.error_codes import INVALID_TXN_STATE, NONE, NOT_COORDINATOR
-from duralog.broker.internal_topics import TRANSACTION_STATE
+from duralog.broker.topics.internal_topics import TRANSACTION_STATE
 from duralog.broker.transactions import decisions
 from duralog.broker.transactions.decisions import Decision, Producer
 from duralog.broker.transactions.state import Transaction
 from duralog.broker.transactions.transaction_log import decode, encode
+from duralog.broker.wire.error_codes import INVALID_TXN_STATE, NONE, NOT_COORDINATOR
 from duralog.errors import CorruptRecord
+from duralog.format.internal.transaction_records import TransactionStatus
 from duralog.format.java_hash import coordinator_partition
 from duralog.format.record import Record
-from duralog.format.transaction_records import TransactionStatus
-from tests.broker.desk_broker import DeskBroker
+from tests.support.broker.desk_broker import DeskBroker
+from tests.support.places import GOLDEN
 
 pytestmark = pytest.mark.usefixtures("without_waiting_for_the_disk")
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "data" / "store"
+GOLDEN_STORE = GOLDEN / "store"
 LATER_MS = 1_794_800_000_000
 
 
 @pytest.fixture(scope="module")
 def records() -> list[list[Record]]:
     """By partition."""
-    with duralog.open(GOLDEN, read_only=True) as store:
+    with duralog.open(GOLDEN_STORE, read_only=True) as store:
         return [list(store.partition(TRANSACTION_STATE, number).read(0)) for number in (0, 1)]
 
 
@@ -87,7 +88,7 @@ def test_the_steps_from_state_to_state_are_those_of_kafka(records: list[list[Rec
 @pytest.fixture
 def golden_broker(tmp_path: Path) -> Iterator[DeskBroker]:
     directory = tmp_path / "kafka"
-    shutil.copytree(GOLDEN, directory)
+    shutil.copytree(GOLDEN_STORE, directory)
     broker = DeskBroker(directory, now_ms=LATER_MS)
     yield broker
     broker.close()

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from duralog.command_line import app
-from duralog.format.coordinator_records import CoordinatorRecord, encode_coordinator_record
-from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
-from duralog.format.message_schema import ArrayOf, Field, Struct
-from tests.broker.group_desk import DELETE_GROUPS, LIST_GROUPS, OFFSET_DELETE, GroupDesk
+from duralog.format.internal.coordinator_records import CoordinatorRecord, encode_coordinator_record
+from duralog.format.internal.group_records import CONSUMER_OFFSETS_TYPES
+from duralog.format.internal.message_schema import ArrayOf, Field, Struct
+from tests.support.broker.group_desk import DELETE_GROUPS, LIST_GROUPS, OFFSET_DELETE, GroupDesk
 
 pytestmark = pytest.mark.usefixtures("without_waiting_for_the_disk")
 

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 import duralog
-from duralog.broker import error_codes as codes
 from duralog.broker.broker import Broker
-from duralog.broker.listening import Address, Listening
-from duralog.broker.settings import read_settings
+from duralog.broker.configs.settings import read_settings
+from duralog.broker.net.listening import Address, Listening
+from duralog.broker.wire import error_codes as codes
 from duralog.config import BROKER_CONFIGS, BrokerConfig
 from duralog.errors import InvalidConfig
-from duralog.storage.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
-from tests.broker.admin_desk import (
+from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
+from tests.broker.conftest import QUICK
+from tests.support.broker.admin_desk import (
     ALTER_CONFIGS,
     BROKER,
     DELETE,
@@ -26,8 +27,7 @@ from tests.broker.admin_desk import (
     config_values,
     describe_configs,
 )
-from tests.broker.conftest import QUICK
-from tests.broker.raw_client import RawClient
+from tests.support.broker.raw_client import RawClient
 
 MAX = "max.connections"
 PER_IP = "max.connections.per.ip"

@@ -15,8 +15,8 @@ import pytest
 from duralog.broker.broker import Broker
 from duralog.format import record_batch
 from duralog.format.batches import scan
-from tests.broker.raw_client import RawClient
-from tests.broker.record_desk import FETCH, PRODUCE, batch, records
+from tests.support.broker.raw_client import RawClient
+from tests.support.broker.record_desk import FETCH, PRODUCE, batch, records
 
 _BATCHES = 1500
 _SLICE_BYTES = 1 << 20

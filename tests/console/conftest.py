@@ -18,8 +18,8 @@ from playwright.sync_api import Browser, expect, sync_playwright
 
 import duralog
 from bench.workers.console_process import RunningConsole
-from tests.console import console_stores
-from tests.console.watched_page import SHOWN_MS, WatchedPage
+from tests.support.console import console_stores
+from tests.support.console.watched_page import SHOWN_MS, WatchedPage
 
 MAKERS: dict[str, Callable[[Path], None]] = {
     "empty": lambda directory: duralog.open(directory).close(),

@@ -10,9 +10,9 @@ from playwright.sync_api import expect
 
 import duralog
 from bench.workers.console_process import RunningConsole
-from tests.console import told_by_duralog
 from tests.console.conftest import Stores, Visit, complaints
-from tests.console.console_stores import KEEP_EVERYTHING, PROFILES_A_SEGMENT
+from tests.support.console import told_by_duralog
+from tests.support.console.console_stores import KEEP_EVERYTHING, PROFILES_A_SEGMENT
 
 PAGE = "/topic/profiles/0/compaction"
 

@@ -15,14 +15,14 @@ import pytest
 
 from duralog import Record
 from duralog.broker.broker import Broker
-from duralog.cli.target import admin_module
+from duralog.client.target import admin_module
 from duralog.config import BrokerConfig
 from duralog.console.facts.overview import SourceKind
 from duralog.console.facts.runs import RunState
 from duralog.console.source import NotFromHere, UnknownGroup
-from duralog.console.sources.broker_source import BrokerSource
+from duralog.console.sources.broker.log_dir_sizes import log_dir_sizes
+from duralog.console.sources.broker.source import BrokerSource
 from duralog.console.sources.combined_source import CombinedSource
-from duralog.console.sources.log_dir_sizes import log_dir_sizes
 from duralog.console.sources.opening import open_source
 from duralog.errors import DuralogError, UnknownTopic
 from duralog.testing import TestBroker, running_broker

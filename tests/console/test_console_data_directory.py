@@ -17,15 +17,15 @@ import duralog
 from duralog.command_line import app
 from duralog.console.facts.overview import SourceKind
 from duralog.console.facts.runs import RunState
-from duralog.console.reading import segment_scans
 from duralog.console.source import Busy, ChangesNotAllowed, UnknownGroup
-from duralog.console.sources.compaction_runs import DirectoryCompaction
-from duralog.console.sources.directory_source import DirectorySource
+from duralog.console.sources.directory import segment_scans
+from duralog.console.sources.directory.compaction_runs import DirectoryCompaction
+from duralog.console.sources.directory.source import DirectorySource
 from duralog.console.sources.opening import open_source
 from duralog.errors import DuralogError, InvalidConfig, StorageError, StoreLocked, UnknownTopic
+from duralog.storage.checks.verification import Verification
 from duralog.storage.store import Store
-from duralog.storage.verification import Verification
-from tests.console.console_stores import COMMITTED, HOSTILE_GROUP, KEEP_EVERYTHING, ORDERS, ORDERS_A_SEGMENT
+from tests.support.console.console_stores import COMMITTED, HOSTILE_GROUP, KEEP_EVERYTHING, ORDERS, ORDERS_A_SEGMENT
 
 NOW_MS = 1_800_000_000_000
 
@@ -228,7 +228,7 @@ def test_one_check_at_a_time_and_it_can_be_stopped(stores: Any, sources: Any, mo
         assert may_go.wait(60)
         return Verification(path)
 
-    monkeypatch.setattr("duralog.console.sources.verify_runs.Verification", wait)
+    monkeypatch.setattr("duralog.console.sources.directory.verify_runs.Verification", wait)
     check = source.start_verify()
     with pytest.raises(Busy):
         source.start_verify()
@@ -249,7 +249,7 @@ def explained(path: Path, topic: str) -> str:
 
 
 def test_the_explanation_is_that_of_the_command(stores: Any, sources: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("duralog.cli.compact.now_ms", lambda: NOW_MS)
+    monkeypatch.setattr("duralog.cli.compact.command.now_ms", lambda: NOW_MS)
     source = sources(stores["shop"])
     rehearsal = source.rehearsal("profiles", 0)
     assert rehearsal.text == explained(stores["shop"], "profiles")
@@ -322,7 +322,7 @@ def test_a_lock_that_nobody_could_see_fails_the_run(
     """As in another container."""
     directory = stores.copied("shop", tmp_path / "data")
     source = sources(directory, allow_changes=True)
-    monkeypatch.setattr("duralog.console.sources.directory_runs.lock_holder", lambda _: None)
+    monkeypatch.setattr("duralog.console.sources.directory.runs.lock_holder", lambda _: None)
     with duralog.open(directory, KEEP_EVERYTHING):
         run = source.compact("profiles", 0)
         run.wait()

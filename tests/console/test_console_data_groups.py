@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from duralog.console.sources import group_tracking
-from duralog.console.sources.directory_source import DirectorySource
-from duralog.console.sources.metrics_reading import CleanerMetrics
-from tests.broker.group_desk import DELETE_GROUPS, GroupDesk
-from tests.console.console_stores import COMMITTED, ORDERS, commit
+from duralog.console.sources.broker.metrics_reading import CleanerMetrics
+from duralog.console.sources.directory import group_tracking
+from duralog.console.sources.directory.source import DirectorySource
+from tests.support.broker.group_desk import DELETE_GROUPS, GroupDesk
+from tests.support.console.console_stores import COMMITTED, ORDERS, commit
 
 METRICS = b"""# HELP duralog_cleanings_total Compactions that came to their end.
 duralog_cleanings_total 3.0

@@ -11,11 +11,11 @@ import pytest
 
 import duralog
 from duralog.console.facts.runs import RunState
-from duralog.console.sources.directory_source import DirectorySource
+from duralog.console.sources.directory.source import DirectorySource
 from duralog.errors import DuralogError, StorageError, UnknownTopic
-from duralog.storage.background import wall_clock_ms
+from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.store import Store
-from tests.console.console_stores import MANY_PARTITIONS, MANY_SEGMENTS
+from tests.support.console.console_stores import MANY_PARTITIONS, MANY_SEGMENTS
 
 ROUNDS = 12
 SMALL = {"internal.segment.bytes": 16384, "cleanup.policy": "compact", "file.delete.delay.ms": 0}

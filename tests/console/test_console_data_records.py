@@ -16,17 +16,17 @@ import duralog
 from duralog.columnar.pieces import PIECE_BYTES
 from duralog.console.facts.records import SHOWN_BYTES, SHOWN_HEADERS, RecordKind, RecordPage
 from duralog.console.facts.runs import RunState
-from duralog.console.reading import batch_steps, key_search, record_pages
-from duralog.console.reading.key_search import DirectoryKeySearch
 from duralog.console.source import Busy
-from duralog.console.sources.directory_source import DirectorySource
+from duralog.console.sources.directory import batch_steps, key_search, record_pages
+from duralog.console.sources.directory.key_search import DirectoryKeySearch
+from duralog.console.sources.directory.source import DirectorySource
 from duralog.errors import UnknownTopic
 from duralog.format import record_batch
 from duralog.format.compression import Codec
-from duralog.storage.append_origin import AppendOrigin
-from duralog.storage.log_directory import TopicPartition
-from duralog.storage.partition_log import PartitionLog
-from tests.legacy_logs import LegacyWriter
+from duralog.storage.append.origin import AppendOrigin
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.partition_log import PartitionLog
+from tests.support.storage.legacy_logs import LegacyWriter
 
 KEEP = {"log.retention.ms": -1, "log.cleaner.enable": False}
 FIRST_MS = 1_700_000_000_000
@@ -448,7 +448,7 @@ def test_a_search_in_a_topic_that_vanishes_is_told(shown: Shown) -> None:
 
 
 def test_a_bomb_is_not_unpacked(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("duralog.console.reading.shown_batches._MOST_UNPACKED_BYTES", 100_000)
+    monkeypatch.setattr("duralog.console.sources.shown_batches._MOST_UNPACKED_BYTES", 100_000)
     bomb = record_batch.encode(
         [duralog.Record(key=b"k", value=bytes(1_000_000), timestamp_ms=1)], base_offset=0, codec=Codec.ZSTD
     )

@@ -11,13 +11,13 @@ import pytest
 
 import duralog
 from duralog.config import BrokerConfig
-from duralog.console.reading import folder_watch, segment_look
-from duralog.console.reading.folder_watch import FolderWatch
-from duralog.console.reading.segment_look import empty_tail, entries_in, tail_by_indexes, walk_tail
-from duralog.console.sources.directory_snapshots import DirectorySnapshots
+from duralog.console.sources.directory import folder_watch, segment_look
+from duralog.console.sources.directory.folder_watch import FolderWatch
+from duralog.console.sources.directory.segment_look import empty_tail, entries_in, tail_by_indexes, walk_tail
+from duralog.console.sources.directory.snapshots import DirectorySnapshots
 from duralog.console.sources.rates import MOST_SAMPLES, History, SizeHistory
 from duralog.format.layout import OFFSET_INDEX_ENTRY
-from duralog.storage.log_directory import TopicPartition
+from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.store import Store
 
 ORDERS = TopicPartition("orders", 0)

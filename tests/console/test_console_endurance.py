@@ -20,14 +20,15 @@ from typing import Any
 import pytest
 
 import duralog
-from duralog.cli.compact_explain import explain_all
+from duralog.cli.compact.explain import explain_all
 from duralog.console.drawing.record_place import Place
 from duralog.console.source import Busy
-from duralog.console.sources import compaction_runs, directory_runs
-from duralog.console.sources.directory_source import DirectorySource
+from duralog.console.sources.broker.without_files import WithoutFiles
+from duralog.console.sources.directory import compaction_runs
+from duralog.console.sources.directory import runs as directory_runs
+from duralog.console.sources.directory.source import DirectorySource
 from duralog.console.sources.rates import History, SizeHistory
 from duralog.console.sources.refreshing import Refresher
-from duralog.console.sources.without_files import WithoutFiles
 from duralog.errors import StorageError
 
 NOW_MS = 1_700_000_000_000
@@ -248,7 +249,7 @@ class _Builders(dict[str, Any]):
 
 
 def test_what_is_wrong_is_told_for_as_long_as_it_is(toolkit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from duralog.console.layout import live
+    from duralog.console.ui.layout import live
 
     in_sight: list[str] = []
 
@@ -289,7 +290,7 @@ def test_what_is_wrong_is_told_for_as_long_as_it_is(toolkit: Any, monkeypatch: p
 def test_a_page_that_is_closed_leaves_nothing(toolkit: Any, stores: Any) -> None:
     """No task, no element, no thread and no open file, with a search and an explanation under way."""
     from duralog.console.app import _PAGES
-    from duralog.console.layout import Console
+    from duralog.console.ui.layout import Console
 
     source = DirectorySource(str(stores["shop"]))
     builders = _Builders(Console(source))
@@ -339,7 +340,7 @@ def test_a_page_that_is_closed_leaves_nothing(toolkit: Any, stores: Any) -> None
 
 
 def test_pages_that_no_browser_opens_are_forgotten(toolkit: Any) -> None:
-    from duralog.console import layout
+    from duralog.console.ui import layout
 
     client, page = toolkit.Client, toolkit.ui.page("")
 
@@ -376,7 +377,7 @@ def test_a_week_of_looks_is_seen_as_a_week() -> None:
 
 
 def test_an_axis_names_the_day_where_there_are_several(toolkit: Any) -> None:
-    from duralog.console.charts import clock_of
+    from duralog.console.ui.charts import clock_of
 
     assert len({clock_of(60_000), clock_of(3_600_000), clock_of(7 * 86_400_000)}) == 3
     assert "getDate" in clock_of(7 * 86_400_000)

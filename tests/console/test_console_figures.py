@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from duralog.cli.tables import size_text
-from tests.console import told_by_duralog
+from duralog.cli.common.tables import size_text
 from tests.console.conftest import Stores, Visit
-from tests.console.console_stores import COMMITTED, MANY_PARTITIONS, MANY_SEGMENTS, ORDERS
+from tests.support.console import told_by_duralog
+from tests.support.console.console_stores import COMMITTED, MANY_PARTITIONS, MANY_SEGMENTS, ORDERS
 
 ALL_KINDS = ("golden", "shop", "many", "damaged", "hostile")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
-from tests.console import told_by_duralog
 from tests.console.conftest import Stores, Visit
-from tests.console.console_stores import ORDERS_A_SEGMENT, PROFILES_A_SEGMENT
-from tests.console.watched_page import WatchedPage
+from tests.support.console import told_by_duralog
+from tests.support.console.console_stores import ORDERS_A_SEGMENT, PROFILES_A_SEGMENT
+from tests.support.console.watched_page import WatchedPage
 
 DAMAGED_LOG = f"orders-0/{ORDERS_A_SEGMENT:020}.log"
 DAMAGED_INDEX = f"profiles-0/{PROFILES_A_SEGMENT:020}.timeindex"

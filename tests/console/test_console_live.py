@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import expect
 
 from bench.workers.console_process import RunningConsole
-from tests.console.busy_broker import GROUP, PARTITIONS, TOPIC, BusyBroker
 from tests.console.conftest import Visit, complaints
-from tests.console.watched_page import SHOWN_MS
+from tests.support.console.busy_broker import GROUP, PARTITIONS, TOPIC, BusyBroker
+from tests.support.console.watched_page import SHOWN_MS
 
 PAGES = {
     "overview": "/",

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.console.conftest import Visit
-from tests.console.console_stores import HOSTILE_GROUP
+from tests.support.console.console_stores import HOSTILE_GROUP
 
 PLACES = {
     "golden": ("plain", "readers"),

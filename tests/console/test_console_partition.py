@@ -9,11 +9,18 @@ from playwright.sync_api import expect
 
 import duralog
 from bench.workers.console_process import RunningConsole
-from duralog.cli.tables import size_text
-from tests.console import told_by_duralog
+from duralog.cli.common.tables import size_text
 from tests.console.conftest import Stores, Visit
-from tests.console.console_stores import KEEP_EVERYTHING, MANY_SEGMENTS, ORDERS, ORDERS_A_SEGMENT, order, profile
-from tests.console.watched_page import WatchedPage
+from tests.support.console import told_by_duralog
+from tests.support.console.console_stores import (
+    KEEP_EVERYTHING,
+    MANY_SEGMENTS,
+    ORDERS,
+    ORDERS_A_SEGMENT,
+    order,
+    profile,
+)
+from tests.support.console.watched_page import WatchedPage
 
 PLACES = [
     ("golden", "trimmed", 0),

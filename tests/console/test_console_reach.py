@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.console.conftest import Visit
 from tests.console.test_console_pages import PAGES, path_of
-from tests.console.watched_page import WatchedPage
+from tests.support.console.watched_page import WatchedPage
 
 LUMINANCE = """(element) => {
     const [red, green, blue] = getComputedStyle(element).backgroundColor.match(/[0-9.]+/g).map(Number);

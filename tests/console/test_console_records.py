@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, expect
 
 import duralog
 from tests.console.conftest import Stores, Visit
-from tests.console.console_stores import (
+from tests.support.console.console_stores import (
     CUSTOMERS,
     FIRST_MS,
     HARM,
@@ -20,7 +20,7 @@ from tests.console.console_stores import (
     MINUTE_MS,
     ORDERS,
 )
-from tests.console.watched_page import WatchedPage
+from tests.support.console.watched_page import WatchedPage
 
 PAGE = 50
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
-DOCS = Path(__file__).parents[2] / "docs"
+from tests.support.places import DOCS
 
 
 def test_the_description_of_the_configs_is_fresh():

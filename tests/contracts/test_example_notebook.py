@@ -12,7 +12,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-NOTEBOOK = Path(__file__).parents[2] / "examples" / "notebooks" / "explore_a_log.ipynb"
+from tests.support.places import ROOT
+
+NOTEBOOK = ROOT / "examples" / "notebooks" / "explore_a_log.ipynb"
 
 
 def read() -> Any:

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from examples.own_folder import make_anew
-
-ROOT = Path(__file__).parent.parent.parent
+from tests.support.places import ROOT
 
 
 @pytest.fixture(scope="module")

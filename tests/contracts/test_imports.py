@@ -20,7 +20,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_the_formats_need_no_numpy() -> None:
-    program = "import duralog.format.batches, duralog.format.index_entries, duralog.format.internal_topics"
+    program = "import duralog.format.batches, duralog.format.index_entries, duralog.format.internal.internal_topics"
     assert loaded_by(program).isdisjoint(HEAVY)
 
 

@@ -20,8 +20,9 @@ import pyarrow as pa
 import pytest
 
 import duralog
+from tests.support.places import GOLDEN
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "data" / "store"
+GOLDEN_STORE = GOLDEN / "store"
 THEN_MS = 1_700_000_000_000
 KEEP = {"log.retention.ms": -1}
 INDEXES = ("*.index", "*.timeindex", "*.txnindex", "*.snapshot")
@@ -246,7 +247,7 @@ def test_a_reader_opens_what_it_cannot_write_to(data: Path, store: duralog.Store
 
 def stripped(directory: Path) -> Path:
     """No owner, no metadata, no checkpoints, no indexes, no snapshots: partition folders with logs in them."""
-    copied = shutil.copytree(GOLDEN, directory, ignore=shutil.ignore_patterns(*INDEXES, "__cluster*", "*.truth*"))
+    copied = shutil.copytree(GOLDEN_STORE, directory, ignore=shutil.ignore_patterns(*INDEXES, "__cluster*", "*.truth*"))
     for path in directory.iterdir():
         if path.is_file():
             path.unlink()
@@ -270,7 +271,7 @@ def seen_in(directory: Path, *, read_only: bool) -> dict[tuple[str, int], list[o
 
 
 def test_partition_folders_alone_open_and_hold_the_same(tmp_path: Path) -> None:
-    expected = seen_in(GOLDEN, read_only=True)
+    expected = seen_in(GOLDEN_STORE, read_only=True)
     folder = stripped(tmp_path / "logs")
     before = files_of(folder)
     bare = seen_in(folder, read_only=True)
@@ -296,7 +297,7 @@ def test_a_topic_without_a_stored_config_uses_what_open_was_given(tmp_path: Path
 
 
 def test_control_batches_are_never_read_and_aborted_data_is_hidden_on_request() -> None:
-    with duralog.open(GOLDEN, read_only=True) as store:
+    with duralog.open(GOLDEN_STORE, read_only=True) as store:
         log = store.partition("txn", 0)
         everything = {each.offset for each in log.read(0)}
         committed = {each.offset for each in log.read(0, isolation="read_committed")}

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-DOC = Path(__file__).parents[2] / "docs" / "store.md"
+from tests.support.places import DOCS
+
+DOC = DOCS / "store.md"
 
 
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

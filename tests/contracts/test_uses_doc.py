@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.places import ROOT
+
 DOC = (ROOT / "docs" / "uses.md").read_text(encoding="utf-8")
 
 

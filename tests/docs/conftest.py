@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
+from tests.support.places import DOCS
+
+sys.path.insert(0, str(DOCS))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.places import ROOT
+
 PAGES = sorted(
     [
         *ROOT.glob("*.md"),

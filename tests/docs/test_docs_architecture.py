@@ -6,7 +6,7 @@ import importlib.util
 import re
 import tomllib
 
-from tests.docs.documented_pages import ROOT
+from tests.support.places import ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 CONTRACT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"][0]

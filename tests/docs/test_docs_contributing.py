@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.docs.documented_pages import ROOT
+from tests.support.places import ROOT
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 

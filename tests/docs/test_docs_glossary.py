@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tests.docs.documented_pages import PAGES, ROOT
+from tests.docs.documented_pages import PAGES
+from tests.support.places import ROOT
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
 ROWS = re.findall(r"^\| ([^|]+) \| [^|]+ \| [^|]+ \|$", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 from markdown_blocks import prose
 
-from tests.docs.documented_pages import PAGES, ROOT, name_of
+from tests.docs.documented_pages import PAGES, name_of
+from tests.support.places import ROOT
 
 LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)")
 

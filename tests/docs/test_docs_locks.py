@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.docs.documented_pages import ROOT
+from tests.support.places import ROOT
 
 PAGE = (ROOT / "docs" / "locks.md").read_text(encoding="utf-8")
 PACKAGES = ("storage", "broker", "kernels")

@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.docs.documented_pages import PAGES, ROOT, name_of
+from tests.docs.documented_pages import PAGES, name_of
+from tests.support.places import ROOT
 
 
 @pytest.mark.parametrize("script", ["render_options.py", "render_python.py"])

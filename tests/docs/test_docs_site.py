@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.documented_pages import PAGES, ROOT
+from tests.docs.documented_pages import PAGES
+from tests.support.places import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from duralog.config import BrokerConfig
 from duralog.format.record import Record
-from duralog.storage.background import Scheduler
-from duralog.storage.compaction import CompactionReport
+from duralog.storage.compaction.compact import CompactionReport
+from duralog.storage.disk.background import Scheduler
 from duralog.storage.store import Store
-from tests.compaction_life import RETENTION_MS, SETTINGS, Life
-from tests.compaction_steps import Step, fewer, steps
-from tests.faults.crashing_files import START_MS, CrashingFiles
-from tests.faults.partition import DIRECTORY, Partition
+from tests.support.compaction.compaction_life import RETENTION_MS, SETTINGS, Life
+from tests.support.compaction.compaction_steps import Step, fewer, steps
+from tests.support.faults.crashing_files import START_MS, CrashingFiles
+from tests.support.faults.partition import DIRECTORY, Partition
 
 CONFIG = BrokerConfig.of({"log.cleaner.enable": False, "num.recovery.threads.per.data.dir": 1})
 

@@ -17,11 +17,11 @@ from duralog.errors import StorageError
 from duralog.format.batches import decode_records, scan
 from duralog.format.filenames import FileState, parse_segment_file
 from duralog.format.record import Record
-from duralog.storage.compaction import CompactionReport, compact_log
-from duralog.storage.partition_log import PartitionLog
-from tests.faults.aftermath import check_log_files, check_opens_alike
-from tests.faults.crashing_files import START_MS, CrashingFiles, PowerLost
-from tests.faults.partition import NOW_MS, SMALL_SEGMENTS, Partition
+from duralog.storage.compaction.compact import CompactionReport, compact_log
+from duralog.storage.log.partition_log import PartitionLog
+from tests.support.faults.aftermath import check_log_files, check_opens_alike
+from tests.support.faults.crashing_files import START_MS, CrashingFiles, PowerLost
+from tests.support.faults.partition import NOW_MS, SMALL_SEGMENTS, Partition
 
 CONFIG = SMALL_SEGMENTS.with_overrides({"cleanup.policy": "compact", "internal.segment.bytes": 3000})
 SEGMENTS = 9

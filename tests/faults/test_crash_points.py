@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from tests.faults.aftermath import check_aftermath
-from tests.faults.crashing_files import CrashingFiles
-from tests.faults.partition import SMALL_SEGMENTS
-from tests.faults.workload import Workload
+from tests.support.faults.aftermath import check_aftermath
+from tests.support.faults.crashing_files import CrashingFiles
+from tests.support.faults.partition import SMALL_SEGMENTS
+from tests.support.faults.workload import Workload
 
 LIVES = 5
 STEPS = 45

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from duralog.format.record import Record
-from duralog.storage.partition_log import PartitionLog
-from duralog.storage.quarantine import Quarantine
-from tests.faults.crashing_files import START_MS, CrashingFiles
-from tests.faults.partition import NOW_MS, Partition
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.recovery.quarantine import Quarantine
+from tests.support.faults.crashing_files import START_MS, CrashingFiles
+from tests.support.faults.partition import NOW_MS, Partition
 
 SEEDS = range(40)
 FIRST_LOG = "00000000000000000000.log"

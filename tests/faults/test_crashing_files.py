@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from duralog.errors import CorruptRecord, StorageError, StoreLocked
-from duralog.storage.file_system import FileSystem, LocalFileSystem
-from tests.faults.crashing_files import CrashingFiles, PowerLost
-from tests.faults.power_loss import SECTOR_BYTES, file_after_power_loss
+from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
+from tests.support.faults.crashing_files import CrashingFiles, PowerLost
+from tests.support.faults.power_loss import SECTOR_BYTES, file_after_power_loss
 
 
 @pytest.fixture(params=["local", "memory"])

@@ -11,12 +11,12 @@ import pytest
 
 from duralog.errors import StorageError
 from duralog.format.record import Record
-from duralog.storage.partition_log import PartitionLog
-from tests.faults.aftermath import summary
-from tests.faults.crashing_files import START_MS, CrashingFiles
-from tests.faults.ledger import Outcome
-from tests.faults.partition import DIRECTORY, Partition
-from tests.faults.workload import Workload
+from duralog.storage.log.partition_log import PartitionLog
+from tests.support.faults.aftermath import summary
+from tests.support.faults.crashing_files import START_MS, CrashingFiles
+from tests.support.faults.ledger import Outcome
+from tests.support.faults.partition import DIRECTORY, Partition
+from tests.support.faults.workload import Workload
 
 STEPS = 40
 LIVES = 3

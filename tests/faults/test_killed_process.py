@@ -8,8 +8,8 @@ from pathlib import Path
 from random import Random
 
 import duralog
-from tests.faults import appending_process
-from tests.faults.appending_process import CONFIG, TOPIC, value_of
+from tests.support.faults import appending_process
+from tests.support.faults.appending_process import CONFIG, TOPIC, value_of
 
 ROUNDS = 12
 LINES_AT_MOST = 40

@@ -14,9 +14,9 @@ from random import Random
 import duralog
 from duralog.format import batches
 from duralog.format.record import Record
-from duralog.storage.partition_log import PartitionLog
+from duralog.storage.checks.verification import Verification
+from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.store import Store
-from duralog.storage.verification import Verification
 
 APPENDS = 96
 APPENDS_FOR_EACH_COMPACTION = 8

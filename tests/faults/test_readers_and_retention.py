@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duralog
 from duralog.format.record import Record
-from duralog.storage.partition_log import PartitionLog
+from duralog.storage.log.partition_log import PartitionLog
 
 READERS = 6
 APPENDS = 400

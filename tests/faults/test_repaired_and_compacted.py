@@ -26,13 +26,13 @@ from duralog.format.filenames import (
 )
 from duralog.format.layout import BATCH_V2, MAGIC_POSITION
 from duralog.format.record import Record
-from duralog.storage.background import Scheduler
-from duralog.storage.file_system import FileSystem, LocalFileSystem
-from duralog.storage.leftovers import settle_leftovers
-from duralog.storage.log_directory import LogDirectory, TopicPartition
-from duralog.storage.repair import Repair
+from duralog.storage.disk.background import Scheduler
+from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
+from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.recovery.leftovers import settle_leftovers
+from duralog.storage.repair.repair import Repair
 from duralog.storage.store import Store
-from tests.faults.crashing_files import START_MS, CrashingFiles, PowerLost
+from tests.support.faults.crashing_files import START_MS, CrashingFiles, PowerLost
 
 RETENTION_MS = 1000
 TOPIC = {"cleanup.policy": "compact", "delete.retention.ms": RETENTION_MS}
@@ -291,7 +291,7 @@ def test_offline_the_checkpoint_is_lowered_first_too(
         log.write([(b"f", b"1")])
         log.compact()
     Recording.names = []
-    monkeypatch.setattr("duralog.storage.repair.LocalFileSystem", Recording)
+    monkeypatch.setattr("duralog.storage.repair.repair.LocalFileSystem", Recording)
     repair(log, restore=restore)
     swapped = SegmentFile(0 if restore else BASE, FileKind.LOG, FileState.SWAP).name
     assert CLEANER_OFFSET_CHECKPOINT in Recording.names[: Recording.names.index(swapped)]

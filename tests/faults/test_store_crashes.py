@@ -14,9 +14,9 @@ import pytest
 
 from duralog.config import BrokerConfig
 from duralog.format.record import Record
-from duralog.storage.background import Clock, Scheduler
+from duralog.storage.disk.background import Clock, Scheduler
 from duralog.storage.store import Store
-from tests.faults.crashing_files import START_MS, CrashingFiles, PowerLost
+from tests.support.faults.crashing_files import START_MS, CrashingFiles, PowerLost
 
 LIVES = 2
 STEPS = 40

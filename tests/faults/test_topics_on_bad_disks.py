@@ -10,10 +10,10 @@ import pytest
 from duralog.config import BrokerConfig
 from duralog.errors import StorageError
 from duralog.format.record import Record
-from duralog.storage.background import Scheduler
-from duralog.storage.partition_log import PartitionLog
+from duralog.storage.disk.background import Scheduler
+from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.store import Store
-from tests.faults.crashing_files import START_MS, CrashingFiles
+from tests.support.faults.crashing_files import START_MS, CrashingFiles
 
 PATH = "/data"
 CONFIG = BrokerConfig.of({"log.index.size.max.bytes": 1024, "num.recovery.threads.per.data.dir": 1})

@@ -16,11 +16,11 @@ from duralog.errors import StorageError
 from duralog.format.batches import scan
 from duralog.format.filenames import FileState, parse_segment_file
 from duralog.format.record import Record
-from duralog.storage.format_upgrade import upgrade_log
-from duralog.storage.partition_log import PartitionLog
-from tests.faults.crashing_files import START_MS, CrashingFiles, PowerLost
-from tests.faults.partition import Partition
-from tests.legacy_logs import LegacyWriter, records_in
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.repair.format_upgrade import upgrade_log
+from tests.support.faults.crashing_files import START_MS, CrashingFiles, PowerLost
+from tests.support.faults.partition import Partition
+from tests.support.storage.legacy_logs import LegacyWriter, records_in
 
 SEGMENTS = 4
 

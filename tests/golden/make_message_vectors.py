@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
-from duralog.format.message_schema import ArrayOf, Field, Message, Struct
-from duralog.format.metadata_records import METADATA_TYPES
-from duralog.format.share_records import SHARE_GROUP_STATE_TYPES
-from duralog.format.transaction_records import TRANSACTION_STATE_TYPES
+from duralog.format.internal.group_records import CONSUMER_OFFSETS_TYPES
+from duralog.format.internal.message_schema import ArrayOf, Field, Message, Struct
+from duralog.format.internal.metadata_records import METADATA_TYPES
+from duralog.format.internal.share_records import SHARE_GROUP_STATE_TYPES
+from duralog.format.internal.transaction_records import TRANSACTION_STATE_TYPES
 from duralog.format.uuids import uuid_text
 
 HERE = Path(__file__).parent

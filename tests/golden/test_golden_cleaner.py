@@ -8,7 +8,7 @@ from duralog.config import BrokerConfig
 from duralog.format.checkpoints import decode_offset_checkpoint
 from duralog.format.filenames import CLEAN_SHUTDOWN, CLEANER_OFFSET_CHECKPOINT
 from duralog.format.properties import encode_clean_shutdown
-from duralog.storage.background import Scheduler
+from duralog.storage.disk.background import Scheduler
 from duralog.storage.store import Store
 from tests.golden.conftest import DATA
 from tests.golden.test_golden_compaction import AT_HAND, COPIED, copy_before

@@ -14,11 +14,11 @@ from duralog.format.filenames import (
     PARTITION_METADATA,
     parse_partition_folder,
 )
-from duralog.format.metadata_records import encode_metadata_record
+from duralog.format.internal.metadata_records import encode_metadata_record
 from duralog.format.properties import decode_meta_properties, decode_partition_metadata
-from duralog.storage.cluster_metadata import ClusterMetadata
-from duralog.storage.metadata_changes import FEATURE_LEVELS, create_topic, first_records
-from duralog.storage.metadata_log import (
+from duralog.storage.metadata.changes import FEATURE_LEVELS, create_topic, first_records
+from duralog.storage.metadata.cluster_metadata import ClusterMetadata
+from duralog.storage.metadata.metadata_log import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
     Snapshot,

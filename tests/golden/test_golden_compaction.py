@@ -18,10 +18,10 @@ from duralog.config import TopicConfig
 from duralog.format import batches
 from duralog.format.checkpoints import decode_offset_checkpoint
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT, FileKind, parse_segment_file
-from duralog.storage.compaction import CompactionReport, compact_log
-from duralog.storage.file_system import LocalFileSystem
-from duralog.storage.partition_log import PartitionLog
-from duralog.storage.recovery import load_partition
+from duralog.storage.compaction.compact import CompactionReport, compact_log
+from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.recovery.recovery import load_partition
 from tests.golden.conftest import DATA
 
 SOURCE = Path(__file__).parents[3] / "shared" / "golden"

@@ -10,13 +10,13 @@ import pytest
 
 from duralog.errors import CorruptRecord
 from duralog.format import batches
-from duralog.format.coordinator_records import decode_coordinator_record, encode_coordinator_record
-from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
-from duralog.format.internal_topics import COORDINATOR_TOPICS, describe_record, json_friendly
-from duralog.format.message_schema import decode_message, encode_message
-from duralog.format.metadata_records import METADATA_TYPES, decode_metadata_record, encode_metadata_record
-from duralog.format.share_records import SHARE_GROUP_STATE_TYPES
-from duralog.format.transaction_records import TRANSACTION_STATE_TYPES
+from duralog.format.internal.coordinator_records import decode_coordinator_record, encode_coordinator_record
+from duralog.format.internal.group_records import CONSUMER_OFFSETS_TYPES
+from duralog.format.internal.internal_topics import COORDINATOR_TOPICS, describe_record, json_friendly
+from duralog.format.internal.message_schema import decode_message, encode_message
+from duralog.format.internal.metadata_records import METADATA_TYPES, decode_metadata_record, encode_metadata_record
+from duralog.format.internal.share_records import SHARE_GROUP_STATE_TYPES
+from duralog.format.internal.transaction_records import TRANSACTION_STATE_TYPES
 
 VECTORS = [
     json.loads(line)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from duralog.format.producer_snapshot import decode_producer_snapshot
-from duralog.storage.file_system import LocalFileSystem
+from duralog.storage.disk.file_system import LocalFileSystem
 from tests.golden.test_golden_compaction import AT_HAND, COPIED, RETENTION_MS, Case, copy_before, told
-from tests.plain_compaction import CleaningRules, clean, segments_on_disk
+from tests.support.compaction.plain_compaction import CleaningRules, clean, segments_on_disk
 
 
 @pytest.mark.parametrize("case", [COPIED, *AT_HAND], ids=lambda case: f"{case.topic}-of-{case.golden.name}")

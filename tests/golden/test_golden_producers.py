@@ -12,11 +12,11 @@ from duralog.columnar.pieces import Piece, read_pieces
 from duralog.format.filenames import LEADER_EPOCH_CHECKPOINT
 from duralog.format.index_entries import AbortedTransaction, decode_transaction_index
 from duralog.format.producer_snapshot import ProducerEntry, decode_producer_snapshot
-from duralog.storage.file_system import LocalFileSystem
-from duralog.storage.files import FileSource
-from duralog.storage.leader_epochs import LeaderEpochs
-from duralog.storage.producer_snapshots import ProducerSnapshots
-from duralog.storage.producer_state import ProducerState
+from duralog.storage.append.producer_snapshots import ProducerSnapshots
+from duralog.storage.append.producer_state import ProducerState
+from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.disk.files import FileSource
+from duralog.storage.log.leader_epochs import LeaderEpochs
 
 PARTITIONS = (
     "store/txn-0",

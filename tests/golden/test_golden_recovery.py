@@ -13,11 +13,11 @@ import pytest
 from duralog.columnar.pieces import MemorySource, read_pieces
 from duralog.config import TopicConfig
 from duralog.format.checkpoints import decode_offset_checkpoint
-from duralog.storage.file_system import LocalFileSystem
-from duralog.storage.loaded_log import LoadedLog
-from duralog.storage.quarantine import Quarantine
-from duralog.storage.recovery import load_partition
-from duralog.storage.restore import restore
+from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.log.loaded_log import LoadedLog
+from duralog.storage.recovery.quarantine import Quarantine
+from duralog.storage.recovery.recovery import load_partition
+from duralog.storage.repair.restore import restore
 
 HERE = Path(__file__).parent
 DATA = HERE / "data"

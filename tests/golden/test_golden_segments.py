@@ -10,9 +10,9 @@ import pytest
 
 from duralog.format import batches
 from duralog.format.filenames import FileKind, parse_segment_file
-from duralog.storage.batch_extents import extents
-from duralog.storage.file_system import LocalFileSystem
-from duralog.storage.segment import Segment, SegmentOptions
+from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.segment.batch_extents import extents
+from duralog.storage.segment.segment import Segment, SegmentOptions
 
 FS = LocalFileSystem()
 INTERVAL_BYTES = {"store/txn-0": 1024}

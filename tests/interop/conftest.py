@@ -14,7 +14,7 @@ import pytest
 from oracle.kafka_jars import KafkaMissingError, class_path
 from oracle.kafka_process import KafkaProcess
 from oracle.truth import READERS
-from tests.interop.served_directory import ServedDirectory
+from tests.support.interop.served_directory import ServedDirectory
 
 QUICK = {
     "group.initial.rebalance.delay.ms": 0,

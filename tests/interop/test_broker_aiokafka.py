@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from tests.interop.served_directory import ServedDirectory
+from tests.support.interop.served_directory import ServedDirectory
 
 pytestmark = pytest.mark.interop
 

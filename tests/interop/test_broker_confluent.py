@@ -29,7 +29,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.interop.served_directory import ServedDirectory
+from tests.support.interop.served_directory import ServedDirectory
 
 pytestmark = pytest.mark.interop
 

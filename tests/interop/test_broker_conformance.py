@@ -17,7 +17,7 @@ from oracle.conformance.scenario import SCENARIOS, Difference, differences
 from oracle.conformance.scenarios.hostile import VERSIONS
 from oracle.kafka_process import KafkaProcess
 from oracle.kafka_server import KafkaServer, format_directory
-from tests.interop.served_directory import ServedDirectory
+from tests.support.interop.served_directory import ServedDirectory
 
 pytestmark = pytest.mark.interop
 

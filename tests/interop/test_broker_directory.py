@@ -25,7 +25,7 @@ from oracle.conformance.scenarios.producing import data, produce
 from oracle.dump_check import dump_complaints
 from oracle.kafka_process import KafkaProcess
 from oracle.kafka_server import KafkaServer, format_directory
-from tests.interop.served_directory import ServedDirectory
+from tests.support.interop.served_directory import ServedDirectory
 
 pytestmark = pytest.mark.interop
 

@@ -11,7 +11,7 @@ import pytest
 
 from oracle.kafka_process import KafkaProcess
 from oracle.kafka_server import QUICK_TO_START
-from tests.interop.served_directory import ServedDirectory
+from tests.support.interop.served_directory import ServedDirectory
 
 pytestmark = pytest.mark.interop
 

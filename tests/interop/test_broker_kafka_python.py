@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.served_directory import ServedDirectory
+from tests.support.interop.served_directory import ServedDirectory
 
 with warnings.catch_warnings():
     # It reads its schemas with a function that Python 3.11 calls old.

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.interop.served_directory import ServedDirectory
+from tests.support.interop.served_directory import ServedDirectory
 
 pytestmark = pytest.mark.interop
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.load_clients import Load
-from tests.interop.served_directory import ServedDirectory
+from tests.support.interop.load_clients import Load
+from tests.support.interop.served_directory import ServedDirectory
 
 pytestmark = pytest.mark.interop
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oracle.kafka_process import KafkaProcess
-from tests.interop.served_directory import ServedDirectory
+from tests.support.interop.served_directory import ServedDirectory
+from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark]
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +22,7 @@ def found(kafka: KafkaProcess, tmp_path_factory: pytest.TempPathFactory) -> dict
     folder = tmp_path_factory.mktemp("spark")
     with ServedDirectory(folder / "data") as broker:
         arguments = [broker.bootstrap, str(folder / "data"), str(folder / "checkpoint")]
-        command = [sys.executable, "-m", "tests.interop.spark_connector_process", *arguments]
+        command = [sys.executable, "-m", "tests.support.interop.spark_connector_process", *arguments]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-4000:]
         assert broker.errors == []

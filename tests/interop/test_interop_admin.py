@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from duralog.broker.broker import Broker
-from duralog.broker.kafka_only_configs import KAFKA_ONLY_CONFIGS
+from duralog.broker.configs.kafka_only_configs import KAFKA_ONLY_CONFIGS
 from oracle.kafka_process import KafkaProcess
 from oracle.kafka_server import KafkaServer
-from tests.broker.admin_desk import (
+from tests.support.broker.admin_desk import (
     BROKER,
     DELETE,
     GROUP,
@@ -23,7 +23,7 @@ from tests.broker.admin_desk import (
     make,
     metadata,
 )
-from tests.broker.raw_client import RawClient
+from tests.support.broker.raw_client import RawClient
 
 pytestmark = pytest.mark.interop
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from duralog.broker.groups.assignors import ASSIGNORS, Assignment, Subscriber
+from duralog.broker.groups.consumer.assignors import ASSIGNORS, Assignment, Subscriber
 from duralog.format.uuids import uuid_text
 from oracle.kafka_process import KafkaProcess
 

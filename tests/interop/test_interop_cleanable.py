@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from duralog.storage.cleanable import DirtyRange, dirty_range
+from duralog.storage.compaction.cleanable import DirtyRange, dirty_range
 from oracle.cleaned_folders import open_log, write_stage
 from oracle.cleaner import CleanerJob, CleanerPass, CleanerRound, clean_by_kafka
 from oracle.kafka_process import KafkaProcess, KafkaRefusedError

@@ -19,9 +19,9 @@ from duralog.format.batch import Batch
 from duralog.format.batches import decode_records, scan
 from duralog.format.compression import Codec
 from duralog.format.record import Record
-from duralog.storage import compaction_run
-from duralog.storage.cleanable import DirtyRange, dirty_range
-from duralog.storage.compaction import CompactionReport, compact_log
+from duralog.storage.compaction import run as compaction_run
+from duralog.storage.compaction.cleanable import DirtyRange, dirty_range
+from duralog.storage.compaction.compact import CompactionReport, compact_log
 from oracle.cleaned_folders import differences, open_log, quick_folder, same_bytes, write_stage
 from oracle.cleaner import CleanerJob, CleanerPass, CleanerRound, clean_by_kafka
 from oracle.kafka_process import KafkaProcess, KafkaRefusedError

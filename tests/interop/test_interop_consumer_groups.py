@@ -22,7 +22,7 @@ from duralog.format.java_hash import coordinator_partition
 from oracle.conformance.coordinators import wait_for_coordinators
 from oracle.kafka_process import KafkaProcess
 from oracle.kafka_server import KafkaServer, format_directory
-from tests.broker.raw_client import RawClient
+from tests.support.broker.raw_client import RawClient
 
 pytestmark = pytest.mark.interop
 

@@ -15,16 +15,15 @@ from duralog.broker.broker import Broker
 from duralog.config import BrokerConfig
 from duralog.format import record_batch
 from duralog.format.batches import scan
-from duralog.format.internal_topics import CONSUMER_OFFSETS
+from duralog.format.internal.internal_topics import CONSUMER_OFFSETS
 from duralog.format.record import Record
-from duralog.storage.repair import Repair
+from duralog.storage.checks.verification import Verification
+from duralog.storage.repair.repair import Repair
 from duralog.storage.store import Store
-from duralog.storage.verification import Verification
 from oracle.conformance.coordinators import wait_for_coordinators
 from oracle.kafka_process import KafkaProcess
 from oracle.kafka_server import KafkaServer, format_directory
-from tests.broker.raw_client import RawClient
-from tests.coordinator_cases import (
+from tests.support.broker.coordinator_cases import (
     CASES,
     GROUP_CASES,
     TRANSACTION_CASES,
@@ -36,6 +35,7 @@ from tests.coordinator_cases import (
     offset_value,
     transaction,
 )
+from tests.support.broker.raw_client import RawClient
 
 pytestmark = pytest.mark.interop
 

@@ -35,7 +35,7 @@ from duralog.format.index_entries import (
     encode_time_index,
     index_entries,
 )
-from duralog.format.metadata_records import METADATA_TYPES, MetadataRecord
+from duralog.format.internal.metadata_records import METADATA_TYPES, MetadataRecord
 from duralog.format.properties import (
     MetaProperties,
     decode_meta_properties,
@@ -44,8 +44,7 @@ from duralog.format.properties import (
     encode_partition_metadata,
 )
 from duralog.format.record import Record
-from duralog.storage.cluster_metadata import ClusterMetadata
-from duralog.storage.metadata_changes import (
+from duralog.storage.metadata.changes import (
     FEATURE_LEVELS,
     add_partitions,
     alter_topic_configs,
@@ -54,9 +53,17 @@ from duralog.storage.metadata_changes import (
     first_records,
     new_id,
 )
-from duralog.storage.metadata_log import METADATA_TOPIC, Snapshot, decode_snapshot, encode_batch, newest_snapshot
+from duralog.storage.metadata.cluster_metadata import ClusterMetadata
+from duralog.storage.metadata.metadata_log import (
+    METADATA_TOPIC,
+    Snapshot,
+    decode_snapshot,
+    encode_batch,
+    newest_snapshot,
+)
 from oracle.kafka_process import KafkaProcess, KafkaRefusedError
 from oracle.kafka_server import CLUSTER_ID, KafkaServer, format_directory
+from tests.support.places import GOLDEN
 
 pytestmark = pytest.mark.interop
 
@@ -218,7 +225,7 @@ def test_kafka_accepts_topics_that_duralog_added_to_its_directory(
     """Once in a directory that Kafka formatted and never used, once in one that it used and closed."""
     root = tmp_path / "store"
     if origin == "golden":
-        shutil.copytree(Path(__file__).parents[1] / "golden/data/store", root, ignore=shutil.ignore_patterns("*.gz"))
+        shutil.copytree(GOLDEN / "store", root, ignore=shutil.ignore_patterns("*.gz"))
     else:
         format_directory(kafka, root, node_id=NODE_ID)
     meta = decode_meta_properties((root / META_PROPERTIES).read_bytes())

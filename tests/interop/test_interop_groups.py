@@ -11,7 +11,7 @@ from oracle.conformance.coordinators import wait_for_coordinators
 from oracle.conformance.wire import Connection
 from oracle.kafka_process import KafkaProcess
 from oracle.kafka_server import KafkaServer, format_directory
-from tests.broker.raw_client import RawClient
+from tests.support.broker.raw_client import RawClient
 
 JOIN, SYNC, COMMIT, FETCH, DESCRIBE, LIST, CREATE_TOPICS = 11, 14, 8, 9, 15, 16, 19
 SUBSCRIBED_TO_T = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"

@@ -20,17 +20,17 @@ import duralog
 from duralog.errors import InvalidConfig, StorageError, StoreLocked
 from duralog.format.murmur2 import partition_of_key
 from duralog.spark import committing
-from duralog.spark.broker_sink import broker_targets, send
-from duralog.spark.sink import DuralogArrowWriter, DuralogStreamArrowWriter
-from duralog.spark.staging import StagedTask
-from duralog.spark.staging_task import stage_rows
-from duralog.spark.write_options import Transaction, WriteOptions
+from duralog.spark.sink.broker_sink import broker_targets, send
+from duralog.spark.sink.staging import StagedTask
+from duralog.spark.sink.staging_task import stage_rows
+from duralog.spark.sink.write_options import Transaction, WriteOptions
+from duralog.spark.sink.writers import DuralogArrowWriter, DuralogStreamArrowWriter
 from oracle.dump_check import dump_complaints
 from oracle.kafka_process import Json, KafkaProcess
 from oracle.kafka_server import KafkaServer
 from oracle.partition_view import PartitionView, seen_by_duralog, seen_by_kafka
-from tests.unit import staged_writes
-from tests.unit.staged_writes import WRITER, options_of, rows_of, stage
+from tests.support.spark import staged_writes
+from tests.support.spark.staged_writes import WRITER, options_of, rows_of, stage
 
 pytestmark = pytest.mark.interop
 
@@ -253,7 +253,7 @@ def test_a_transaction_that_fails_shows_nothing(held: Held, monkeypatch: pytest.
         raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(confluent_kafka.KafkaError._TRANSPORT))
 
     with monkeypatch.context() as patched:
-        patched.setattr("duralog.spark.broker_sink._Memory.add_to", fail)
+        patched.setattr("duralog.spark.sink.broker_sink._Memory.add_to", fail)
         with pytest.raises(StorageError, match=f"the broker at {held.server.bootstrap}"):
             send(tasks, options, writer=WRITER, transaction=named)
     assert held.server.consume("broken", 0, isolation="read_committed")["records"] == []
@@ -339,7 +339,7 @@ def test_a_config_that_the_client_refuses_ends_the_write_before_it_begins(
 
 
 def test_no_broker_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("duralog.spark.broker_sink._ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr("duralog.spark.sink.broker_sink._ANSWER_SECONDS", 1.0)
     options = WriteOptions.of(
         {"path": str(tmp_path), "topic": "t", "kafka.bootstrap.servers": "127.0.0.1:1"}, streaming=False
     )

@@ -18,7 +18,7 @@ import duralog
 from duralog import OutOfOrderSequence, ProducerFenced, Record
 from duralog.format import record_batch
 from duralog.format.compression import Codec
-from duralog.storage.log_writer import AppendResult
+from duralog.storage.log.writer import AppendResult
 from oracle.dump_check import dump_complaints, partition_folders
 from oracle.kafka_process import Json, KafkaProcess
 from oracle.kafka_server import KafkaServer, format_directory

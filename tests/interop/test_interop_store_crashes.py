@@ -21,7 +21,7 @@ import duralog
 from duralog import Record
 from duralog.format import record_batch
 from duralog.format.filenames import CLEAN_SHUTDOWN
-from duralog.storage.quarantine import QUARANTINE_FOLDER
+from duralog.storage.recovery.quarantine import QUARANTINE_FOLDER
 from oracle.dump_check import dump_complaints
 from oracle.kafka_process import Json, KafkaProcess
 from oracle.kafka_server import KafkaServer, format_directory

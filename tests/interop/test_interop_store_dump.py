@@ -25,6 +25,7 @@ from duralog.format.layout import BATCH_V2
 from oracle.dump_check import dump_complaints
 from oracle.kafka_process import KafkaProcess
 from oracle.random_records import random_records
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.interop
 
@@ -54,7 +55,6 @@ fill(store, seed=2)
 print("filled", flush=True)
 sys.stdin.read()
 """
-ROOT = Path(__file__).parents[2]
 
 
 def fill(store: duralog.Store, seed: int) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from duralog.broker.error_codes import CONCURRENT_TRANSACTIONS, NONE
 from duralog.broker.transactions.markers import Markers
+from duralog.broker.wire.error_codes import CONCURRENT_TRANSACTIONS, NONE
 from duralog.format import record_batch
+from duralog.format.internal.transaction_records import TransactionStatus
 from duralog.format.record import Record
-from duralog.format.transaction_records import TransactionStatus
 from oracle.kafka_process import Json, KafkaProcess
 from oracle.kafka_server import KafkaServer, format_directory
-from tests.broker.desk_broker import DeskBroker
+from tests.support.broker.desk_broker import DeskBroker
 
 pytestmark = pytest.mark.interop
 

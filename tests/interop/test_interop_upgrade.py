@@ -12,16 +12,17 @@ import pytest
 import duralog
 from duralog.format import message_set
 from duralog.format.record import Record, TimestampType
-from duralog.storage.format_upgrade import LogUpgrade, upgrade_log
+from duralog.storage.repair.format_upgrade import LogUpgrade, upgrade_log
 from oracle.dump_check import dump_complaints
 from oracle.kafka_process import KafkaProcess
 from oracle.kafka_server import KafkaServer
 from oracle.partition_view import PartitionView, seen_by_kafka
-from tests.legacy_logs import START_MS, LegacyWriter
+from tests.support.places import GOLDEN
+from tests.support.storage.legacy_logs import START_MS, LegacyWriter
 
 pytestmark = pytest.mark.interop
 
-LEGACY = Path(__file__).parents[1] / "golden" / "data" / "legacy"
+LEGACY = GOLDEN / "legacy"
 SEGMENT_BYTES = 1 << 20
 """The least that Kafka takes."""
 SETTINGS = {"log.retention.ms": -1, "log.cleaner.enable": False, "log.segment.bytes": SEGMENT_BYTES}

@@ -17,10 +17,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from duralog.errors import OffsetOutOfRange, OutOfOrderSequence
 from duralog.format.record import Record
-from duralog.storage.compaction import compact_log
-from duralog.storage.partition_log import EARLIEST, LATEST, MAX_TIMESTAMP, PartitionLog
-from tests.faults.crashing_files import START_MS, CrashingFiles, PowerLost
-from tests.faults.partition import SMALL_SEGMENTS, Partition
+from duralog.storage.compaction.compact import compact_log
+from duralog.storage.log.partition_log import EARLIEST, LATEST, MAX_TIMESTAMP, PartitionLog
+from tests.support.faults.crashing_files import START_MS, CrashingFiles, PowerLost
+from tests.support.faults.partition import SMALL_SEGMENTS, Partition
 
 IDEMPOTENT = (1, 2)
 TRANSACTIONAL = (7, 8)

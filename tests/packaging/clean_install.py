@@ -17,7 +17,8 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.places import ROOT
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 _IGNORED = shutil.ignore_patterns(
     *(".git", ".venv", "__pycache__", "*.pyc", "build", "dist", "data", "work", ".*_cache", ".hypothesis"),

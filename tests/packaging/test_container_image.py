@@ -16,7 +16,8 @@ import pytest
 from typer.main import get_command
 
 from duralog.command_line import app
-from tests.packaging.clean_install import PROJECT, ROOT, copy_of_sources
+from tests.packaging.clean_install import PROJECT, copy_of_sources
+from tests.support.places import ROOT
 
 DOCKERFILE = ROOT / "Dockerfile"
 IMAGE = "duralog-packaging-test"

@@ -9,7 +9,8 @@ from email.parser import HeaderParser
 from pathlib import Path
 
 import duralog
-from tests.packaging.clean_install import PROJECT, ROOT, Builder, copy_of_sources
+from tests.packaging.clean_install import PROJECT, Builder, copy_of_sources
+from tests.support.places import ROOT
 
 VERSION = duralog.__version__
 

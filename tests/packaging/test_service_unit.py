@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from duralog.broker import service_manager
+from duralog.broker.net import service_manager
 from duralog.command_line import app
-from tests.needed_programs import needs
-from tests.packaging.clean_install import ROOT
+from tests.support.needed_programs import needs
+from tests.support.places import ROOT
 
 UNIT = ROOT / "packaging" / "duralog.service"
 SECONDS = 60

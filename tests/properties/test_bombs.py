@@ -39,7 +39,7 @@ READERS = {
         """,
     "append": """
         from duralog.config import TopicConfig
-        from duralog.storage.validation import validate
+        from duralog.storage.append.validation import validate
         config = TopicConfig().with_overrides({"max.message.bytes": 100 << 20})
         def read(log):
             options = {"config": config, "next_offset": 0, "leader_epoch": 0, "now_ms": 0}

@@ -1,4 +1,4 @@
-"""Compaction twice: by duralog, and by the plain model of `tests.plain_compaction`. The same files must come out.
+"""Compaction twice: by duralog, and by the plain model of `plain_compaction`. The same files must come out.
 
 Lives of a partition are hypothesis' to draw, and to make smaller when something differs. Histories are made of a seed;
 they have what no client can append any more: the old formats, records without a key, offsets that are missing.
@@ -15,22 +15,22 @@ from hypothesis import strategies as st
 
 from duralog.config import TopicConfig
 from duralog.format.filenames import FileKind, SegmentFile
-from duralog.storage import compaction_run
-from duralog.storage.append_origin import AppendOrigin
-from duralog.storage.compaction import CompactionReport, compact_log
-from duralog.storage.partition_log import PartitionLog
+from duralog.storage.append.origin import AppendOrigin
+from duralog.storage.compaction import run as compaction_run
+from duralog.storage.compaction.compact import CompactionReport, compact_log
+from duralog.storage.log.partition_log import PartitionLog
 from oracle.random_histories import Stage, random_history
-from tests.compaction_life import ENTRY_BYTES, Life
-from tests.compaction_steps import Compact, Step, fewer, steps
-from tests.faults.crashing_files import START_MS, CrashingFiles
-from tests.faults.partition import Partition
-from tests.plain_compaction import (
+from tests.support.compaction.compaction_life import ENTRY_BYTES, Life
+from tests.support.compaction.compaction_steps import Compact, Step, fewer, steps
+from tests.support.compaction.plain_compaction import (
     CleaningRules,
     PlainSegment,
     compact,
     first_uncleanable_offset,
     segments_on_disk,
 )
+from tests.support.faults.crashing_files import START_MS, CrashingFiles
+from tests.support.faults.partition import Partition
 
 
 def rules_of(config: TopicConfig, *, capacity: int, now_ms: int) -> CleaningRules:

@@ -1,7 +1,7 @@
 """What compaction promises, over random lives of a partition against a dictionary.
 
-`tests.compaction_life` does the steps and checks the promises after every compaction on the way. Here the lives are
-drawn, and what they come to is looked at from one more side each time.
+`tests.support.compaction.compaction_life` does the steps and checks the promises after every compaction on the way.
+Here the lives are drawn, and what they come to is looked at from one more side each time.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from duralog.format.filenames import FileKind, parse_segment_file
 from duralog.format.producer_snapshot import ProducerEntry
 from duralog.format.record import Record
-from duralog.storage.partition_log import PartitionLog
-from duralog.storage.verification import Verification
-from tests.compaction_life import RETENTION_MS, Life, compact_up_to, content, facts
-from tests.compaction_steps import Compact, End, Restart, Roll, Step, Tick, Write, fewer, steps
-from tests.faults.crashing_files import CrashingFiles
-from tests.faults.partition import Partition
-from tests.plain_compaction import PlainSegment, segments_on_disk
+from duralog.storage.checks.verification import Verification
+from duralog.storage.log.partition_log import PartitionLog
+from tests.support.compaction.compaction_life import RETENTION_MS, Life, compact_up_to, content, facts
+from tests.support.compaction.compaction_steps import Compact, End, Restart, Roll, Step, Tick, Write, fewer, steps
+from tests.support.compaction.plain_compaction import PlainSegment, segments_on_disk
+from tests.support.faults.crashing_files import CrashingFiles
+from tests.support.faults.partition import Partition
 
 lags = st.sampled_from([0, 0, 400])
 map_sizes = st.sampled_from([1, 2, 3, 7, 1000])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,13 +14,14 @@ from duralog.format.checkpoints import decode_leader_epoch_checkpoint, decode_of
 from duralog.format.checksum import crc32c
 from duralog.format.control_records import decode as decode_control_record
 from duralog.format.index_entries import decode_offset_index, decode_time_index, decode_transaction_index
-from duralog.format.internal_topics import describe_record
+from duralog.format.internal.internal_topics import describe_record
 from duralog.format.java_properties import decode_properties
 from duralog.format.layout import PRODUCER_SNAPSHOT_HEADER
 from duralog.format.producer_snapshot import decode_producer_snapshot
 from duralog.format.properties import decode_meta_properties, decode_partition_metadata
+from tests.support.places import GOLDEN
 
-STORE = Path(__file__).parent.parent / "golden" / "data" / "store"
+STORE = GOLDEN / "store"
 DAMAGED_FILES = 300
 """For each kind of file."""
 FILE_BYTES = 2048

@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
-from duralog.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from duralog.format.coordinator_records import CoordinatorRecord, RecordType, encode_coordinator_record
-from duralog.format.internal_topics import COORDINATOR_TOPICS
+from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from duralog.format.internal.coordinator_records import CoordinatorRecord, RecordType, encode_coordinator_record
+from duralog.format.internal.internal_topics import COORDINATOR_TOPICS
+from duralog.format.internal.message_schema import ArrayOf, Field, Struct
 from duralog.format.java_hash import coordinator_partition
-from duralog.format.message_schema import ArrayOf, Field, Struct
 from duralog.format.record import Record
 from duralog.format.uuids import uuid_text
-from duralog.storage.repair import Repair
+from duralog.storage.checks.verification import Verification
+from duralog.storage.repair.repair import Repair
 from duralog.storage.store import Store
-from duralog.storage.verification import Verification
-from tests.broker.group_desk import START_MS, GroupDesk
-from tests.coordinator_cases import CASES, KeyAndValue
+from tests.support.broker.coordinator_cases import CASES, KeyAndValue
+from tests.support.broker.group_desk import START_MS, GroupDesk
 
 PARTITIONS = 3
 RECORDS = 60

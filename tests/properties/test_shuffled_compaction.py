@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duralog.config import TopicConfig
-from duralog.storage.append_origin import AppendOrigin
-from duralog.storage.cleanable import dirty_range
+from duralog.storage.append.origin import AppendOrigin
+from duralog.storage.compaction.cleanable import dirty_range
 from oracle.random_histories import Stage, random_history
-from tests.compaction_steps import fewer
-from tests.shuffled_side import Side, comparable, disk_without_waiting
+from tests.support.compaction.compaction_steps import fewer
+from tests.support.spark.shuffled_side import Side, comparable, disk_without_waiting
 
 
 def append(side: Side, stage: Stage) -> None:

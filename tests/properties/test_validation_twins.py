@@ -25,7 +25,7 @@ from duralog.format.layout import BATCH_V2
 from duralog.format.record import Record, TimestampType
 from duralog.format.varint import as_int64, encode_varint, encode_varlong
 from duralog.kernels.validate import CONSECUTIVE, WITHOUT_KEY, inspect_batch, inspect_records
-from duralog.storage.validation import ValidBatches, validate
+from duralog.storage.append.validation import ValidBatches, validate
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000

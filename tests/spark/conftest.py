@@ -43,7 +43,7 @@ def pytest_pycollect_makemodule() -> None:
 def spark() -> Iterator[SparkSession]:
     _skip_or_fail()
     from duralog.spark.session import local_session
-    from tests.spark.patient_starts import start_queries_patiently
+    from tests.support.spark.patient_starts import start_queries_patiently
 
     start_queries_patiently()
     session = local_session("local[2]", "duralog-tests", {"spark.driver.memory": "1g"})

@@ -32,8 +32,8 @@ from examples.change_capture.shop import (
     run_in_sqlite,
 )
 from examples.change_capture.sqlite_changes import OlderDatabase, SqliteChanges, UnsuitableTable
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 WHEN_ASKED = {"log.cleaner.enable": False, "log.segment.bytes": 1 << 20}
 
 

@@ -14,8 +14,6 @@ from examples.story.change_stream import FIRST_MS, HOUR_MS, HOURS, ChangeStream
 from examples.story.chapters import PARTITIONS, TOPIC, write_changes
 from examples.story.telling import html, step_lines, table_lines
 
-ROOT = Path(__file__).parents[2]
-
 
 def test_the_stream_is_the_same_each_time_and_in_order() -> None:
     chunks = [*ChangeStream(250_000, 1_000).chunks()]

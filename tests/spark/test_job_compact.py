@@ -19,11 +19,11 @@ from duralog.errors import DuralogError, InvalidConfig, StoreLocked, UnknownTopi
 from duralog.format.checksum import crc32c
 from duralog.format.varint import decode_varint
 from duralog.spark.jobs import compact
-from duralog.spark.jobs.compact_frames import KeyTasks
-from duralog.spark.jobs.compact_report import CompactionForm, CompactJobReport
+from duralog.spark.jobs.compaction.frames import KeyTasks
+from duralog.spark.jobs.compaction.report import CompactionForm, CompactJobReport
 from duralog.spark.tasks import TaskProgress
-from duralog.storage.compaction_report import CompactionReport
-from tests.compact_job_directory import (
+from duralog.storage.compaction.report import CompactionReport
+from tests.support.spark.compact_job_directory import (
     COMPACTED,
     NOW_MS,
     RETENTION_MS,

@@ -17,16 +17,16 @@ from pathlib import Path
 import pytest
 
 from duralog.errors import StorageError, StoreLocked
-from duralog.spark.jobs import compact_shuffled
-from duralog.spark.jobs.compact_report import PartitionCompaction
-from duralog.spark.jobs.compact_task import CompactSettings, CompactWork, compact_in_task
+from duralog.spark.jobs.compaction import shuffled as compact_shuffled
+from duralog.spark.jobs.compaction.report import PartitionCompaction
+from duralog.spark.jobs.compaction.task import CompactSettings, CompactWork, compact_in_task
 from duralog.spark.jobs.holding import HeldDirectory, hold
 from duralog.storage.borrowed_partition import borrow, borrow_folder
-from duralog.storage.file_system import LocalFileSystem
-from duralog.storage.leftovers import STAGING_FOLDER
-from duralog.storage.log_directory import TopicPartition
-from duralog.storage.verification import Verification
-from tests.compact_job_directory import (
+from duralog.storage.checks.verification import Verification
+from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.recovery.leftovers import STAGING_FOLDER
+from tests.support.spark.compact_job_directory import (
     COMPACTED,
     LARGE_MAP_BYTES,
     NOW_MS,
@@ -45,8 +45,8 @@ PARTITION = TopicPartition("changes", 0)
 
 DYING_TASK = """
 import os, pickle, signal, sys
-from duralog.spark.jobs.compact_task import compact_in_task
-from duralog.storage.file_system import LocalFileSystem
+from duralog.spark.jobs.compaction.task import compact_in_task
+from duralog.storage.disk.file_system import LocalFileSystem
 
 calls = 0
 rename = LocalFileSystem.rename

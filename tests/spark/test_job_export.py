@@ -14,11 +14,10 @@ from duralog.command_line import app
 from duralog.errors import UnknownTopic
 from duralog.spark.jobs import export
 from duralog.spark.tasks import TaskProgress
-from tests.unit.lake_directory import FORMATS, fill_days, rows_of
+from tests.support.places import GOLDEN
+from tests.support.spark.lake_directory import FORMATS, fill_days, rows_of
 
 pytestmark = pytest.mark.spark
-
-GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 
 
 def run(*arguments: str) -> Result:

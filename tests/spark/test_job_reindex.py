@@ -18,13 +18,13 @@ from duralog.errors import StoreLocked, UnknownTopic
 from duralog.spark.jobs import reindex, verify
 from duralog.spark.jobs.chosen_partitions import log_bytes
 from duralog.spark.jobs.holding import hold
-from duralog.storage.log_directory import TopicPartition
+from duralog.storage.disk.log_directory import TopicPartition
+from tests.support.places import GOLDEN
 
 pytestmark = pytest.mark.spark
 
 reindex_module = importlib.import_module("duralog.spark.jobs.reindex")
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 MARKER = ".kafka_cleanshutdown"
 INDEXES = ("*.index", "*.timeindex", "*.txnindex")
 

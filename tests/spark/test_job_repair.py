@@ -18,12 +18,12 @@ import duralog
 from duralog.command_line import app
 from duralog.errors import DuralogError, StoreLocked
 from duralog.spark.jobs import repair, verify
-from duralog.storage import partition_repair
-from duralog.storage.repair import Repair
+from duralog.storage.repair import partition_repair
+from duralog.storage.repair.repair import Repair
+from tests.support.places import GOLDEN
 
 pytestmark = pytest.mark.spark
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 MARKER = ".kafka_cleanshutdown"
 
 

@@ -16,11 +16,11 @@ import duralog
 from duralog.command_line import app
 from duralog.errors import StoreLocked, UnknownTopic
 from duralog.spark.jobs import retain, verify
-from duralog.storage.retention import AgingLog, Removable
+from duralog.storage.log.retention import AgingLog, Removable
+from tests.support.places import GOLDEN
 
 pytestmark = pytest.mark.spark
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 MARKER = ".kafka_cleanshutdown"
 BY_SIZE = {"retention.bytes": 1_100_000, "retention.ms": -1}
 

@@ -13,11 +13,10 @@ from typer.testing import CliRunner, Result
 import duralog
 from duralog.command_line import app
 from duralog.spark.jobs import snapshot
-from tests.unit.lake_directory import START_MS, rows_of
+from tests.support.spark.lake_directory import START_MS, rows_of
 
 pytestmark = pytest.mark.spark
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 TINY_MAP = 2400
 """Room for 90 keys."""
 

@@ -13,10 +13,10 @@ from typer.testing import CliRunner, Result
 import duralog
 from duralog.command_line import app
 from duralog.spark.jobs import stats
+from tests.support.places import GOLDEN
 
 pytestmark = pytest.mark.spark
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 TINY_MAP = 2400
 
 

@@ -18,11 +18,12 @@ from duralog.errors import DuralogError, StoreLocked, UnknownTopic
 from duralog.format.batches import scan
 from duralog.format.compression import Codec
 from duralog.spark.jobs import compact, repair, retain, upgrade, verify
-from tests.legacy_logs import LegacyWriter, records_in
+from tests.support.places import GOLDEN
+from tests.support.storage.legacy_logs import LegacyWriter, records_in
 
 pytestmark = pytest.mark.spark
 
-LEGACY = Path(__file__).parents[1] / "golden" / "data" / "legacy"
+LEGACY = GOLDEN / "legacy"
 TOPICS = 12
 
 

@@ -16,11 +16,10 @@ from duralog.command_line import app
 from duralog.errors import DuralogError, UnknownTopic
 from duralog.spark import jobs
 from duralog.spark.jobs import VerifyReport, task_sizes, verify
-from duralog.storage.verification import Verification
+from duralog.storage.checks.verification import Verification
+from tests.support.places import GOLDEN
 
 pytestmark = pytest.mark.spark
-
-GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 import duralog
 from duralog import Record
-from tests.spark import local_cluster_process
+from tests.support.spark import local_cluster_process
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import duralog
-from tests.unit.transaction_history import CONFIG, lose_indexes, remove, write_history
+from tests.support.storage.transaction_history import CONFIG, lose_indexes, remove, write_history
 
 pytestmark = pytest.mark.spark
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.spark.patient_starts import ATTEMPTS, TOO_LATE, patient
+from tests.support.spark.patient_starts import ATTEMPTS, TOO_LATE, patient
 
 
 class Started:

@@ -14,17 +14,17 @@ import pytest
 from duralog.columnar.tables import to_table
 from duralog.errors import CorruptRecord, OffsetOutOfRange, StorageError
 from duralog.format.layout import BATCH_V2
-from duralog.spark.locations import open_store
-from duralog.spark.planning import DataLoss, Plan, plan, resolve, select_partitions
-from duralog.spark.slice_reading import read_slices
-from duralog.spark.slices import CorruptBytes
-from duralog.storage.isolation import Isolation
-from tests.unit.planned_log import NOW_MS, ROLLED_AFTER, fill, offsets, open_for_writing, read
-from tests.unit.transaction_history import CONFIG, lose_indexes, remove, write_history
+from duralog.scanning.locations import open_store
+from duralog.scanning.planning import DataLoss, Plan, plan, resolve, select_partitions
+from duralog.scanning.slice_reading import read_slices
+from duralog.scanning.slices import CorruptBytes
+from duralog.storage.log.isolation import Isolation
+from tests.support.places import GOLDEN
+from tests.support.spark.planned_log import NOW_MS, ROLLED_AFTER, fill, offsets, open_for_writing, read
+from tests.support.storage.transaction_history import CONFIG, lose_indexes, remove, write_history
 
 moto_server = pytest.importorskip("moto.server")
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 END = 1000
 KEYS = {"access_key": "key", "secret_key": "secret", "region": "us-east-1", "scheme": "http"}
 

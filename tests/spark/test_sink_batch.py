@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 import duralog
 from duralog.format.murmur2 import partition_of_key
 from duralog.format.record import Record
-from duralog.spark.sink import DuralogArrowWriter
+from duralog.spark.sink.writers import DuralogArrowWriter
 
 pytestmark = pytest.mark.spark
 

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import duralog
 from duralog import Record
-from duralog.spark.planned_read import plan_read
-from duralog.spark.read_options import ReadOptions
-from duralog.spark.spark_schema import Columns, schema_of
-from duralog.spark.task_reading import SliceTask, read_task
+from duralog.spark.source.planned_read import plan_read
+from duralog.spark.source.read_options import ReadOptions
+from duralog.spark.source.spark_schema import Columns, schema_of
+from duralog.spark.source.task_reading import SliceTask, read_task
 
 pytestmark = pytest.mark.spark
 

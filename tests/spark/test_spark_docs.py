@@ -10,9 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import duralog
-from duralog.spark import read_options, write_options
+from duralog.spark.sink import write_options
+from duralog.spark.source import read_options
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 GUIDE = (ROOT / "docs" / "spark.md").read_text()
 
 

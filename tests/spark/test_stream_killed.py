@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 import duralog
 from duralog import Record
-from tests.spark.streaming_process import OFFSETS_PER_TRIGGER, start_query
+from tests.support.places import ROOT
+from tests.support.spark.streaming_process import OFFSETS_PER_TRIGGER, start_query
 
 pytestmark = pytest.mark.spark
 
-ROOT = Path(__file__).parents[2]
 RECORDS = 50 * OFFSETS_PER_TRIGGER
 WAIT_SECONDS = 300
 
@@ -53,7 +53,7 @@ def kill_in_the_middle_of_a_batch(process: subprocess.Popen[bytes], checkpoint: 
 def test_every_record_exactly_once_though_the_driver_was_killed(spark: SparkSession, tmp_path: Path) -> None:
     log, output, checkpoint = tmp_path / "log", tmp_path / "output", tmp_path / "checkpoint"
     write_log(log)
-    command = [sys.executable, "-m", "tests.spark.streaming_process", str(log), str(output), str(checkpoint)]
+    command = [sys.executable, "-m", "tests.support.spark.streaming_process", str(log), str(output), str(checkpoint)]
     process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL)
     kill_in_the_middle_of_a_batch(process, checkpoint)
     assert len(batch_numbers(checkpoint / "commits")) < RECORDS // OFFSETS_PER_TRIGGER

@@ -10,10 +10,11 @@ import pyarrow.fs as pafs
 import pytest
 
 from duralog.errors import StorageError
-from duralog.spark.locations import open_store
-from duralog.spark.planning import plan, resolve, select_partitions
-from duralog.storage.isolation import Isolation
-from tests.spark.unreliable_proxy import (
+from duralog.scanning.locations import open_store
+from duralog.scanning.planning import plan, resolve, select_partitions
+from duralog.storage.log.isolation import Isolation
+from tests.support.spark.planned_log import NOW_MS, fill, open_for_writing, read, record
+from tests.support.spark.unreliable_proxy import (
     Answer,
     Spoil,
     UnreliableProxy,
@@ -24,7 +25,6 @@ from tests.spark.unreliable_proxy import (
     repeat,
     unreliable_proxy,
 )
-from tests.unit.planned_log import NOW_MS, fill, open_for_writing, read, record
 
 moto_server = pytest.importorskip("moto.server")
 

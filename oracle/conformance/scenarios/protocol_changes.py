@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from duralog.format.embedded_protocol import ASSIGNMENT, SUBSCRIPTION, decode_embedded, encode_embedded
+from duralog.format.internal.embedded_protocol import ASSIGNMENT, SUBSCRIPTION, decode_embedded, encode_embedded
 from oracle.conformance.dialog import Dialog
 from oracle.conformance.scenario import scenario
 from oracle.conformance.scenarios.consumer_groups import MEMBER, beat, coordinator_knows, describe_group, first_beat

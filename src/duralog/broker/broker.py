@@ -10,7 +10,8 @@ threads (`in_background`), and what follows from it runs on the loop again.
 
 A broker belongs to the process that opened it. In a forked child, the copies of its sockets are closed at once, so that
 clients see the end of a connection when the parent closes it, and the port is free when the parent has ended. `stop`
-and `close` do nothing there, and the store refuses to work (`duralog.storage.forks`). Clients in the child can connect.
+and `close` do nothing there, and the store refuses to work (`duralog.storage.disk.forks`). Clients in the child can
+connect.
 
 If the machine dies, nothing is lost but what no flush had reached: the logs are the only truth, and state that is not
 in them (who is connected, which fetch waits) is of no worth afterwards.
@@ -26,31 +27,31 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from duralog.broker.dispatch import Dispatcher
 from duralog.broker.ephemeral_folder import ephemeral_folder
-from duralog.broker.error_codes import code_of
-from duralog.broker.event_loop import EventLoop, steady_clock_ms
-from duralog.broker.fetches import Fetches
+from duralog.broker.fetch.purgatory import Fetches
 from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.handlers import load_apis
-from duralog.broker.host_names import HostNames
-from duralog.broker.limits import Limits
-from duralog.broker.listening import DEFAULT_HOST, Address, Listening, MetricsAddress, bind
-from duralog.broker.log_lines import LogLines, error_text, one_line
-from duralog.broker.node import Node
-from duralog.broker.partitions import Partitions
-from duralog.broker.producer_ids import ProducerIds
-from duralog.broker.request import CLOSE, Api, Later
-from duralog.broker.server import Server
-from duralog.broker.topics import Topics
+from duralog.broker.net.dispatch import Dispatcher
+from duralog.broker.net.event_loop import EventLoop, steady_clock_ms
+from duralog.broker.net.host_names import HostNames
+from duralog.broker.net.limits import Limits
+from duralog.broker.net.listening import DEFAULT_HOST, Address, Listening, MetricsAddress, bind
+from duralog.broker.net.log_lines import LogLines, error_text, one_line
+from duralog.broker.net.server import Server
+from duralog.broker.net.workers import Workers
+from duralog.broker.topics.partitions import Partitions
+from duralog.broker.topics.producer_ids import ProducerIds
+from duralog.broker.topics.topics import Topics
 from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.warm_up import warm_up
-from duralog.broker.workers import Workers
+from duralog.broker.wire.error_codes import code_of
+from duralog.broker.wire.node import Node
+from duralog.broker.wire.request import CLOSE, Api, Later
 from duralog.config import BROKER_CONFIGS, BrokerConfig
-from duralog.storage import forks
-from duralog.storage.background import Clock, wall_clock_ms
-from duralog.storage.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
-from duralog.storage.log_directory import DEFAULT_NODE_ID
+from duralog.storage.disk import forks
+from duralog.storage.disk.background import Clock, wall_clock_ms
+from duralog.storage.disk.log_directory import DEFAULT_NODE_ID
+from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
 from duralog.storage.store import Store
 
 if TYPE_CHECKING:

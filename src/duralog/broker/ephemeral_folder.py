@@ -19,8 +19,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from duralog.broker.log_lines import error_text, one_line
-from duralog.storage import forks
+from duralog.broker.net.log_lines import error_text, one_line
+from duralog.storage.disk import forks
 
 PREFIX = "duralog-ephemeral-"
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from duralog.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from duralog.broker.request_stats import TIME_BUCKETS_SECONDS
-from duralog.storage.log_directory import TopicPartition
+from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from duralog.broker.wire.request_stats import TIME_BUCKETS_SECONDS
+from duralog.storage.disk.log_directory import TopicPartition
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker

@@ -4,7 +4,7 @@
 |---|---|
 | takes long to send its request, be it byte by byte, or to read the answer | closed after `_SLOWEST_CLIENT_SECONDS` |
 | sends more than `_LARGEST_REQUEST_BYTES` | answered with 431 |
-| asks for another host than this one (`duralog.broker.http_hosts`) | answered with 421 |
+| asks for another host than this one (`duralog.broker.net.http_hosts`) | answered with 421 |
 | comes while `_MOST_CONNECTIONS` are served | in the kernel's queue until one of them has ended |
 
 So neither memory nor threads grow with the number of clients. The broker's loop is asked for its numbers and nothing
@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-from duralog.broker.http_hosts import LOOPBACK_NAMES, HttpHosts
-from duralog.broker.listening import Address, MetricsAddress
-from duralog.broker.log_lines import LogLines, error_text
 from duralog.broker.metrics import BrokerCollector
+from duralog.broker.net.http_hosts import LOOPBACK_NAMES, HttpHosts
+from duralog.broker.net.listening import Address, MetricsAddress
+from duralog.broker.net.log_lines import LogLines, error_text
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker

@@ -11,8 +11,8 @@ from duralog.config import TopicConfig
 from duralog.format import record_batch
 from duralog.format.compression import Codec
 from duralog.format.record import Record
-from duralog.storage.append_origin import AppendOrigin
-from duralog.storage.validation import validate
+from duralog.storage.append.origin import AppendOrigin
+from duralog.storage.append.validation import validate
 
 
 def warm_up() -> None:

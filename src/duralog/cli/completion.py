@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 import typer
 
-from duralog.cli.failures import WrongUsage
+from duralog.cli.common.failures import WrongUsage
 
 ASKED = "_DURALOG_COMPLETE"
 _LINE = "_DURALOG_LINE"

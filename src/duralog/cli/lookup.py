@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.failures import FAILURE, WrongUsage, told_plainly
-from duralog.cli.option_values import parse_key
-from duralog.cli.options import (
+from duralog.cli.common.failures import FAILURE, WrongUsage, told_plainly
+from duralog.cli.common.option_values import parse_key
+from duralog.cli.common.options import (
     WHICH,
     AsJson,
     Data,
@@ -22,7 +22,7 @@ from duralog.cli.options import (
     parsed_time,
     standard_output,
 )
-from duralog.cli.unknown_names import names_checked
+from duralog.cli.common.unknown_names import names_checked
 
 
 def lookup(
@@ -69,10 +69,10 @@ def lookup(
     timestamp_ms = parsed_time("--time", time)
     key_bytes = None if key is None else parsed("--key", parse_key, key)
     with told_plainly(), names_checked(path, topic, partition):
-        from duralog.cli.chosen_partition import choose_partition
-        from duralog.cli.compilation import announce_compilation
-        from duralog.cli.logs import say_warnings
-        from duralog.cli.progress import Progress
+        from duralog.cli.common.chosen_partition import choose_partition
+        from duralog.cli.common.compilation import announce_compilation
+        from duralog.cli.common.logs import say_warnings
+        from duralog.cli.common.progress import Progress
 
         announce_compilation(quiet=quiet)
         say_warnings(wanted=not quiet)

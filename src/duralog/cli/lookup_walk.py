@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from duralog.cli.dump_batches import Header, batch_object, batch_table, fitted_line, headers
-from duralog.cli.failures import printable
-from duralog.cli.output import Output
-from duralog.cli.selection import Selection
-from duralog.cli.tables import plural
-from duralog.cli.times import format_time
+from duralog.cli.common.failures import printable
+from duralog.cli.common.output import Output
+from duralog.cli.common.tables import plural
+from duralog.cli.common.times import format_time
+from duralog.cli.dump.batches import Header, batch_object, batch_table, fitted_line, headers
+from duralog.cli.dump.selection import Selection
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import Piece
 from duralog.columnar.render import render_json, render_text
@@ -25,10 +25,10 @@ from duralog.errors import CorruptRecord, OffsetOutOfRange
 from duralog.format.filenames import FileKind
 from duralog.format.index_entries import OffsetIndexEntry, TimeIndexEntry
 from duralog.format.layout import CONTROL_BIT
-from duralog.storage.batch_walk import walk
-from duralog.storage.partition_log import PartitionLog
-from duralog.storage.reading import end_fault
-from duralog.storage.segment import Segment
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.reading import end_fault
+from duralog.storage.segment.batch_walk import walk
+from duralog.storage.segment.segment import Segment
 
 _SHOWN_SEGMENTS = 4
 _SHOWN_BATCHES = 8

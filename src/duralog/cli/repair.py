@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from duralog.cli.addresses import check_log_directory
-from duralog.cli.failures import FAILURE, printable, told_plainly
-from duralog.cli.lock_holder import holder_told
-from duralog.cli.options import (
+from duralog.cli.common.addresses import check_log_directory
+from duralog.cli.common.failures import FAILURE, printable, told_plainly
+from duralog.cli.common.lock_holder import holder_told
+from duralog.cli.common.options import (
     HOW,
     AsJson,
     Data,
@@ -23,17 +23,17 @@ from duralog.cli.options import (
     local_directory_given,
     standard_output,
 )
-from duralog.cli.tables import Table, fitting, plural, size_text
-from duralog.cli.unknown_names import names_checked
+from duralog.cli.common.tables import Table, fitting, plural, size_text
+from duralog.cli.common.unknown_names import names_checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duralog.cli.output import Output
+    from duralog.cli.common.output import Output
     from duralog.errors import CorruptRecord
-    from duralog.storage.folder_changes import Action
-    from duralog.storage.partition_repair import PartitionRepair
-    from duralog.storage.repair import Repair
+    from duralog.storage.disk.folder_changes import Action
+    from duralog.storage.repair.partition_repair import PartitionRepair
+    from duralog.storage.repair.repair import Repair
 
 _ACTION = {"what": -12, "file": -36, "detail": -1}
 
@@ -62,14 +62,14 @@ def repair(
     """
     given = local_directory_given(directory, data)
     with told_plainly(), names_checked(given, topic, partition):
-        from duralog.cli.compilation import announce_compilation
-        from duralog.cli.logs import say_warnings
-        from duralog.cli.progress import Progress
+        from duralog.cli.common.compilation import announce_compilation
+        from duralog.cli.common.logs import say_warnings
+        from duralog.cli.common.progress import Progress
 
         announce_compilation(quiet=quiet)
         say_warnings(wanted=False)
-        from duralog.storage.files import directory_of
-        from duralog.storage.repair import Repair
+        from duralog.storage.disk.files import directory_of
+        from duralog.storage.repair.repair import Repair
 
         path, chosen = directory_of(given)
         check_log_directory(path)

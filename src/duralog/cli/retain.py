@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duralog.cli.applied_retention import AppliedRetention, applied_retentions, write_applied
-from duralog.cli.failures import FAILURE, printable, told_plainly
-from duralog.cli.options import (
+from duralog.cli.common.failures import FAILURE, printable, told_plainly
+from duralog.cli.common.options import (
     HOW,
     AsJson,
     Data,
@@ -24,18 +24,18 @@ from duralog.cli.options import (
     now_ms,
     standard_output,
 )
-from duralog.cli.tables import plural, size_text, write_table
-from duralog.cli.times import in_words
-from duralog.cli.unknown_names import names_checked, topics_in
+from duralog.cli.common.tables import plural, size_text, write_table
+from duralog.cli.common.times import in_words
+from duralog.cli.common.unknown_names import names_checked, topics_in
 from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from duralog.cli.output import Output
+    from duralog.cli.common.output import Output
     from duralog.config import TopicConfig
-    from duralog.storage.partition_log import PartitionLog
-    from duralog.storage.retention import Removal
+    from duralog.storage.log.partition_log import PartitionLog
+    from duralog.storage.log.retention import Removal
     from duralog.storage.store import Store
 
 _NAMES = ("partition", "base_offset", "end_offset", "bytes", "policy", "why")
@@ -91,8 +91,8 @@ def retain(
     """
     path = local_directory_given(directory, data)
     with told_plainly(), names_checked(path, topic, partition):
-        from duralog.cli.logs import say_warnings
-        from duralog.cli.opened_store import opened_store
+        from duralog.cli.common.logs import say_warnings
+        from duralog.cli.common.opened_store import opened_store
 
         say_warnings(wanted=not quiet)
         overrides = {
@@ -122,7 +122,7 @@ def retain(
 
 def unknown_configs(path: str) -> str | None:
     """What to say where the topics' own configs are not: by Kafka's defaults, what was to be kept for ever would go."""
-    from duralog.storage.metadata_folder import METADATA_PARTITION
+    from duralog.storage.metadata.folder import METADATA_PARTITION
 
     if not topics_in(path) or os.path.isdir(os.path.join(path, str(METADATA_PARTITION))):
         return None
@@ -143,11 +143,11 @@ def _retain(
     is_shown: bool,
 ) -> tuple[list[Removal], bool, list[PartitionLog]]:
     """What goes, or went; whether something failed; those that were looked at."""
-    from duralog.cli.chosen_partition import choose_partitions, is_any_unknown
-    from duralog.cli.failures import describe, say
-    from duralog.cli.progress import Progress
-    from duralog.storage.log_retention import retain as retain_log
-    from duralog.storage.retention import BUILT_IN_POLICIES
+    from duralog.cli.common.chosen_partition import choose_partitions, is_any_unknown
+    from duralog.cli.common.failures import describe, say
+    from duralog.cli.common.progress import Progress
+    from duralog.storage.log.log_retention import retain as retain_log
+    from duralog.storage.log.retention import BUILT_IN_POLICIES
 
     removals: list[Removal] = []
     is_failed = False

@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.addresses import check_no_file
-from duralog.cli.failures import WrongUsage, missing_extra, told_plainly
-from duralog.cli.lock_holder import holder_told
-from duralog.cli.options import HOW, WHERE, Quiet, local_directory_given, named_values, parsed
+from duralog.cli.common.addresses import check_no_file
+from duralog.cli.common.failures import WrongUsage, missing_extra, told_plainly
+from duralog.cli.common.lock_holder import holder_told
+from duralog.cli.common.options import HOW, WHERE, Quiet, local_directory_given, named_values, parsed
 from duralog.cli.ready_file import ready_file, remove_left_ready_file
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
-    from duralog.broker.listening import Listening
+    from duralog.broker.net.listening import Listening
     from duralog.config import BrokerConfig
 
 _RARE_COLLECTIONS = (100_000, 50, 100)
@@ -156,8 +156,8 @@ def serve(
     with told_plainly(), _garbage_left_alone():
         _check_installed()
         from duralog.broker.broker import Broker
-        from duralog.broker.listening import Listening, MetricsAddress, parse_address
-        from duralog.cli.logs import log_to_standard_error
+        from duralog.broker.net.listening import Listening, MetricsAddress, parse_address
+        from duralog.cli.common.logs import log_to_standard_error
 
         log_to_standard_error(quiet=quiet)
         settings = _settings(server_properties or config, overrides)
@@ -188,14 +188,14 @@ def _check_installed() -> None:
 
 
 def _settings(path: str | None, overrides: dict[str, str]) -> BrokerConfig:
-    from duralog.broker.settings import read_settings
+    from duralog.broker.configs.settings import read_settings
     from duralog.cli.server_properties import read_server_properties
 
     return read_settings(b"" if path is None else read_server_properties(path), overrides)
 
 
 def _configured(settings: BrokerConfig) -> Listening:
-    from duralog.broker.listening import DEFAULT_HOST, DEFAULT_PORT, Address, Listening
+    from duralog.broker.net.listening import DEFAULT_HOST, DEFAULT_PORT, Address, Listening
 
     if "listeners" in settings.given or "advertised.listeners" in settings.given:
         return Listening.of(settings)
@@ -267,7 +267,7 @@ class _StopSignals:
 
 @contextmanager
 def _told_ready(broker: Broker, path: str | None) -> Iterator[None]:
-    from duralog.broker.service_manager import READY, STOPPING, notify
+    from duralog.broker.net.service_manager import READY, STOPPING, notify
 
     addresses = ",".join(str(address) for address in broker.addresses.values())
     with nullcontext() if path is None else ready_file(path, f"{addresses}\n"):

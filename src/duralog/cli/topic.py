@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.completions import topic_config_names, topic_config_settings
-from duralog.cli.failures import WrongUsage, told_plainly
-from duralog.cli.help_pages import CommandGroup
-from duralog.cli.options import (
+from duralog.cli.common.completions import topic_config_names, topic_config_settings
+from duralog.cli.common.failures import WrongUsage, told_plainly
+from duralog.cli.common.help_pages import CommandGroup
+from duralog.cli.common.options import (
     HOW,
     WHAT,
     AsJson,
@@ -26,11 +26,11 @@ from duralog.cli.options import (
     config_settings,
     standard_output,
 )
-from duralog.cli.target import Target, TargetData, is_broker, target_given
-from duralog.cli.unknown_names import names_checked
+from duralog.cli.common.unknown_names import names_checked
+from duralog.client.target import Target, TargetData, is_broker, target_given
 
 if TYPE_CHECKING:
-    from duralog.cli.topics_of_broker import BrokerTopics
+    from duralog.client.topics_of_broker import BrokerTopics
 
 topic_app = typer.Typer(
     name="topic",
@@ -71,9 +71,9 @@ def list_topics(
     """
     place = target_given(target, data)
     with told_plainly(), names_checked(place, topic):
-        from duralog.cli.logs import say_warnings
-        from duralog.cli.opened_store import opened_store
-        from duralog.cli.topic_views import write_list
+        from duralog.cli.common.logs import say_warnings
+        from duralog.cli.common.opened_store import opened_store
+        from duralog.client.topic_views import write_list
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
@@ -107,9 +107,9 @@ def describe(
     """
     place = target_given(target, data)
     with told_plainly(), names_checked(place, topic):
-        from duralog.cli.logs import say_warnings
-        from duralog.cli.opened_store import opened_store
-        from duralog.cli.topic_views import write_description, write_no_topics
+        from duralog.cli.common.logs import say_warnings
+        from duralog.cli.common.opened_store import opened_store
+        from duralog.client.topic_views import write_description, write_no_topics
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
@@ -157,8 +157,8 @@ def create(
     place = target_given(target, data)
     settings = config_settings(config)
     with told_plainly():
-        from duralog.cli.logs import say_warnings
-        from duralog.cli.opened_store import opened_store
+        from duralog.cli.common.logs import say_warnings
+        from duralog.cli.common.opened_store import opened_store
         from duralog.errors import TopicExists
 
         say_warnings(wanted=not quiet)
@@ -225,10 +225,10 @@ def alter(
     if twice := set(delete_config or ()) & config_settings(config).keys():
         raise WrongUsage(f"{', '.join(sorted(twice))}: either set it or take it back")
     with told_plainly(), names_checked(place, topic):
-        from duralog.cli.logs import say_warnings
-        from duralog.cli.opened_store import opened_store
-        from duralog.cli.tables import plural
-        from duralog.cli.topic_views import write_description
+        from duralog.cli.common.logs import say_warnings
+        from duralog.cli.common.opened_store import opened_store
+        from duralog.cli.common.tables import plural
+        from duralog.client.topic_views import write_description
         from duralog.errors import InvalidTopic
 
         say_warnings(wanted=not quiet)
@@ -272,9 +272,9 @@ def delete(
     if not yes and not sys.stdin.isatty():
         raise WrongUsage("nobody to ask: give --yes to delete the topic")
     with told_plainly(), names_checked(place, topic):
-        from duralog.cli.logs import say_warnings
-        from duralog.cli.opened_store import opened_store
-        from duralog.cli.tables import plural, size_text
+        from duralog.cli.common.logs import say_warnings
+        from duralog.cli.common.opened_store import opened_store
+        from duralog.cli.common.tables import plural, size_text
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
@@ -305,6 +305,6 @@ def delete(
 
 
 def _of_broker(address: str) -> BrokerTopics:
-    from duralog.cli.topics_of_broker import BrokerTopics
+    from duralog.client.topics_of_broker import BrokerTopics
 
     return BrokerTopics(address)

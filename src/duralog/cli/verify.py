@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from duralog.cli.failures import FAILURE, printable, told_plainly
-from duralog.cli.options import (
+from duralog.cli.common.failures import FAILURE, printable, told_plainly
+from duralog.cli.common.options import (
     HOW,
     AsJson,
     Data,
@@ -20,18 +20,18 @@ from duralog.cli.options import (
     parsed,
     standard_output,
 )
-from duralog.cli.tables import Table, plural, size_text
-from duralog.cli.unknown_names import names_checked
+from duralog.cli.common.tables import Table, plural, size_text
+from duralog.cli.common.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from duralog.cli.output import Output
+    from duralog.cli.common.output import Output
     from duralog.errors import CorruptRecord
-    from duralog.storage.findings import Note
-    from duralog.storage.partition_check import PartitionReport
-    from duralog.storage.verification import Totals, Verification
+    from duralog.storage.checks.findings import Note
+    from duralog.storage.checks.partition import PartitionReport
+    from duralog.storage.checks.verification import Totals, Verification
 
 COLUMNS = {
     "partition": -32,
@@ -86,11 +86,11 @@ def verify(
     path = local_directory_given(directory, data)
     interval = None if index_interval is None else parsed("--index-interval", parse_bytes, index_interval)
     with told_plainly(), names_checked(path, topic, partition):
-        from duralog.cli.compilation import announce_compilation
-        from duralog.cli.progress import Progress
+        from duralog.cli.common.compilation import announce_compilation
+        from duralog.cli.common.progress import Progress
 
         announce_compilation(quiet=quiet)
-        from duralog.storage.verification import Verification
+        from duralog.storage.checks.verification import Verification
 
         output = standard_output(as_json=as_json, quiet=quiet)
         verification = Verification(
@@ -200,7 +200,7 @@ def _write_findings(output: Output, errors: Sequence[CorruptRecord], notes: Sequ
 
 def _without_repetition(notes: Sequence[Note]) -> list[Note]:
     """The notes for a person: of those that say the same, the first ones, and how many more there are."""
-    from duralog.storage.findings import Note
+    from duralog.storage.checks.findings import Note
 
     by_text: dict[str, list[Note]] = {}
     for note in notes:

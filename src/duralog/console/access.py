@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from duralog.broker.http_hosts import HttpHosts
+from duralog.broker.net.http_hosts import HttpHosts
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -17,12 +17,12 @@ from nicegui import Client, app, ui
 from starlette.requests import Request
 from starlette.responses import Response
 
-from duralog.console import theme
 from duralog.console.access import GuardedApplication
-from duralog.console.layout import Console, forget_unopened_pages
 from duralog.console.pages import compaction, groups, health, overview, partition, records, topic
 from duralog.console.socket_messages import CheckedSockets
 from duralog.console.source import Source
+from duralog.console.ui import theme
+from duralog.console.ui.layout import Console, forget_unopened_pages
 
 _GOODBYE_SECONDS = 1
 _RECONNECT_SECONDS = 10.0

@@ -16,9 +16,9 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.failures import missing_extra, say, told_plainly
-from duralog.cli.options import HOW, WHERE, Quiet, parsed
-from duralog.cli.target import Target, is_broker, target_given
+from duralog.cli.common.failures import missing_extra, say, told_plainly
+from duralog.cli.common.options import HOW, WHERE, Quiet, parsed
+from duralog.client.target import Target, is_broker, target_given
 from duralog.errors import DuralogError
 
 DEFAULT_ADDRESS = "127.0.0.1:8090"
@@ -77,8 +77,8 @@ def console(
     place, directory = _places(target, data)
     with told_plainly():
         _check_toolkit()
-        from duralog.broker.listening import Address, bind, is_loopback, parse_address
-        from duralog.cli.logs import log_to_standard_error
+        from duralog.broker.net.listening import Address, bind, is_loopback, parse_address
+        from duralog.cli.common.logs import log_to_standard_error
 
         address = parsed("--listen", parse_address, listen)
         log_to_standard_error(quiet=quiet)

@@ -1,7 +1,7 @@
 """What an append has to know of a batch that a client sent, in one call: is it whole and sound, and what is in it.
 
-Nothing is decided here and nothing is changed: the rules of a topic are in `duralog.storage.validation`. The checks
-are those of `duralog.kernels.scan` and `duralog.kernels.decode`, in the same order, for the same faults.
+Nothing is decided here and nothing is changed: the rules of a topic are in `duralog.storage.append.validation`. The
+checks are those of `duralog.kernels.scan` and `duralog.kernels.decode`, in the same order, for the same faults.
 
 The walk over the fields of a record stands here a second time. As one function for both kernels it made decoding a
 quarter slower; that both agree with the reference on any bytes is tested.

@@ -11,12 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from duralog.spark.planned_read import explain
     from duralog.spark.session import local_session
+    from duralog.spark.source.planned_read import explain
 
 __all__ = ["explain", "local_session"]
 
-_LOADED_LATER = {"explain": "duralog.spark.planned_read", "local_session": "duralog.spark.session"}
+_LOADED_LATER = {"explain": "duralog.spark.source.planned_read", "local_session": "duralog.spark.session"}
 
 
 def __getattr__(name: str) -> Any:

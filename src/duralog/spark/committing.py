@@ -33,8 +33,8 @@ from duralog.errors import (
     StoreLocked,
 )
 from duralog.format.filenames import LOCK, SINK_JOURNAL
-from duralog.spark.commit_checks import check_all_contents, check_rules, make_topics, runs_by_partition
-from duralog.spark.commit_journal import (
+from duralog.spark.sink.commit_checks import check_all_contents, check_rules, make_topics, runs_by_partition
+from duralog.spark.sink.commit_journal import (
     NOTHING,
     Journal,
     NotRemembered,
@@ -45,19 +45,19 @@ from duralog.spark.commit_journal import (
     remove_journal,
     write_journal,
 )
-from duralog.spark.staged_appending import Runs, append_rest, count_present
-from duralog.spark.staging import (
+from duralog.spark.sink.staged_appending import Runs, append_rest, count_present
+from duralog.spark.sink.staging import (
     CannotComplete,
     StagedTask,
     open_staged,
     sweep,
     sweep_rubbish,
 )
-from duralog.spark.write_options import Transaction, WriteOptions
-from duralog.storage.background import Clock, Scheduler, wall_clock_ms
-from duralog.storage.file_system import FileSystem, LocalFileSystem
-from duralog.storage.log_directory import TopicPartition
-from duralog.storage.parallel import for_each_partition
+from duralog.spark.sink.write_options import Transaction, WriteOptions
+from duralog.storage.disk.background import Clock, Scheduler, wall_clock_ms
+from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.disk.parallel import for_each_partition
 from duralog.storage.store import Store
 
 _logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ LOCK_WAIT_SECONDS = 30.0
 _LOCK_PAUSE_SECONDS = 0.1
 
 APPLICATION_KINDS = ("query ", "app ", "app-to ")
-"""What the names begin with by which writes are remembered (`duralog.spark.sink`)."""
+"""What the names begin with by which writes are remembered (`duralog.spark.sink.writers`)."""
 
 T = TypeVar("T")
 

@@ -39,8 +39,8 @@ PRELOADED = (
     "pyspark.worker",
     "pyspark.sql.worker.plan_data_source_read",
     "duralog.columnar.arrow_records",
-    "duralog.spark.task_reading",
-    "duralog.spark.sink",
+    "duralog.spark.source.task_reading",
+    "duralog.spark.sink.writers",
 )
 READING_KERNELS = {
     "duralog.kernels.scan": ("scan_batches",),

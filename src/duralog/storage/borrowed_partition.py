@@ -8,8 +8,8 @@ What must always be true:
 - A task writes to its partition's folder, and in the checkpoint files to its partition's lines. Those are changed while
   no other task changes them, and are on disk when the partition is given back. So nothing depends on the job's driver
   coming to its end.
-- Who has the partition next knows whether it was given back in order (`duralog.storage.lent_lock`). After a task that
-  died it is recovered, as after a crash, whatever the directory was when the job began.
+- Who has the partition next knows whether it was given back in order (`duralog.storage.disk.lent_lock`). After a task
+  that died it is recovered, as after a crash, whatever the directory was when the job began.
 
 Deleted segments' files go at once: there is no store that would remove them later.
 """
@@ -26,16 +26,16 @@ from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import decode_offset_checkpoint
 from duralog.format.filenames import LOCK
-from duralog.storage.background import Clock, Scheduler, wall_clock_ms
-from duralog.storage.cleaner import Cleaner
-from duralog.storage.cleaning import CompactLog
-from duralog.storage.compaction import compact_log
-from duralog.storage.file_system import FileSystem, LocalFileSystem, raise_open_file_limit
-from duralog.storage.lent_lock import BorrowedLock, SlotState, borrowed
-from duralog.storage.log_directory import LogDirectory, TopicPartition
+from duralog.storage.compaction.cleaner import Cleaner
+from duralog.storage.compaction.cleaning import CompactLog
+from duralog.storage.compaction.compact import compact_log
+from duralog.storage.disk.background import Clock, Scheduler, wall_clock_ms
+from duralog.storage.disk.file_system import FileSystem, LocalFileSystem, raise_open_file_limit
+from duralog.storage.disk.lent_lock import BorrowedLock, SlotState, borrowed
+from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.metadata.topics import Topic
 from duralog.storage.partition_loading import PartitionLoader
-from duralog.storage.partition_log import PartitionLog
-from duralog.storage.topics import Topic
 from duralog.storage.upkeep import Upkeep
 
 

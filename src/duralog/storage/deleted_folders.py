@@ -11,9 +11,9 @@ from functools import partial
 
 from duralog.errors import StorageError
 from duralog.format.filenames import FolderState, PartitionFolder
-from duralog.storage.background import Scheduler
-from duralog.storage.file_system import FileSystem
-from duralog.storage.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.background import Scheduler
+from duralog.storage.disk.file_system import FileSystem
+from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
 
 
 class DeletedFolders:

@@ -24,10 +24,10 @@ from dataclasses import dataclass
 
 from duralog.config.plurals import plural
 from duralog.errors import DuralogError
-from duralog.storage.log_directory import TopicPartition
-from duralog.storage.log_retention import aging
-from duralog.storage.partition_log import PartitionLog
-from duralog.storage.retention import (
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.log_retention import aging
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.retention import (
     DEFAULT_RETENTION_MS,
     DELETE,
     BeyondAge,

@@ -8,9 +8,9 @@ from contextlib import ExitStack, suppress
 from duralog.config import TopicConfig
 from duralog.errors import DuralogError
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
-from duralog.storage.compaction_preview import ExplainSettings, Explanation, explain_compaction
-from duralog.storage.file_system import Entry, LocalFileSystem
-from duralog.storage.log_directory import LogDirectory, TopicPartition
+from duralog.storage.compaction.preview import ExplainSettings, Explanation, explain_compaction
+from duralog.storage.disk.file_system import Entry, LocalFileSystem
+from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
 from duralog.storage.store import Store
 
 _ATTEMPTS = 4

@@ -15,13 +15,13 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 
 from duralog.errors import DuralogError, StorageError, UnknownTopic
-from duralog.storage import forks
-from duralog.storage.log_directory import TopicPartition
-from duralog.storage.metadata_folder import METADATA_PARTITION
+from duralog.storage.disk import forks
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.disk.parallel import for_each_partition
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.metadata.folder import METADATA_PARTITION
+from duralog.storage.metadata.topics import Topic
 from duralog.storage.opening import OpenedDirectory
-from duralog.storage.parallel import for_each_partition
-from duralog.storage.partition_log import PartitionLog
-from duralog.storage.topics import Topic
 
 
 class OpenLogs:

@@ -35,17 +35,17 @@ from duralog.config import BrokerConfig
 from duralog.config.plurals import plural
 from duralog.errors import CorruptRecord, DuralogError, InvalidConfig, InvalidTopic, StorageError, TopicExists
 from duralog.format.properties import MetaProperties
-from duralog.storage.background import Clock, Scheduler
-from duralog.storage.cluster_metadata import ClusterMetadata
 from duralog.storage.deleted_folders import DeletedFolders
-from duralog.storage.file_system import FileSystem, Lock
-from duralog.storage.log_directory import DEFAULT_NODE_ID, LogDirectory, TopicPartition
-from duralog.storage.metadata_folder import MetadataFolder
-from duralog.storage.metadata_log import METADATA_TOPIC
-from duralog.storage.parallel import ByteCount, ShowProgress, for_each_partition
+from duralog.storage.disk.background import Clock, Scheduler
+from duralog.storage.disk.file_system import FileSystem, Lock
+from duralog.storage.disk.log_directory import DEFAULT_NODE_ID, LogDirectory, TopicPartition
+from duralog.storage.disk.parallel import ByteCount, ShowProgress, for_each_partition
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.metadata.cluster_metadata import ClusterMetadata
+from duralog.storage.metadata.folder import MetadataFolder
+from duralog.storage.metadata.metadata_log import METADATA_TOPIC
+from duralog.storage.metadata.topics import Holds, Placement, Topics, WritableLog
 from duralog.storage.partition_loading import FolderOfAnotherTopic, PartitionLoader
-from duralog.storage.partition_log import PartitionLog
-from duralog.storage.topics import Holds, Placement, Topics, WritableLog
 
 _logger = logging.getLogger(__name__)
 

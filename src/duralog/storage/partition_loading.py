@@ -17,15 +17,15 @@ from duralog.format.filenames import (
     parse_segment_file,
 )
 from duralog.format.properties import decode_partition_metadata, encode_partition_metadata
-from duralog.storage.background import Clock
-from duralog.storage.cleaner_checkpoint import CleanerCheckpoint
-from duralog.storage.file_system import FileSystem
-from duralog.storage.log_directory import LogDirectory, TopicPartition
-from duralog.storage.log_writer import Later
-from duralog.storage.metadata_folder import METADATA_CONFIG, METADATA_PARTITION
-from duralog.storage.partition_log import PartitionLog
-from duralog.storage.recovery import load_partition
-from duralog.storage.topics import Topic
+from duralog.storage.compaction.cleaner_checkpoint import CleanerCheckpoint
+from duralog.storage.disk.background import Clock
+from duralog.storage.disk.file_system import FileSystem
+from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.writer import Later
+from duralog.storage.metadata.folder import METADATA_CONFIG, METADATA_PARTITION
+from duralog.storage.metadata.topics import Topic
+from duralog.storage.recovery.recovery import load_partition
 
 _logger = logging.getLogger(__name__)
 

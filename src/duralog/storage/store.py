@@ -5,8 +5,8 @@ in parallel, writes the checkpoints, and last of all the marker of a clean shutd
 or could not be recovered, there is no marker, so that the next start looks closely.
 
 A store belongs to the process that opened it. In a forked child it behaves as one that is closed, and `close` only lets
-go of descriptors (`duralog.storage.forks`). A writer whose lock file somebody has removed writes nothing from then on,
-and leaves no marker either: another process may have opened the directory.
+go of descriptors (`duralog.storage.disk.forks`). A writer whose lock file somebody has removed writes nothing from then
+on, and leaves no marker either: another process may have opened the directory.
 
 Opened for reading only, nothing is locked, nothing runs in the background and no file changes, so that it works on a
 directory that somebody else writes to. A partition is loaded when it is first asked for, and shows what was there then.
@@ -23,18 +23,16 @@ from types import MappingProxyType, TracebackType
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, StorageError, UnknownTopic
-from duralog.storage.background import BackgroundError, Clock, Scheduler, wall_clock_ms
-from duralog.storage.cleaner import Cleaner
-from duralog.storage.compaction_report import CompactionReport, ShowCompaction
-from duralog.storage.file_system import FileSystem, LocalFileSystem, Lock, LockLost, raise_open_file_limit
+from duralog.storage.compaction.cleaner import Cleaner
+from duralog.storage.compaction.report import CompactionReport, ShowCompaction
+from duralog.storage.disk.background import BackgroundError, Clock, Scheduler, wall_clock_ms
+from duralog.storage.disk.file_system import FileSystem, LocalFileSystem, Lock, LockLost, raise_open_file_limit
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.disk.parallel import ShowProgress
 from duralog.storage.held_records import HeldRecords, HeldTopic
-from duralog.storage.log_directory import TopicPartition
-from duralog.storage.log_retention import retain
-from duralog.storage.open_logs import OpenLogs
-from duralog.storage.opening import Opening
-from duralog.storage.parallel import ShowProgress
-from duralog.storage.partition_log import PartitionLog
-from duralog.storage.retention import (
+from duralog.storage.log.log_retention import retain
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.retention import (
     BUILT_IN_POLICIES,
     COMPACT,
     BeyondAge,
@@ -42,8 +40,10 @@ from duralog.storage.retention import (
     RetentionPolicy,
     RetentionReport,
 )
+from duralog.storage.metadata.topics import Topic
+from duralog.storage.open_logs import OpenLogs
+from duralog.storage.opening import Opening
 from duralog.storage.topic_changes import TopicChanges
-from duralog.storage.topics import Topic
 from duralog.storage.upkeep import Upkeep
 
 _LOCK_CHECK_MS = 1000
@@ -192,7 +192,7 @@ class Store:
         return log if log is not None and not self._open.is_closed else self._find_log(TopicPartition(topic, partition))
 
     def _repr_html_(self) -> str:
-        from duralog.storage.notebook_tables import store_html
+        from duralog.notebook.notebook_tables import store_html
 
         looked_at: list[PartitionLog] = []
         logs: dict[str, list[PartitionLog]] = {}

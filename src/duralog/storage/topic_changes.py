@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, TopicExists, UnknownTopic
-from duralog.storage.cleaner import Cleaner
-from duralog.storage.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
-from duralog.storage.log_directory import TopicPartition
+from duralog.storage.compaction.cleaner import Cleaner
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.disk.parallel import for_each_partition
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.retention import COMPACT
+from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
+from duralog.storage.metadata.topics import Topic
 from duralog.storage.open_logs import OpenLogs
 from duralog.storage.opening import OpenedDirectory
-from duralog.storage.parallel import for_each_partition
-from duralog.storage.partition_log import PartitionLog
-from duralog.storage.retention import COMPACT
-from duralog.storage.topics import Topic
 from duralog.storage.upkeep import Upkeep
 
 _MANY_PARTITIONS = 8

@@ -19,10 +19,10 @@ from duralog.format.filenames import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from duralog.storage.background import Clock, Scheduler
+from duralog.storage.disk.background import Clock, Scheduler
+from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
 from duralog.storage.held_records import HeldRecords, HeldTopic, warn_of
-from duralog.storage.log_directory import LogDirectory, TopicPartition
-from duralog.storage.partition_log import PartitionLog
+from duralog.storage.log.partition_log import PartitionLog
 
 Logs = Callable[[], Mapping[TopicPartition, PartitionLog]]
 """The logs that are open now."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from duralog.errors import CorruptRecord
-from duralog.format.embedded_protocol import SUBSCRIPTION, decode_embedded, embedded_version
+from duralog.format.internal.embedded_protocol import SUBSCRIPTION, decode_embedded, embedded_version
 
 PROTOCOL_TYPE: Final = "consumer"
 

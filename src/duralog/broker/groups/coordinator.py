@@ -14,22 +14,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from duralog.broker.error_codes import GROUP_ID_NOT_FOUND, NOT_COORDINATOR
-from duralog.broker.groups.classic_group import ClassicGroup
-from duralog.broker.groups.classic_groups import ClassicGroups
-from duralog.broker.groups.consumer_groups import ConsumerGroups
+from duralog.broker.groups.classic.group import ClassicGroup
+from duralog.broker.groups.classic.groups import ClassicGroups
+from duralog.broker.groups.consumer.groups import ConsumerGroups
 from duralog.broker.groups.group import Group
 from duralog.broker.groups.group_expiry import GroupExpiry
 from duralog.broker.groups.group_loading import load_groups
 from duralog.broker.groups.group_log import GroupLog
 from duralog.broker.groups.known_groups import KnownGroups
-from duralog.broker.groups.offset_commits import Committer, Errors, OffsetCommits, TopicCommit
-from duralog.broker.groups.offset_table import PartitionCommit
+from duralog.broker.groups.offsets.commits import Committer, Errors, OffsetCommits, TopicCommit
+from duralog.broker.groups.offsets.table import PartitionCommit
 from duralog.broker.groups.refusal import GroupRefusal
-from duralog.broker.internal_topics import CONSUMER_OFFSETS
-from duralog.broker.topics import TopicView
-from duralog.format.coordinator_records import CoordinatorRecord, encode_coordinator_record
-from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
+from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS
+from duralog.broker.topics.topics import TopicView
+from duralog.broker.wire.error_codes import GROUP_ID_NOT_FOUND, NOT_COORDINATOR
+from duralog.format.internal.coordinator_records import CoordinatorRecord, encode_coordinator_record
+from duralog.format.internal.group_records import CONSUMER_OFFSETS_TYPES
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import ClassVar
 from uuid import UUID
 
-from duralog.format.coordinator_records import CoordinatorRecord
+from duralog.format.internal.coordinator_records import CoordinatorRecord
 
 PartitionCheck = Callable[[str, UUID, int], None]
 """Called with the topic's name and id and the partition; raises `GroupRefusal` if it may not be committed."""

@@ -13,13 +13,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from duralog.broker.groups.group import Group
-from duralog.broker.groups.offset_records import CommittedOffset, OffsetKey
+from duralog.broker.groups.offsets.records import CommittedOffset, OffsetKey
 from duralog.broker.groups.refusal import GroupRefusal
-from duralog.broker.log_lines import error_text
+from duralog.broker.net.log_lines import error_text
 
 if TYPE_CHECKING:
     from duralog.broker.groups.coordinator import GroupCoordinator
-    from duralog.broker.timers import Timer
+    from duralog.broker.net.timers import Timer
 
 _GROUPS_PER_TURN: Final = 100
 _MINUTE_MS: Final = 60_000

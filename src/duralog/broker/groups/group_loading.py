@@ -21,7 +21,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from duralog.broker.coordinator_log import (
+from duralog.broker.groups.group_log import GroupLog
+from duralog.broker.groups.known_groups import KnownGroups
+from duralog.broker.groups.offsets.records import (
+    OFFSET_TYPES,
+    CommittedOffset,
+    OffsetKey,
+    decode_offset_key,
+    decode_offset_value,
+)
+from duralog.broker.topics.coordinator_log import (
     LoggedMarker,
     LoggedRecord,
     OnSkipped,
@@ -30,20 +39,11 @@ from duralog.broker.coordinator_log import (
     read_log,
     unreadable_text,
 )
-from duralog.broker.groups.group_log import GroupLog
-from duralog.broker.groups.known_groups import KnownGroups
-from duralog.broker.groups.offset_records import (
-    OFFSET_TYPES,
-    CommittedOffset,
-    OffsetKey,
-    decode_offset_key,
-    decode_offset_value,
-)
-from duralog.format.coordinator_records import CoordinatorRecord, decode_coordinator_record
-from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
+from duralog.format.internal.coordinator_records import CoordinatorRecord, decode_coordinator_record
+from duralog.format.internal.group_records import CONSUMER_OFFSETS_TYPES
 from duralog.format.java_hash import coordinator_partition
 from duralog.format.layout import NO_PRODUCER_ID
-from duralog.storage.partition_log import PartitionLog
+from duralog.storage.log.partition_log import PartitionLog
 
 
 class FoldedLog:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from duralog.broker.coordinator_log import SkippedRecords
-from duralog.broker.error_codes import (
+from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.topics.coordinator_log import SkippedRecords
+from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS
+from duralog.broker.wire.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     INVALID_FETCH_SIZE,
     KAFKA_STORAGE_ERROR,
@@ -24,14 +26,12 @@ from duralog.broker.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
     code_of,
 )
-from duralog.broker.groups.refusal import GroupRefusal
-from duralog.broker.internal_topics import CONSUMER_OFFSETS
 from duralog.errors import DuralogError
 from duralog.format.compression import Codec
 from duralog.format.java_hash import coordinator_partition
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from duralog.format.record import Record
-from duralog.storage.partition_log import PartitionLog
+from duralog.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker

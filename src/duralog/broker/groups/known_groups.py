@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from duralog.broker.groups.classic_group import ClassicGroup
-from duralog.broker.groups.classic_loading import load_group
-from duralog.broker.groups.classic_records import GROUP_METADATA
-from duralog.broker.groups.consumer_group_records import CONSUMER_GROUP_TYPES
-from duralog.broker.groups.consumer_group_replay import replay as replay_consumer_group
+from duralog.broker.groups.classic.group import ClassicGroup
+from duralog.broker.groups.classic.loading import load_group
+from duralog.broker.groups.classic.records import GROUP_METADATA
+from duralog.broker.groups.consumer.records import CONSUMER_GROUP_TYPES
+from duralog.broker.groups.consumer.replay import replay as replay_consumer_group
 from duralog.broker.groups.group import Group
-from duralog.broker.groups.offset_records import CommittedOffset, OffsetKey
-from duralog.broker.groups.offset_table import OffsetTable
+from duralog.broker.groups.offsets.records import CommittedOffset, OffsetKey
+from duralog.broker.groups.offsets.table import OffsetTable
 from duralog.broker.groups.unserved_group import UNSERVED_TYPES
 from duralog.broker.groups.unserved_group import replay as replay_unserved_group
-from duralog.format.coordinator_records import CoordinatorRecord
+from duralog.format.internal.coordinator_records import CoordinatorRecord
 
 
 class KnownGroups:

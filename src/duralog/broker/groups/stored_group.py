@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID
 
-from duralog.broker.groups.classic_group import ClassicGroup
-from duralog.broker.groups.classic_records import group_record
-from duralog.broker.groups.consumer_group import ConsumerGroup
-from duralog.broker.groups.consumer_group_records import NO_TOPICS_HASH, departure_records
+from duralog.broker.groups.classic.group import ClassicGroup
+from duralog.broker.groups.classic.records import group_record
+from duralog.broker.groups.consumer.group import ConsumerGroup
+from duralog.broker.groups.consumer.records import NO_TOPICS_HASH, departure_records
 from duralog.broker.groups.group import Group
 from duralog.broker.groups.group_loading import load_partition, take_in
 from duralog.broker.groups.known_groups import KnownGroups
-from duralog.broker.groups.offset_records import (
+from duralog.broker.groups.offsets.records import (
     NO_LEADER_EPOCH,
     CommittedOffset,
     OffsetKey,
@@ -32,11 +32,11 @@ from duralog.broker.groups.offset_records import (
     encode_offset_value,
 )
 from duralog.broker.groups.unserved_group import ShareGroup, StreamsGroup, UnservedGroup
-from duralog.broker.tombstone_batches import tombstone_batches
-from duralog.format.coordinator_records import CoordinatorRecord, encode_coordinator_record
-from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
+from duralog.broker.topics.tombstone_batches import tombstone_batches
+from duralog.format.internal.coordinator_records import CoordinatorRecord, encode_coordinator_record
+from duralog.format.internal.group_records import CONSUMER_OFFSETS_TYPES
 from duralog.format.record import Record
-from duralog.storage.partition_log import PartitionLog
+from duralog.storage.log.partition_log import PartitionLog
 
 Place = tuple[str, int]
 """A topic and a partition."""

@@ -16,20 +16,20 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Final
 
-from duralog.broker.error_codes import (
+from duralog.broker.groups.classic.group import ClassicGroup
+from duralog.broker.groups.group import Group, misfit
+from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.wire.error_codes import (
     GROUP_ID_NOT_FOUND,
     INCONSISTENT_GROUP_PROTOCOL,
     NON_EMPTY_GROUP,
     UNKNOWN_MEMBER_ID,
     UNSUPPORTED_VERSION,
 )
-from duralog.broker.groups.classic_group import ClassicGroup
-from duralog.broker.groups.group import Group, misfit
-from duralog.broker.groups.refusal import GroupRefusal
-from duralog.format.coordinator_records import CoordinatorRecord
-from duralog.format.group_records import CONSUMER_OFFSETS_TYPES
-from duralog.format.share_records import SHARE_GROUP_TYPES
-from duralog.format.streams_records import STREAMS_GROUP_TYPES
+from duralog.format.internal.coordinator_records import CoordinatorRecord
+from duralog.format.internal.group_records import CONSUMER_OFFSETS_TYPES
+from duralog.format.internal.share_records import SHARE_GROUP_TYPES
+from duralog.format.internal.streams_records import STREAMS_GROUP_TYPES
 
 _STREAMS_METADATA, _STREAMS_MEMBER, _STREAMS_TARGET_METADATA = 17, 19, 20
 _STREAMS_TARGET_MEMBER, _STREAMS_CURRENT, _STREAMS_TOPOLOGY = 21, 22, 23

@@ -13,7 +13,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from duralog.broker.error_codes import (
+from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from duralog.broker.topics.topics import TopicView
+from duralog.broker.transactions import decisions
+from duralog.broker.transactions.decisions import Decision, Producer
+from duralog.broker.transactions.markers import Markers
+from duralog.broker.transactions.state import Transaction
+from duralog.broker.transactions.timeouts import Timeouts
+from duralog.broker.transactions.transaction_log import TransactionLog
+from duralog.broker.wire.error_codes import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
@@ -27,18 +35,10 @@ from duralog.broker.error_codes import (
     PRODUCER_FENCED,
     TRANSACTION_ABORTABLE,
 )
-from duralog.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from duralog.broker.topics import TopicView
-from duralog.broker.transactions import decisions
-from duralog.broker.transactions.decisions import Decision, Producer
-from duralog.broker.transactions.markers import Markers
-from duralog.broker.transactions.state import Transaction
-from duralog.broker.transactions.timeouts import Timeouts
-from duralog.broker.transactions.transaction_log import TransactionLog
+from duralog.format.internal.transaction_records import TransactionStatus
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from duralog.format.transaction_records import TransactionStatus
-from duralog.storage.log_directory import TopicPartition
-from duralog.storage.producer_state import EPOCH_BUMPING
+from duralog.storage.append.producer_state import EPOCH_BUMPING
+from duralog.storage.disk.log_directory import TopicPartition
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from duralog.broker.error_codes import (
+from duralog.broker.transactions.state import LAST_EPOCH, Transaction, is_exhausted
+from duralog.broker.wire.error_codes import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_LOAD_IN_PROGRESS,
     INVALID_PRODUCER_ID_MAPPING,
@@ -20,11 +21,10 @@ from duralog.broker.error_codes import (
     TRANSACTION_ABORTABLE,
     UNKNOWN_SERVER_ERROR,
 )
-from duralog.broker.transactions.state import LAST_EPOCH, Transaction, is_exhausted
+from duralog.format.internal.transaction_records import TransactionStatus
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from duralog.format.transaction_records import TransactionStatus
-from duralog.storage.log_directory import TopicPartition
-from duralog.storage.producer_state import EPOCH_BUMPING
+from duralog.storage.append.producer_state import EPOCH_BUMPING
+from duralog.storage.disk.log_directory import TopicPartition
 
 Decision = int | Transaction
 NewId = Callable[[], int | None]

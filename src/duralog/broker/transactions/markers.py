@@ -23,15 +23,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from duralog.broker.error_codes import NONE
-from duralog.broker.internal_topics import CONSUMER_OFFSETS
-from duralog.broker.log_lines import error_text
+from duralog.broker.net.log_lines import error_text
+from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS
 from duralog.broker.transactions.state import Transaction
 from duralog.broker.transactions.transaction_log import TransactionLog
+from duralog.broker.wire.error_codes import NONE
 from duralog.errors import CoordinatorFenced, ProducerFenced, UnknownTopic
+from duralog.format.internal.transaction_records import TransactionStatus
 from duralog.format.producer_snapshot import ProducerEntry
-from duralog.format.transaction_records import TransactionStatus
-from duralog.storage.log_directory import TopicPartition
+from duralog.storage.disk.log_directory import TopicPartition
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker

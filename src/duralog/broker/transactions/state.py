@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from duralog.format.internal.transaction_records import TransactionStatus
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from duralog.format.transaction_records import TransactionStatus
-from duralog.storage.log_directory import TopicPartition
-from duralog.storage.producer_state import EPOCH_BUMPING
+from duralog.storage.append.producer_state import EPOCH_BUMPING
+from duralog.storage.disk.log_directory import TopicPartition
 
 LAST_EPOCH = 2**15 - 1
 NO_TIME = -1

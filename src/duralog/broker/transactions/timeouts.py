@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from duralog.broker.error_codes import NONE
-from duralog.broker.tombstone_batches import tombstone_batches
+from duralog.broker.topics.tombstone_batches import tombstone_batches
 from duralog.broker.transactions.state import Transaction
-from duralog.format.transaction_records import AT_REST
+from duralog.broker.wire.error_codes import NONE
+from duralog.format.internal.transaction_records import AT_REST
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker

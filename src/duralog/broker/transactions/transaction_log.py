@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from duralog.broker.coordinator_log import LoggedRecord, SkippedRecords, read_log, unreadable_text
-from duralog.broker.error_codes import (
+from duralog.broker.topics.coordinator_log import LoggedRecord, SkippedRecords, read_log, unreadable_text
+from duralog.broker.topics.internal_topics import TRANSACTION_STATE
+from duralog.broker.transactions.state import NO_TIME, Transaction
+from duralog.broker.wire.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     KAFKA_STORAGE_ERROR,
     MESSAGE_TOO_LARGE,
@@ -25,17 +27,15 @@ from duralog.broker.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
     code_of,
 )
-from duralog.broker.internal_topics import TRANSACTION_STATE
-from duralog.broker.transactions.state import NO_TIME, Transaction
 from duralog.errors import DuralogError
-from duralog.format.coordinator_records import CoordinatorRecord, encode_coordinator_record
+from duralog.format.internal.coordinator_records import CoordinatorRecord, encode_coordinator_record
+from duralog.format.internal.loadable_records import decode_loadable
+from duralog.format.internal.transaction_records import AT_REST, TRANSACTION_STATE_TYPES, TransactionStatus
 from duralog.format.java_hash import coordinator_partition
 from duralog.format.layout import NO_PRODUCER_ID
-from duralog.format.loadable_records import decode_loadable
 from duralog.format.record import Record
-from duralog.format.transaction_records import AT_REST, TRANSACTION_STATE_TYPES, TransactionStatus
-from duralog.storage.log_directory import TopicPartition
-from duralog.storage.partition_log import PartitionLog
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker

@@ -8,7 +8,7 @@ from duralog.console.drawing.partition_blocks import Zone
 from duralog.console.drawing.partition_figures import Figure
 from duralog.console.facts.partitions import PartitionFacts
 from duralog.console.facts.runs import CompactionResult, CompactionView, Rehearsal, RunState
-from duralog.console.words import bytes_text, counted, number_text, share_text
+from duralog.console.ui.words import bytes_text, counted, number_text, share_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from duralog.cli.tables import size_text
+from duralog.cli.common.tables import size_text
 from duralog.console.facts.partitions import PartitionFacts, SegmentFacts
-from duralog.console.words import number_text
+from duralog.console.ui.words import number_text
 
 _STEPS = (1, 2, 5)
 _CHARACTER_POINTS = 6.4

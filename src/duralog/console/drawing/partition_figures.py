@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from duralog.cli.times import duration_text
+from duralog.cli.common.times import duration_text
 from duralog.console.drawing.config_rows import changed_configs
 from duralog.console.drawing.partition_blocks import Block
 from duralog.console.facts.partitions import PartitionFacts, SegmentFacts, SegmentScan
-from duralog.console.words import (
+from duralog.console.ui.words import (
     UNKNOWN,
     age_text,
     bytes_text,

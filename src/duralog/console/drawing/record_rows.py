@@ -12,7 +12,7 @@ from duralog.console.drawing.json_text import Kind, Token
 from duralog.console.drawing.record_place import Place, key_query
 from duralog.console.drawing.shown_bytes import Form, Shown, copied, forms_of, preview, shown, visible
 from duralog.console.facts.records import NO_TIMESTAMP_MS, RecordKind, ShownRecord
-from duralog.console.words import (
+from duralog.console.ui.words import (
     age_text,
     bytes_text,
     counted,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nicegui.elements.mixins.text_element import TextElement
 
 from duralog.console.drawing.partition_figures import Figure
-from duralog.console.elements import block, text
+from duralog.console.ui.elements import block, text
 
 
 class FigureList:

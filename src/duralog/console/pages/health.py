@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from nicegui import run, ui
 
-from duralog.cli.failures import describe
-from duralog.cli.times import duration_text
-from duralog.console.data_table import Cell
-from duralog.console.elements import block, empty_state, heading, note_list, section, text
+from duralog.cli.common.failures import describe
+from duralog.cli.common.times import duration_text
 from duralog.console.facts.overview import Overview
 from duralog.console.facts.runs import FindingFacts, RunState, VerifyView
-from duralog.console.layout import Console, OverviewNotes, live
 from duralog.console.pages.health_tables import cleaner_table, findings_table, quarantine_table
 from duralog.console.source import VerifyRun
-from duralog.console.standing import commands_place, standing_of
-from duralog.console.words import (
+from duralog.console.ui.data_table import Cell
+from duralog.console.ui.elements import block, empty_state, heading, note_list, section, text
+from duralog.console.ui.layout import Console, OverviewNotes, live
+from duralog.console.ui.standing import commands_place, standing_of
+from duralog.console.ui.words import (
     age_text,
     bytes_text,
     counted,

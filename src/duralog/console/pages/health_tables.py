@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from duralog.console.columns import age_column, number_column, partition_column
-from duralog.console.data_table import Cell, Column, DataTable
 from duralog.console.facts.health import CleanerRow, QuarantineEntry
 from duralog.console.facts.runs import FindingFacts
-from duralog.console.words import (
+from duralog.console.ui.columns import age_column, number_column, partition_column
+from duralog.console.ui.data_table import Cell, Column, DataTable
+from duralog.console.ui.words import (
     bytes_text,
     compaction_path,
     share_text,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from nicegui.events import GenericEventArguments
 
-from duralog.console.charts import TimeChart, sparkline
-from duralog.console.columns import age_column, number_column
-from duralog.console.data_table import Cell, Column, DataTable
-from duralog.console.elements import Tile, block, empty_state, heading, section, text
 from duralog.console.facts.overview import GroupFacts, Overview, SourceKind, TopicFacts
-from duralog.console.layout import Console, OverviewNotes, live
-from duralog.console.standing import commands_place
-from duralog.console.words import (
+from duralog.console.ui.charts import TimeChart, sparkline
+from duralog.console.ui.columns import age_column, number_column
+from duralog.console.ui.data_table import Cell, Column, DataTable
+from duralog.console.ui.elements import Tile, block, empty_state, heading, section, text
+from duralog.console.ui.layout import Console, OverviewNotes, live
+from duralog.console.ui.standing import commands_place
+from duralog.console.ui.words import (
     UNKNOWN,
     byte_rate_text,
     bytes_text,

@@ -13,19 +13,19 @@ from nicegui import background_tasks, run, ui
 from nicegui.elements.mixins.text_element import TextElement
 from starlette.requests import Request
 
-from duralog.cli.failures import describe, printable
-from duralog.cli.options import now_ms
+from duralog.cli.common.failures import describe, printable
+from duralog.cli.common.options import now_ms
 from duralog.console.drawing.record_place import NotAPlace, Place, parse_when, place_of
 from duralog.console.drawing.record_rows import panel_of, row_of
 from duralog.console.drawing.shown_bytes import Form
-from duralog.console.elements import block, text
 from duralog.console.facts.records import RecordPage, ShownRecord
-from duralog.console.layout import Console, live
 from duralog.console.pages.partition_frame import chosen_partition, partition_frame
 from duralog.console.pages.record_search import RecordSearch
 from duralog.console.pages.record_tools import RecordTools
-from duralog.console.partition_elements import RecordList, RecordPanel
-from duralog.console.words import counted, number_text, records_path
+from duralog.console.ui.elements import block, text
+from duralog.console.ui.layout import Console, live
+from duralog.console.ui.partition_elements import RecordList, RecordPanel
+from duralog.console.ui.words import counted, number_text, records_path
 from duralog.errors import DuralogError
 
 MOST_FOLLOWED = 200

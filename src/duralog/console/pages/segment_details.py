@@ -10,16 +10,16 @@ from functools import partial
 
 from nicegui import background_tasks
 
-from duralog.cli.failures import describe, printable
+from duralog.cli.common.failures import describe, printable
 from duralog.console.drawing.partition_blocks import Block
 from duralog.console.drawing.partition_figures import group_figures, scan_figures, segment_figures
 from duralog.console.drawing.record_place import Place
-from duralog.console.elements import block, text
 from duralog.console.facts.partitions import PartitionFacts, SegmentFacts, SegmentScan
 from duralog.console.pages.figure_list import FigureList
 from duralog.console.pages.long_reading import read_long
 from duralog.console.source import Source
-from duralog.console.words import bytes_text, counted, number_text, records_path, share_text
+from duralog.console.ui.elements import block, text
+from duralog.console.ui.words import bytes_text, counted, number_text, records_path, share_text
 from duralog.errors import DuralogError
 
 _MOST_LISTED = 60

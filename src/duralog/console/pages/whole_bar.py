@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from duralog.console.drawing.compaction_figures import BarPart
-from duralog.console.elements import block, text
+from duralog.console.ui.elements import block, text
 
 
 def draw_bar(name: str, parts: Sequence[BarPart]) -> None:

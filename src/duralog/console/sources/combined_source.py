@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-from duralog.cli.failures import printable
+from duralog.cli.common.failures import printable
 from duralog.console.facts.overview import GroupDetails, Overview, SourceKind
 from duralog.console.source import UnknownGroup
-from duralog.console.sources.broker_watch import BrokerGroupWatch
-from duralog.console.sources.directory_source import DirectorySource
-from duralog.console.sources.group_tracking import LagHistories, group_facts
-from duralog.storage.background import Clock, wall_clock_ms
+from duralog.console.sources.broker.watch import BrokerGroupWatch
+from duralog.console.sources.directory.group_tracking import LagHistories, group_facts
+from duralog.console.sources.directory.source import DirectorySource
+from duralog.storage.disk.background import Clock, wall_clock_ms
 
 
 class CombinedSource(DirectorySource):

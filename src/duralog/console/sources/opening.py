@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from duralog.cli.addresses import check_directory, check_log_directory, is_url
-from duralog.cli.target import is_broker
+from duralog.cli.common.addresses import check_directory, check_log_directory, is_url
+from duralog.client.target import is_broker
 from duralog.console.source import Source
-from duralog.console.sources.broker_source import BrokerSource
+from duralog.console.sources.broker.source import BrokerSource
 from duralog.console.sources.combined_source import CombinedSource
-from duralog.console.sources.directory_source import DirectorySource
+from duralog.console.sources.directory.source import DirectorySource
 from duralog.errors import DuralogError
-from duralog.storage.files import directory_of
+from duralog.storage.disk.files import directory_of
 
 
 def open_source(

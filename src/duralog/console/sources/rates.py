@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from duralog.console.facts.overview import RECENT_LOOKS, TopicFacts
 from duralog.console.facts.partitions import SizeSample
-from duralog.console.reading.folder_watch import PartitionLook
+from duralog.console.sources.directory.folder_watch import PartitionLook
 
 MOST_SAMPLES = 600
 _MOST_SIZES = 240

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from duralog.console.reading.search_thread import SearchThread
 from duralog.console.source import Busy
+from duralog.console.sources.search_thread import SearchThread
 from duralog.errors import DuralogError
 
 _MOST_AT_A_TIME = 2

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from duralog.spark.jobs.compact import compact as compact
-    from duralog.spark.jobs.compact_report import CompactJobReport as CompactJobReport
+    from duralog.spark.jobs.compaction.report import CompactJobReport as CompactJobReport
     from duralog.spark.jobs.export import ExportReport as ExportReport
     from duralog.spark.jobs.export import export as export
     from duralog.spark.jobs.reindex import ReindexReport as ReindexReport
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from duralog.spark.jobs.retain import RetainReport as RetainReport
     from duralog.spark.jobs.retain import retain as retain
     from duralog.spark.jobs.snapshot import snapshot as snapshot
-    from duralog.spark.jobs.snapshot_report import SnapshotReport as SnapshotReport
+    from duralog.spark.jobs.snapshots.report import SnapshotReport as SnapshotReport
     from duralog.spark.jobs.stats import stats as stats
-    from duralog.spark.jobs.stats_report import StatsReport as StatsReport
     from duralog.spark.jobs.upgrade import UpgradeReport as UpgradeReport
     from duralog.spark.jobs.upgrade import upgrade as upgrade
     from duralog.spark.jobs.verify import VerifyReport as VerifyReport
     from duralog.spark.jobs.verify import verify as verify
+    from duralog.statistics.report import StatsReport as StatsReport
 
 _MODULES = {
     "CompactJobReport": "compact_report",

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 
 from duralog.errors import StorageError, UnknownTopic
 from duralog.format.filenames import FileKind, FileState, parse_segment_file
-from duralog.storage.file_system import FileSystem, LocalFileSystem
-from duralog.storage.log_directory import TopicPartition
+from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
+from duralog.storage.disk.log_directory import TopicPartition
 
 
 def choose_partitions(

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import InvalidConfig
 from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes
-from duralog.spark.jobs.compact_report import CompactionForm, CompactJobReport, PartitionCompaction
-from duralog.spark.jobs.compact_shuffled import compact_shuffled
-from duralog.spark.jobs.compact_task import (
+from duralog.spark.jobs.compaction.report import CompactionForm, CompactJobReport, PartitionCompaction
+from duralog.spark.jobs.compaction.shuffled import compact_shuffled
+from duralog.spark.jobs.compaction.task import (
     CompactSettings,
     CompactWork,
     Preview,
@@ -41,10 +41,10 @@ from duralog.spark.jobs.compact_task import (
 from duralog.spark.jobs.holding import HeldDirectory, check_log_directory, hold
 from duralog.spark.jobs.task_sizes import check_map_bytes, one_by_one, run_in_groups
 from duralog.spark.tasks import OnProgress
-from duralog.storage.background import wall_clock_ms
-from duralog.storage.file_system import LocalFileSystem
-from duralog.storage.log_directory import LogDirectory, TopicPartition
-from duralog.storage.retention import COMPACT
+from duralog.storage.disk.background import wall_clock_ms
+from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.log.retention import COMPACT
 from duralog.storage.store import Store
 
 if TYPE_CHECKING:

@@ -27,9 +27,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from duralog.spark.connector_columns import record_columns
+from duralog.scanning.locations import location_of, open_store
+from duralog.scanning.planning import DataLoss, OffsetRange, Offsets, Plan, plan, resolve
+from duralog.scanning.slice_reading import read_slices
+from duralog.scanning.slices import Slice
 from duralog.spark.jobs.export_report import ExportedTable, ExportReport
-from duralog.spark.jobs.topic_choice import partitions_by_topic
 from duralog.spark.lake.columns import DATE, by_day, table_schema, to_table_columns
 from duralog.spark.lake.log_ends import DETAIL, check_ends, remember_ends
 from duralog.spark.lake.parquet_files import EXTENSION, DataFile, ParquetFiles
@@ -44,15 +46,13 @@ from duralog.spark.lake.tables import (
 )
 from duralog.spark.lake.targets import PART_SUFFIX, Target
 from duralog.spark.lake.writing_right import WritingRight, only_writer
-from duralog.spark.locations import location_of, open_store
-from duralog.spark.planning import DataLoss, OffsetRange, Offsets, Plan, plan, resolve
-from duralog.spark.slice_reading import read_slices
-from duralog.spark.slices import Slice
+from duralog.spark.source.connector_columns import record_columns
 from duralog.spark.tasks import OnProgress, run_tasks
-from duralog.storage.isolation import Isolation
-from duralog.storage.log_directory import TopicPartition
+from duralog.statistics.topic_choice import partitions_by_topic
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.isolation import Isolation
+from duralog.storage.log.time_lookup import EARLIEST, LATEST
 from duralog.storage.store import Store
-from duralog.storage.time_lookup import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,16 +25,16 @@ from types import MappingProxyType
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, StorageError, UnknownTopic
-from duralog.storage.background import Clock, Scheduler, wall_clock_ms
 from duralog.storage.borrowed_partition import Loan
-from duralog.storage.file_system import LocalFileSystem
-from duralog.storage.files import directory_of
-from duralog.storage.lent_lock import LentLock, SlotState
-from duralog.storage.local_files import LocalLock
-from duralog.storage.log_directory import LogDirectory, TopicPartition
-from duralog.storage.metadata_folder import MetadataFolder
+from duralog.storage.disk.background import Clock, Scheduler, wall_clock_ms
+from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.disk.files import directory_of
+from duralog.storage.disk.lent_lock import LentLock, SlotState
+from duralog.storage.disk.local_files import LocalLock
+from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.metadata.folder import MetadataFolder
+from duralog.storage.metadata.topics import Topic
 from duralog.storage.opening import Opening
-from duralog.storage.topics import Topic
 
 PATIENCE_SECONDS = 60.0
 """So long the end of a job waits for tasks that Spark has given up, but that have not noticed yet."""

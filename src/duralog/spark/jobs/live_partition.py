@@ -12,8 +12,8 @@ from contextlib import ExitStack, suppress
 from typing import TypeVar
 
 from duralog.errors import DuralogError
-from duralog.storage.log_directory import TopicPartition
-from duralog.storage.partition_log import PartitionLog
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.store import Store
 
 Found = TypeVar("Found")

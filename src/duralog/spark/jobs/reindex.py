@@ -23,10 +23,10 @@ from duralog.spark.jobs.holding import hold
 from duralog.spark.jobs.task_sizes import one_by_one, run_in_groups
 from duralog.spark.tasks import OnProgress
 from duralog.storage.borrowed_partition import Loan, borrow_folder
-from duralog.storage.chain_check import Options
-from duralog.storage.folder_changes import Action
-from duralog.storage.log_directory import TopicPartition
-from duralog.storage.partition_repair import PartitionRepairer, check_partition
+from duralog.storage.checks.chain import Options
+from duralog.storage.disk.folder_changes import Action
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.repair.partition_repair import PartitionRepairer, check_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

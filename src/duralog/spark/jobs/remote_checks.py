@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 from duralog.columnar.pieces import ByteSource
 from duralog.errors import StorageError
-from duralog.spark.locations import Location
-from duralog.spark.remote_files import ReadAhead, RemoteFile
-from duralog.storage.checked_files import LOCAL_FILES, CheckedFiles
-from duralog.storage.files import FoundFile, in_order
+from duralog.scanning.locations import Location
+from duralog.scanning.remote_files import ReadAhead, RemoteFile
+from duralog.storage.checks.checked_files import LOCAL_FILES, CheckedFiles
+from duralog.storage.disk.files import FoundFile, in_order
 
 
 def files_at(location: Location) -> CheckedFiles:

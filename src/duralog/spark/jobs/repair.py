@@ -27,14 +27,14 @@ from duralog.spark.jobs.task_sizes import one_by_one, run_in_groups
 from duralog.spark.jobs.verify import VerifyReport, verify
 from duralog.spark.tasks import OnProgress
 from duralog.storage.borrowed_partition import Loan, borrow_folder
-from duralog.storage.file_system import FileSystem, LocalFileSystem
-from duralog.storage.folder_changes import Action
-from duralog.storage.log_directory import LogDirectory, TopicPartition
-from duralog.storage.metadata_log import METADATA_TOPIC
-from duralog.storage.partition_check import PartitionReport
-from duralog.storage.partition_repair import PartitionRepair, PartitionRepairer
-from duralog.storage.rehearsal import RehearsalFileSystem
-from duralog.storage.repair import TopicConfigs, left_of, lock_for_repair, repair_checkpoints, repairable
+from duralog.storage.checks.partition import PartitionReport
+from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
+from duralog.storage.disk.folder_changes import Action
+from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.rehearsal import RehearsalFileSystem
+from duralog.storage.metadata.metadata_log import METADATA_TOPIC
+from duralog.storage.repair.partition_repair import PartitionRepair, PartitionRepairer
+from duralog.storage.repair.repair import TopicConfigs, left_of, lock_for_repair, repair_checkpoints, repairable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

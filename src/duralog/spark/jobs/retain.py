@@ -20,12 +20,12 @@ from duralog.spark.jobs.holding import check_log_directory, hold
 from duralog.spark.jobs.live_partition import look_at
 from duralog.spark.jobs.task_sizes import Item, in_equal_groups, one_by_one
 from duralog.spark.tasks import OnProgress, run_tasks
-from duralog.storage.background import wall_clock_ms
 from duralog.storage.borrowed_partition import Loan, borrow
-from duralog.storage.log_directory import TopicPartition
-from duralog.storage.log_retention import retain as retain_log
-from duralog.storage.partition_log import PartitionLog
-from duralog.storage.retention import BUILT_IN_POLICIES, Removal, RetentionPolicy
+from duralog.storage.disk.background import wall_clock_ms
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.log_retention import retain as retain_log
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.retention import BUILT_IN_POLICIES, Removal, RetentionPolicy
 from duralog.storage.store import Store
 
 if TYPE_CHECKING:

@@ -30,13 +30,14 @@ from typing import TYPE_CHECKING
 from duralog.columnar.schema import PARTITION
 from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, StorageError
-from duralog.spark.jobs.snapshot_basis import tombstones_until_ms, why_not_from
-from duralog.spark.jobs.snapshot_plan import partition_tasks
-from duralog.spark.jobs.snapshot_report import SnapshotReport, SnapshotTable
-from duralog.spark.jobs.snapshot_shuffle import snapshot_by_shuffle
-from duralog.spark.jobs.snapshot_task import PartitionOutcome, PartitionTask, snapshot_partition
+from duralog.scanning.locations import location_of, open_store
+from duralog.scanning.planning import OffsetRange, Offsets, Timestamps, resolve
+from duralog.spark.jobs.snapshots.basis import tombstones_until_ms, why_not_from
+from duralog.spark.jobs.snapshots.plan import partition_tasks
+from duralog.spark.jobs.snapshots.report import SnapshotReport, SnapshotTable
+from duralog.spark.jobs.snapshots.shuffle import snapshot_by_shuffle
+from duralog.spark.jobs.snapshots.task import PartitionOutcome, PartitionTask, snapshot_partition
 from duralog.spark.jobs.task_sizes import check_map_bytes
-from duralog.spark.jobs.topic_choice import partitions_by_topic
 from duralog.spark.lake.columns import table_schema
 from duralog.spark.lake.log_ends import DETAIL, check_ends, remember_ends
 from duralog.spark.lake.parquet_table import ParquetVersions
@@ -44,13 +45,12 @@ from duralog.spark.lake.table_state import TableFormat, TableState
 from duralog.spark.lake.tables import LakeTable, TableSpec, check_apart, now_ms, open_table, split_options
 from duralog.spark.lake.targets import PART_SUFFIX, Target
 from duralog.spark.lake.writing_right import WritingRight, only_writer
-from duralog.spark.locations import location_of, open_store
-from duralog.spark.planning import OffsetRange, Offsets, Timestamps, resolve
 from duralog.spark.tasks import OnProgress, run_tasks
-from duralog.storage.isolation import Isolation
-from duralog.storage.log_directory import TopicPartition
+from duralog.statistics.topic_choice import partitions_by_topic
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.isolation import Isolation
+from duralog.storage.log.time_lookup import EARLIEST, LATEST
 from duralog.storage.store import Store
-from duralog.storage.time_lookup import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

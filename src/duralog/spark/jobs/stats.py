@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from duralog.spark.jobs.distinct_keys import KeyCounts, KeysTask, count_keys, count_shuffled_keys
-from duralog.spark.jobs.key_prefixes import PrefixRule
-from duralog.spark.jobs.stats_collection import StatsRequest, collect, open_savings
-from duralog.spark.jobs.stats_report import CompactionSaving, Figures, LogFigures, StatsReport
+from duralog.scanning.locations import Location, open_store
 from duralog.spark.jobs.task_sizes import check_map_bytes, run_in_groups
-from duralog.spark.locations import Location, open_store
 from duralog.spark.tasks import OnProgress, run_tasks
-from duralog.storage.log_directory import TopicPartition
+from duralog.statistics.collection import StatsRequest, collect, open_savings
+from duralog.statistics.distinct_keys import KeyCounts, KeysTask, count_keys, count_shuffled_keys
+from duralog.statistics.key_prefixes import PrefixRule
+from duralog.statistics.report import CompactionSaving, Figures, LogFigures, StatsReport
+from duralog.storage.disk.log_directory import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,9 +1,9 @@
 """`upgrade`: messages of format v0 and v1 become record batches of format v2, partitions in parallel.
 
-`duralog.storage.format_upgrade` does the work, and proves for every partition that its records are what they were. The
-driver holds the directory's lock from the first to the last (`duralog.spark.jobs.holding`). If a task or the driver
-dies, each segment is old or new, and the same job goes on from there. What fails in one partition costs the others
-nothing.
+`duralog.storage.repair.format_upgrade` does the work, and proves for every partition that its records are what they
+were. The driver holds the directory's lock from the first to the last (`duralog.spark.jobs.holding`). If a task or the
+driver dies, each segment is old or new, and the same job goes on from there. What fails in one partition costs the
+others nothing.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from duralog.spark.jobs.live_partition import look_at
 from duralog.spark.jobs.task_sizes import one_by_one, run_in_groups
 from duralog.spark.tasks import OnProgress
 from duralog.storage.borrowed_partition import Loan, borrow
-from duralog.storage.file_system import LocalFileSystem
-from duralog.storage.format_upgrade import DEFAULT_RULES, LogUpgrade, preview_upgrade, upgrade_log
-from duralog.storage.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.repair.format_upgrade import DEFAULT_RULES, LogUpgrade, preview_upgrade, upgrade_log
 from duralog.storage.store import Store
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """`verify`: a whole directory checked by all cores of a cluster. Reads everything, changes nothing.
 
 The driver lists the folders and reads what is small. The logs are read by tasks, in chains of segments that need
-nothing of each other (`duralog.storage.chain_check`): a large partition is spread over many tasks, and small ones share
-one. The driver puts the results together as `duralog verify` does, so the findings are the same.
+nothing of each other (`duralog.storage.checks.chain`): a large partition is spread over many tasks, and small ones
+share one. The driver puts the results together as `duralog verify` does, so the findings are the same.
 
 A partition without any snapshot of its producers is one chain, and one task: what follows in it can be judged only with
 what came before.
@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import PartitionFolder
+from duralog.scanning.locations import Location
 from duralog.spark.jobs.remote_checks import files_at
 from duralog.spark.jobs.task_sizes import in_groups
-from duralog.spark.locations import Location
 from duralog.spark.tasks import OnProgress, run_tasks
-from duralog.storage.chain_check import Checked
-from duralog.storage.findings import Note
-from duralog.storage.partition_check import PartitionReport
-from duralog.storage.verification import DEFAULT_THREADS, ChainWork, Totals, Verification
+from duralog.storage.checks.chain import Checked
+from duralog.storage.checks.findings import Note
+from duralog.storage.checks.partition import PartitionReport
+from duralog.storage.checks.verification import DEFAULT_THREADS, ChainWork, Totals, Verification
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from duralog.errors import DuralogError
+from duralog.scanning.locations import Location
 from duralog.spark.lake.columns import without
 from duralog.spark.lake.parquet_files import EXTENSION, DataFile
 from duralog.spark.lake.table_state import TableFormat, TableState, read_state, write_state
 from duralog.spark.lake.targets import Target
-from duralog.spark.locations import Location
 
 _CATALOG = "catalog."
 

@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from duralog.errors import DuralogError, StorageError
-from duralog.spark.locations import Location, arrow_file_system
-from duralog.spark.remote_files import RemoteFileSystem
-from duralog.storage.file_system import LocalFileSystem
+from duralog.scanning.locations import Location, arrow_file_system
+from duralog.scanning.remote_files import RemoteFileSystem
+from duralog.storage.disk.file_system import LocalFileSystem
 
 PART_SUFFIX = ".part"
 _ATTEMPTS = 3

@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from duralog.errors import StoreLocked
 from duralog.spark.lake.tables import TableRefused
 from duralog.spark.lake.targets import Target
-from duralog.storage.file_system import LocalFileSystem
-from duralog.storage.lent_lock import LentLock, joined
+from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.disk.lent_lock import LentLock, joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Configs of the broker, its topics and groups, and how they change."""

@@ -1,0 +1,1 @@
+"""Fetch: sessions, reading, waiting for data (Kafka's purgatory) and the response."""

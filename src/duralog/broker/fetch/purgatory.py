@@ -1,0 +1,201 @@
+"""Fetches that wait: a client asks for at least so many bytes, and is answered when they are there or its time is up.
+
+A fetch that cannot be answered at once is put down with each of its partitions. An append tells those of its own
+partition and no others; what it changed is looked at after the request that appended is done, so that one Produce to
+many partitions is seen as one. When the fetch is answered, when its time is up, or when its client goes, nothing of it
+stays anywhere. Whatever goes wrong then is that fetch's answer: nobody waits in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from duralog.broker.fetch.reading import Failures, Limits, Reading, Wanted, read, readable_bytes, scan
+from duralog.broker.fetch.response import FIRST_WITH_TOPIC_IDS, encode
+from duralog.broker.fetch.sessions import NO_SESSION, FetchSession, FetchSessions, remember
+from duralog.broker.net.log_lines import error_text
+from duralog.broker.net.timers import Timer
+from duralog.broker.topics.partitions import Partition
+from duralog.broker.wire.error_codes import INVALID_FETCH_SESSION_EPOCH, code_of
+from duralog.broker.wire.request import Answer, Later, RawAnswer
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+
+class Fetch:
+    """One request: what it asks for, and the session that it belongs to or wants to begin."""
+
+    __slots__ = ("limits", "max_wait_ms", "min_bytes", "session", "session_epoch", "version", "wanted", "wants_session")
+
+    def __init__(
+        self,
+        version: int,
+        wanted: Iterable[Wanted],
+        limits: Limits,
+        *,
+        min_bytes: int,
+        max_wait_ms: int,
+        session: FetchSession | None = None,
+        wants_session: bool = False,
+    ) -> None:
+        self.version = version
+        self.wanted = wanted
+        self.limits = limits
+        self.min_bytes = min_bytes
+        self.max_wait_ms = max_wait_ms
+        self.session = session
+        self.session_epoch = 0 if session is None else session.epoch
+        """What the session expects next, unless somebody else uses it meanwhile."""
+        self.wants_session = wants_session
+
+
+class Fetches:
+    """All fetches that wait, and all sessions."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        # By the clock of the timers: the time of day may be set back, and then no session would make way.
+        self.sessions = FetchSessions(
+            lambda: broker.config.max_incremental_fetch_session_cache_slots, broker.timers.clock_ms
+        )
+        self.waiting = 0
+        """How many wait now."""
+        self._woken: list[_WaitingFetch] = []
+
+    def fetch(self, fetch: Fetch) -> Answer:
+        """The answer, or one that comes later."""
+        reading = self.read(fetch)
+        if reading.unscanned:
+            later = Later()
+            self.answer_to(later, fetch, reading)
+            return later
+        if fetch.max_wait_ms <= 0 or reading.is_hopeless or reading.size_bytes >= fetch.min_bytes or reading.has_error:
+            return self.answer(fetch, reading)
+        return _WaitingFetch(self, self._broker, fetch).later
+
+    def read(self, fetch: Fetch, failures: Failures | None = None) -> Reading:
+        return read(
+            self._broker.partitions,
+            fetch.wanted,
+            fetch.limits,
+            only_changes=fetch.session is not None,
+            failures=failures or {},
+        )
+
+    def answer_to(self, later: Later, fetch: Fetch, reading: Reading) -> None:
+        """Answer with what was read, if that is all. What has to be scanned first is scanned on a worker thread."""
+        if not reading.unscanned:
+            later.answer(self.answer(fetch, reading))
+            return
+
+        def then(failures: Failures, error: Exception | None) -> None:
+            if error is not None:
+                raise error
+            if not later.is_gone:
+                self.answer_to(later, fetch, self.read(fetch, failures))
+
+        self._broker.in_background(lambda: scan(reading.unscanned), then, later)
+
+    def answer(self, fetch: Fetch, reading: Reading) -> RawAnswer:
+        """The answer with what was read. The session, if any, knows then what its client knows."""
+        results = reading.results
+        session = fetch.session
+        session_id = NO_SESSION
+        error_code = 0
+        if session is not None:
+            session_id = session.session_id
+            if session.epoch == fetch.session_epoch:
+                session.sent(results)
+            else:
+                results, error_code = [], INVALID_FETCH_SESSION_EPOCH
+        elif fetch.wants_session:
+            wanted = {result.wanted.key: result.wanted for result in results}
+            for result in results:
+                remember(result)
+            session_id = self.sessions.open(wanted, uses_topic_ids=fetch.version >= FIRST_WITH_TOPIC_IDS)
+        node_id = self._broker.node.node_id
+        return encode(results, fetch.version, session_id=session_id, node_id=node_id, error_code=error_code)
+
+    def tell(self, error: Exception) -> None:
+        self._broker.log_lines.warn("failed waiting fetch", f"a fetch that waited failed: {error_text(error)}")
+
+    def woken(self, waiting: _WaitingFetch) -> None:
+        """Look at a fetch after the request that is being handled."""
+        if not self._woken:
+            self._broker.call_soon(self._look)
+        self._woken.append(waiting)
+
+    def _look(self) -> None:
+        woken, self._woken = self._woken, []
+        for waiting in woken:
+            waiting.look()
+
+
+class _WaitingFetch:
+    """A fetch that waits for records of its partitions, or for its time to be up."""
+
+    __slots__ = ("_changed", "_fetch", "_fetches", "_found_bytes", "_is_over", "_timer", "_wanted", "later")
+
+    def __init__(self, fetches: Fetches, broker: Broker, fetch: Fetch) -> None:
+        self._fetches = fetches
+        self._fetch = fetch
+        self._is_over = False
+        self._changed: dict[Partition, None] = {}
+        self._found_bytes: dict[Partition, int] = {}
+        """What each partition has for the fetch, of those that have anything."""
+        self._wanted: dict[Partition, Wanted] = {}
+        for one in fetch.wanted:
+            partition = one.partition
+            if partition is not None:
+                self._wanted[partition] = one
+                partition.waiting[self] = None
+                if fetch.min_bytes > 1 and one.offset != partition.log.view.end_offset:
+                    self._found_bytes[partition] = readable_bytes(one, fetch.limits.isolation, fetch.min_bytes)
+        self.later = Later(self._stop)
+        self._timer: Timer = broker.timers.after(fetch.max_wait_ms, self._answer)
+        fetches.waiting += 1
+
+    def wake(self, partition: Partition) -> None:
+        if not self._changed:
+            self._fetches.woken(self)
+        self._changed[partition] = None
+
+    def look(self) -> None:
+        """Answer if there is enough now, or a partition is gone."""
+        if not self._is_over and self._has_enough():
+            self._answer()
+
+    def _has_enough(self) -> bool:
+        isolation, enough = self._fetch.limits.isolation, self._fetch.min_bytes
+        changed, self._changed = self._changed, {}
+        for partition in changed:
+            try:
+                found = readable_bytes(self._wanted[partition], isolation, enough)
+            except Exception:
+                return True  # The answer tells.
+            if found < 0:
+                return True
+            self._found_bytes[partition] = found
+        return sum(self._found_bytes.values()) >= enough
+
+    def _answer(self) -> None:
+        if self._is_over:
+            return
+        self._stop()
+        try:
+            self._fetches.answer_to(self.later, self._fetch, self._fetches.read(self._fetch))
+        except Exception as error:
+            self._fetches.tell(error)
+            self.later.refuse(code_of(error))
+
+    def _stop(self) -> None:
+        """Leave nothing behind."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._fetches.waiting -= 1
+        self._timer.cancel()
+        for partition in self._wanted:
+            partition.waiting.pop(self, None)

@@ -1,0 +1,331 @@
+"""Reading for a Fetch: which bytes of which files answer it, and what is wrong with partitions that have none.
+
+No record is looked at: a result names a slice of a file, which goes to the client as it is. It may start before the
+offset that was asked for and end inside of a batch. The first batch of an answer is always whole, however large.
+
+Partitions that do not exist are told at the end of an answer, those of unknown ids first, and keep no fetch from
+waiting; any other error is told at once. That is Kafka's order, and so is that of the checks: topic id, replica, leader
+epoch, diverging epoch, offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from duralog.broker.topics.partitions import Partition, Partitions
+from duralog.broker.wire import error_codes
+from duralog.errors import DuralogError
+from duralog.format.checkpoints import EpochStart
+from duralog.format.index_entries import AbortedTransaction
+from duralog.storage.disk.file_system import File
+from duralog.storage.log.abort_markers import MustScan
+from duralog.storage.log.isolation import Isolation
+from duralog.storage.log.leader_epochs import UNDEFINED_OFFSET
+from duralog.storage.log.reading import read_slice, scan_slice
+from duralog.storage.log.reading import readable_bytes as bytes_of_slice
+from duralog.storage.log.view import LogView
+
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+_SCANNED_AHEAD_BYTES = 32 << 20
+"""What is scanned for abort markers beyond one slice, so that the next ones need not wait."""
+
+
+class Wanted:
+    """A partition as a fetch, or a fetch session, asks for it."""
+
+    __slots__ = (
+        "leader_epoch",
+        "max_bytes",
+        "number",
+        "offset",
+        "partition",
+        "seen_epoch",
+        "sent_high_watermark",
+        "sent_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic: str | None,
+        topic_id: bytes | None,
+        number: int,
+        offset: int,
+        max_bytes: int,
+        leader_epoch: int,
+        seen_epoch: int,
+    ) -> None:
+        self.topic = topic
+        """None where nobody knows the id."""
+        self.topic_id = topic_id
+        """None where the client names the topic."""
+        self.number = number
+        self.offset = offset
+        self.max_bytes = max_bytes
+        self.leader_epoch = leader_epoch
+        """The one that the client takes for current; -1 if it does not say."""
+        self.seen_epoch = seen_epoch
+        """That of the last record that the client has; -1 if it does not say."""
+        self.sent_high_watermark = NO_OFFSET
+        self.sent_start_offset = NO_OFFSET
+        self.partition: Partition | None = None
+
+    @property
+    def key(self) -> tuple[str | bytes | None, int]:
+        """What two requests mean the same partition by."""
+        return (self.topic if self.topic_id is None else self.topic_id), self.number
+
+    def ask_as(self, other: Wanted) -> None:
+        """Take over what a later request of the session says."""
+        self.offset = other.offset
+        self.max_bytes = other.max_bytes
+        self.leader_epoch = other.leader_epoch
+        self.seen_epoch = other.seen_epoch
+
+    def find(self, partitions: Partitions) -> Partition | None:
+        """The partition, if it exists and is not offline."""
+        if self.topic is None and self.topic_id is not None:
+            self.topic = partitions.topic_name(self.topic_id)
+        if self.topic is None:
+            return None
+        self.partition = partitions.get(self.topic, self.number)
+        return self.partition
+
+
+class Result(NamedTuple):
+    """What a partition is answered with."""
+
+    wanted: Wanted
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    start_offset: int
+    aborted: tuple[AbortedTransaction, ...] | None
+    file: File | None
+    position: int
+    size: int
+    diverging: EpochStart | None
+    """Where the log and what the client has part."""
+    leader_epoch: int
+    """For a client that believes in another leader; -1 for all others."""
+
+
+class Limits(NamedTuple):
+    """What a fetch asks for as a whole."""
+
+    max_bytes: int
+    isolation: Isolation
+    is_replica: bool
+    """Whether it claims to be another broker. There is none."""
+
+
+class Reading(NamedTuple):
+    results: list[Result]
+    size_bytes: int
+    has_error: bool
+    """Or anything else that is not to wait."""
+    is_hopeless: bool
+    """Whether there is no partition that records could come from."""
+    unscanned: list[Unscanned]
+    """If there are any, the results are not complete: see `scan`."""
+
+
+class Unscanned(NamedTuple):
+    """A partition of which it is not known yet what was aborted. To find that out may block."""
+
+    wanted: Wanted
+    view: LogView
+    max_bytes: int
+
+
+Failures = Mapping[Wanted, DuralogError]
+
+
+def scan(unscanned: Iterable[Unscanned]) -> Failures:
+    """Find out what was aborted, on any thread but the loop's. Returns what failed, for the next `read`."""
+    failures: dict[Wanted, DuralogError] = {}
+    for one in unscanned:
+        try:
+            scan_slice(one.view, one.wanted.offset, one.max_bytes, ahead_bytes=_SCANNED_AHEAD_BYTES)
+        except DuralogError as error:
+            failures[one.wanted] = error
+    return failures
+
+
+_NO_FAILURES: Failures = {}
+
+
+def read(
+    partitions: Partitions,
+    wanted: Iterable[Wanted],
+    limits: Limits,
+    *,
+    only_changes: bool,
+    failures: Failures = _NO_FAILURES,
+) -> Reading:
+    """Read all partitions, in order. With `only_changes`, those that the client knows all about are left out.
+
+    `failures` are of partitions that could not be scanned.
+    """
+    results: list[Result] = []
+    missing: list[Result] = []
+    unscanned: list[Unscanned] = []
+    left, has_error, is_hopeless = limits.max_bytes, False, True
+    min_one = True
+    total = 0
+    is_committed = limits.isolation is Isolation.READ_COMMITTED
+    partitions.refresh_if_changed()
+    for one in wanted:
+        partition = one.partition
+        if partition is None or partition.is_gone:
+            partition = one.find(partitions)
+            if partition is None:
+                if one.topic is not None and partitions.is_offline(one.topic, one.number):
+                    results.append(_failed(one, error_codes.KAFKA_STORAGE_ERROR))
+                    has_error = True
+                else:
+                    missing.append(_missing(one))
+                continue
+        is_hopeless = False
+        log = partition.log
+        view = log.view
+        end_offset = view.last_stable_offset if is_committed else view.end_offset
+        if (
+            one.offset == end_offset
+            and one.seen_epoch < 0
+            and (one.leader_epoch < 0 or one.leader_epoch == log.leader_epoch)
+            and (one.topic_id is None or one.topic_id == partition.topic_id)
+            and not limits.is_replica
+        ):
+            # The usual case of many: the client has it all.
+            left = max(0, left)
+            if only_changes and one.sent_high_watermark == view.end_offset and one.sent_start_offset == view[1]:
+                continue
+            results.append(_empty(one, view, is_committed))
+            continue
+        max_bytes = min(one.max_bytes, left)
+        try:
+            if one in failures:
+                raise failures[one]
+            result = _read_one(one, partition, view, max_bytes, limits, min_one=min_one)
+        except MustScan:
+            unscanned.append(Unscanned(one, view, max_bytes))
+            continue
+        except DuralogError as error:
+            partitions.tell_unreadable(error)
+            result = _failed(one, error_codes.code_of(error))
+        # As for Kafka, a limit below zero is one for the first partition only.
+        left = max(0, left - result.size)
+        if result.size:
+            min_one = False
+            total += result.size
+        elif result.error_code or result.diverging is not None:
+            has_error = True
+        elif (
+            only_changes
+            and one.sent_high_watermark == result.high_watermark
+            and one.sent_start_offset == result.start_offset
+        ):
+            continue
+        results.append(result)
+    if missing:
+        results += sorted(missing, key=lambda result: result.error_code != error_codes.UNKNOWN_TOPIC_ID)
+    return Reading(results, total, has_error, is_hopeless, unscanned)
+
+
+def readable_bytes(one: Wanted, isolation: Isolation, enough: int) -> int:
+    """How many bytes a partition has for a fetch that waits; -1 if it is to be answered whatever it has.
+
+    For a fetch that any byte is `enough` for, the file is not asked.
+    """
+    partition = one.partition
+    if partition is None or partition.is_gone:
+        return -1
+    view = partition.log.view
+    if one.offset >= view.limit(isolation):
+        return 0
+    if enough <= 1:
+        return 1
+    try:
+        return bytes_of_slice(view, one.offset, max(one.max_bytes, 0), isolation)
+    except DuralogError:
+        return -1
+
+
+def _read_one(
+    one: Wanted, partition: Partition, view: LogView, max_bytes: int, limits: Limits, *, min_one: bool
+) -> Result:
+    log = partition.log
+    if one.topic_id is not None and one.topic_id != partition.topic_id:
+        return _failed(one, error_codes.INCONSISTENT_TOPIC_ID)
+    if limits.is_replica:
+        return _failed(one, error_codes.NOT_LEADER_OR_FOLLOWER, log.leader_epoch)
+    if one.leader_epoch >= 0 and one.leader_epoch != log.leader_epoch:
+        if one.leader_epoch < log.leader_epoch:
+            return _failed(one, error_codes.FENCED_LEADER_EPOCH, log.leader_epoch)
+        return _failed(one, error_codes.UNKNOWN_LEADER_EPOCH)
+    if one.seen_epoch >= 0:
+        end = log.leader_epochs.end_offset_for(one.seen_epoch, view.end_offset)
+        if end.start_offset == UNDEFINED_OFFSET or end.epoch == NO_EPOCH or one.offset < view.start_offset:
+            return _failed(one, error_codes.OFFSET_OUT_OF_RANGE)
+        if end.epoch < one.seen_epoch or end.start_offset < one.offset:
+            return Result(
+                one,
+                error_codes.NONE,
+                view.end_offset,
+                view.last_stable_offset,
+                view.start_offset,
+                None,
+                None,
+                0,
+                0,
+                end,
+                NO_EPOCH,
+            )
+    view.check_offset(one.offset)
+    if max_bytes < 0 and one.offset < view.limit(limits.isolation):
+        return _failed(one, error_codes.UNKNOWN_SERVER_ERROR)
+    found = read_slice(view, one.offset, max_bytes, limits.isolation, min_one=min_one, may_scan=False)
+    return Result(
+        one,
+        error_codes.NONE,
+        view.end_offset,
+        view.last_stable_offset,
+        view.start_offset,
+        found.aborted,
+        found.file,
+        found.position,
+        found.size,
+        None,
+        NO_EPOCH,
+    )
+
+
+def _empty(one: Wanted, view: LogView, is_committed: bool) -> Result:
+    aborted = () if is_committed else None
+    return Result(
+        one,
+        error_codes.NONE,
+        view.end_offset,
+        view.last_stable_offset,
+        view.start_offset,
+        aborted,
+        None,
+        0,
+        0,
+        None,
+        NO_EPOCH,
+    )
+
+
+def _missing(one: Wanted) -> Result:
+    code = error_codes.UNKNOWN_TOPIC_ID if one.topic is None else error_codes.UNKNOWN_TOPIC_OR_PARTITION
+    return Result(one, code, NO_OFFSET, NO_OFFSET, NO_OFFSET, (), None, 0, 0, None, NO_EPOCH)
+
+
+def _failed(one: Wanted, code: int, leader_epoch: int = NO_EPOCH) -> Result:
+    return Result(one, code, NO_OFFSET, NO_OFFSET, NO_OFFSET, None, None, 0, 0, None, leader_epoch)

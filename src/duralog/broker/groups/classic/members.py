@@ -1,0 +1,93 @@
+"""A member of a classic group: what it told of itself, and which of its requests wait for an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from duralog.broker.net.timers import Timer
+from duralog.broker.wire.request import Fields
+
+Protocols = Sequence[tuple[str, bytes]]
+"""Names with the member's bytes for each, the one it likes best first. No name is in it twice."""
+
+AnswerTo = Callable[[Fields], None]
+"""Sends the answer to a request that waits."""
+
+NO_ASSIGNMENT = b""
+
+
+class ClassicMember:
+    __slots__ = (
+        "assignment",
+        "awaiting_join",
+        "awaiting_sync",
+        "client_host",
+        "client_id",
+        "expires_ms",
+        "instance_id",
+        "is_new",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "timer",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        *,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Protocols,
+        assignment: bytes = NO_ASSIGNMENT,
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        """Of a static member, which may come back under another member id."""
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        self.awaiting_join: AnswerTo | None = None
+        self.awaiting_sync: AnswerTo | None = None
+        self.is_new = False
+        """It has joined, and does not know its member id yet: it cannot send heartbeats."""
+        self.expires_ms = 0.0
+        """By the clock of the timers: without a sign of life until then, it is out."""
+        self.timer: Timer | None = None
+
+    @property
+    def is_static(self) -> bool:
+        return self.instance_id is not None
+
+    @property
+    def is_awaiting_join(self) -> bool:
+        return self.awaiting_join is not None
+
+    @property
+    def is_awaiting_sync(self) -> bool:
+        return self.awaiting_sync is not None
+
+    @property
+    def may_be_silent(self) -> bool:
+        """Whether it cannot be expected to send heartbeats now: it waits for an answer."""
+        return not self.is_new and (self.is_awaiting_join or self.is_awaiting_sync)
+
+    @property
+    def protocol_names(self) -> list[str]:
+        return [name for name, _ in self.protocols]
+
+    def metadata(self, protocol: str) -> bytes:
+        """What it says for a protocol that it knows."""
+        return next(metadata for name, metadata in self.protocols if name == protocol)
+
+    def cancel_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None

@@ -1,0 +1,1 @@
+"""Groups of the new consumer protocol: one heartbeat, assignment by the broker."""

@@ -1,0 +1,149 @@
+"""When the regular expressions of a group are looked up again, and what follows from it.
+
+Looking through all topics runs beside the loop, for all patterns of a group at once: when a new pattern comes, when
+there are new topics, or after `group.consumer.regex.refresh.interval.ms`; never twice at a time for a group, and not
+sooner than ten seconds after the last time. Only a heartbeat starts it. A pattern that was not looked up yet stands for
+no topics; when the result is there, the group's epoch goes up, and the next heartbeat shares out the new topics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from duralog.broker.groups.consumer.group import ConsumerGroup, subscribed_names
+from duralog.broker.groups.consumer.member import ConsumerMember
+from duralog.broker.groups.consumer.records import (
+    ResolvedRegex,
+    group_epoch_record,
+    regex_record,
+    regex_tombstone,
+)
+from duralog.broker.groups.consumer.regex_subscription import check_regex, matching_topics
+from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.topics.topics import TopicView
+from duralog.errors import UnknownTopic
+from duralog.format.internal.coordinator_records import CoordinatorRecord
+from duralog.storage.metadata.folder import METADATA_PARTITION
+
+if TYPE_CHECKING:
+    from duralog.broker.groups.consumer.groups import ConsumerGroups
+
+_LEAST_INTERVAL_MS: Final = 10_000
+
+
+@dataclass(slots=True)
+class RegexChange:
+    """What a member's heartbeat means for the patterns of its group."""
+
+    is_changed: bool = False
+    is_resolved: bool = False
+    """Changed to one whose topics are known, or to none: the group needs a new assignment at once."""
+    must_resolve: bool = False
+    records: list[CoordinatorRecord] = field(default_factory=list)
+
+
+class RegexRefresh:
+    def __init__(self, groups: ConsumerGroups) -> None:
+        self._groups = groups
+        self._broker = groups.coordinator.broker
+        self._under_way: set[str] = set()
+        """Ids of groups whose patterns are being looked up."""
+        self._known_topics: set[UUID] = set()
+        self._version_with_new_topics = 0
+
+    def loaded(self) -> None:
+        topics = self._broker.topics
+        self._known_topics = {topic.topic_id for topic in topics.all()}
+        self._version_with_new_topics = self._metadata_version()
+        topics.on_changed(self._topic_changed)
+        topics.on_deleted(lambda topic: self._known_topics.discard(topic.topic_id))
+
+    def _topic_changed(self, topic: TopicView) -> None:
+        if topic.topic_id not in self._known_topics:
+            self._known_topics.add(topic.topic_id)
+            self._version_with_new_topics = self._metadata_version()
+
+    def _metadata_version(self) -> int:
+        """The offset of the last record of the cluster's metadata; -1 as long as there is none."""
+        try:
+            end_offset: int = self._broker.store.partition(*METADATA_PARTITION).end_offset
+        except UnknownTopic:
+            return -1
+        return end_offset - 1
+
+    def change(self, group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, now_ms: int) -> RegexChange:
+        """What follows from the member's pattern, which may be new. Raises `GroupRefusal` for one that is none."""
+        change = RegexChange()
+        old, new = before.topic_regex or "", member.topic_regex or ""
+        used = group.regexes
+        if before.topic_regex != member.topic_regex:
+            change.is_changed = True
+            if old and group.regex_subscribers(old) == 1:
+                change.records.append(regex_tombstone(group.group_id, old))
+                used.discard(old)
+            if new and group.regex_subscribers(new) == 0:
+                check_regex(new)
+                change.must_resolve = True
+            else:
+                change.is_resolved = new in group.resolved_regexes if new else bool(old)
+        if new:
+            used.add(new)
+        if used and not self._is_too_soon(group, now_ms):
+            change.must_resolve = change.must_resolve or self._is_due(group, used, now_ms)
+        else:
+            change.must_resolve = False
+        return change
+
+    def _is_too_soon(self, group: ConsumerGroup, now_ms: int) -> bool:
+        last = next(iter(group.resolved_regexes.values()), None)
+        # One from the future is not recent: the clock was set back.
+        is_recent = last is not None and 0 <= now_ms - last.timestamp_ms <= _LEAST_INTERVAL_MS
+        return group.group_id in self._under_way or is_recent
+
+    def _is_due(self, group: ConsumerGroup, used: set[str], now_ms: int) -> bool:
+        last = next(iter(group.resolved_regexes.values()), None)
+        if last is None or len(used) != len(group.resolved_regexes):
+            return True
+        interval_ms = self._broker.config.group_consumer_regex_refresh_interval_ms
+        return last.version < self._version_with_new_topics or now_ms > last.timestamp_ms + interval_ms
+
+    def resolve(self, group: ConsumerGroup, now_ms: int) -> None:
+        """Look up all patterns of the group beside the loop."""
+        group_id, patterns = group.group_id, group.regexes
+        names = [topic.name for topic in self._broker.topics.all()]
+        version = self._metadata_version()
+        self._under_way.add(group_id)
+
+        def done(found: dict[str, frozenset[str]] | None, error: BaseException | None) -> None:
+            self._under_way.discard(group_id)
+            if found is None or error is not None:
+                self._broker.log.error("group %s: its patterns could not be looked up: %r", group_id, error)
+                return
+            resolved = {regex: ResolvedRegex(topics, version, now_ms) for regex, topics in found.items()}
+            try:
+                self._take_in(group_id, resolved)
+            except GroupRefusal as refusal:
+                self._broker.log.warning("group %s: its patterns could not be kept: %s", group_id, refusal)
+
+        self._broker.in_background(lambda: matching_topics(patterns, names), done)
+
+    def _take_in(self, group_id: str, resolved: dict[str, ResolvedRegex]) -> None:
+        group = self._groups.coordinator.by_id.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return
+        news = {regex: found for regex, found in resolved.items() if group.regex_subscribers(regex)}
+        if not news:
+            return
+        records = [regex_record(group_id, regex, found) for regex, found in news.items()]
+        after = {**group.resolved_regexes, **news}
+        new_hash = self._groups.metadata_hash(subscribed_names(group.members.values(), after))
+        if new_hash != group.metadata_hash or any(_topics(group, regex) != after[regex].topics for regex in news):
+            records.append(group_epoch_record(group_id, group.epoch + 1, new_hash))
+        self._groups.coordinator.append(group_id, records)
+
+
+def _topics(group: ConsumerGroup, regex: str) -> frozenset[str]:
+    found = group.resolved_regexes.get(regex)
+    return frozenset() if found is None else found.topics

@@ -1,0 +1,1 @@
+"""The node itself: versions, configs, directories, coordinators."""

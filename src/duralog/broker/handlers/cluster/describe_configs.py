@@ -1,0 +1,133 @@
+"""DescribeConfigs, versions 1 to 4: the configs of topics, of this broker, of all brokers, of loggers and of groups.
+
+There are no subscriptions to client metrics here. A request that names a type which does not exist is refused whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from duralog.broker.configs.loggers import logger_entries
+from duralog.broker.configs.resources import (
+    Entry,
+    all_brokers_entries,
+    broker_entries,
+    chosen,
+    group_entries,
+    topic_entries,
+)
+from duralog.broker.topics.topic_faults import Fault, name_fault
+from duralog.broker.wire import error_codes as codes
+from duralog.broker.wire.messages import optional
+from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
+from duralog.broker.wire.resource_types import BROKER, CLIENT_METRICS, GROUP, LOGGER, TOPIC
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an"
+    " incompatible broker. See the broker logs for more details."
+)
+
+
+_TYPES = (TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP)
+MOST_CONFIGS = 100_000
+"""Of one answer. A small request could ask for any number."""
+_TOO_MANY = Fault(codes.POLICY_VIOLATION, f"One request is told of {MOST_CONFIGS} configs at most.")
+_AT_ONCE = 10
+"""More resources than this are gone through beside the loop: all that is read here is replaced whole."""
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    message = request.message
+    if any(resource.resource_type not in _TYPES for resource in message.resources):
+        return refuse(request, codes.INVALID_REQUEST, _MALFORMED)
+    with_doc = bool(optional(message, "include_documentation", False))
+
+    def describe() -> Fields:
+        results: list[Fields] = []
+        room = MOST_CONFIGS
+        for resource in message.resources:
+            entries = _entries(broker, resource) if room > 0 else _TOO_MANY
+            results.append(_result(resource, entries, message.include_synonyms, with_doc))
+            room -= len(results[-1]["configs"])
+        return {"results": results}
+
+    if len(message.resources) <= _AT_ONCE:
+        return describe()
+    later = Later()
+
+    def then(answer: Fields, error: Exception | None) -> None:
+        if error is not None:
+            raise error
+        later.answer(answer)
+
+    broker.in_background(describe, then, later)
+    return later
+
+
+def _entries(broker: Broker, resource: Any) -> Iterable[Entry] | Fault:
+    name = resource.resource_name
+    if resource.resource_type == TOPIC:
+        topic = broker.topics.by_name(name)
+        if topic is None:
+            return name_fault(name) or Fault(codes.UNKNOWN_TOPIC_OR_PARTITION, "")
+        return topic_entries(broker.store, topic.topic)
+    if resource.resource_type == BROKER:
+        if name == "":
+            return all_brokers_entries(broker.store)
+        listeners = ",".join(f"{listener}://{address}" for listener, address in broker.addresses.items())
+        return _other_node(broker, name, "or empty string, but") or broker_entries(broker.store, listeners)
+    if resource.resource_type == LOGGER:
+        if name == "":
+            return Fault(codes.INVALID_REQUEST, "Broker id must not be empty")
+        return _other_node(broker, name, "but") or logger_entries()
+    if resource.resource_type == GROUP:
+        if name == "":
+            return Fault(codes.INVALID_REQUEST, "Group name must not be empty")
+        return group_entries(broker.store, name)
+    return Fault(codes.INVALID_REQUEST, _MALFORMED)
+
+
+def _other_node(broker: Broker, name: str, words: str) -> Fault | None:
+    node_id = broker.node.node_id
+    if name == str(node_id):
+        return None
+    if not name.removeprefix("-").isdecimal():
+        return Fault(codes.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    return Fault(codes.INVALID_REQUEST, f"Unexpected broker id, expected {node_id} {words} received {name}")
+
+
+def _result(resource: Any, entries: Iterable[Entry] | Fault, with_synonyms: bool, with_doc: bool) -> Fields:
+    if isinstance(entries, Fault):
+        return _refused(resource, entries)
+    return {
+        "error_code": codes.NONE,
+        "error_message": "",
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+        "configs": [
+            entry.fields(with_synonyms=with_synonyms, with_doc=with_doc)
+            for entry in chosen(entries, resource.configuration_keys)
+        ],
+    }
+
+
+def _refused(resource: Any, fault: Fault) -> Fields:
+    return {
+        "error_code": fault.code,
+        "error_message": fault.message,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+        "configs": [],
+    }
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    fault = Fault(error_code, message)
+    return {"results": [_refused(resource, fault) for resource in request.message.resources]}
+
+
+API = Api(32, "DescribeConfigs", 1, 4, handle, refuse)

@@ -1,0 +1,67 @@
+"""DescribeLogDirs, versions 1 to 5: the one log directory, what it holds, and the room on its disk.
+
+Topics and partitions that are not here are left out without an error, as in Kafka. Null asks for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from duralog.broker.wire import error_codes as codes
+from duralog.broker.wire.request import Answer, Api, Fields, Request
+from duralog.storage.disk.file_system import disk_space
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    asked = request.message.topics
+    if asked is None:
+        wanted = {topic.name: dict.fromkeys(topic.partitions) for topic in broker.topics.all()}
+    else:
+        wanted = {}
+        for topic in asked:
+            wanted.setdefault(topic.topic, {}).update(dict.fromkeys(topic.partitions))
+    topics = [
+        {"name": name, "partitions": partitions}
+        for name, numbers in wanted.items()
+        if (partitions := _partitions(broker, name, numbers))
+    ]
+    space = disk_space(broker.store.path)
+    return {
+        "error_code": codes.NONE,
+        "results": [
+            {
+                "error_code": codes.NONE,
+                "log_dir": broker.store.path,
+                "topics": topics,
+                "total_bytes": space.total_bytes,
+                "usable_bytes": space.usable_bytes,
+                "is_cordoned": broker.store.path in broker.config.cordoned_log_dirs,
+            }
+        ],
+    }
+
+
+def _partitions(broker: Broker, name: str, numbers: Iterable[int]) -> list[Fields]:
+    found = ((number, broker.partitions.get(name, number)) for number in numbers)
+    return [
+        {
+            "partition_index": number,
+            "partition_size": partition.log.size_bytes,
+            "offset_lag": 0,
+            "is_future_key": False,
+        }
+        for number, partition in found
+        if partition is not None
+    ]
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    del request, message
+    return {"error_code": error_code, "results": []}
+
+
+API = Api(35, "DescribeLogDirs", 1, 5, handle, refuse)

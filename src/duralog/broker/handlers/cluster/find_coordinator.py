@@ -1,0 +1,79 @@
+"""FindCoordinator, versions 0 to 6: which broker looks after a group or a transactional id. It is this one.
+
+The internal topic that the coordinator needs is made when it is first asked for, and the answer waits for it. Kafka
+tells the client to come back later; a client that does finds the same.
+
+Version 1: transactional ids. Version 4: several keys at once. Version 6: share groups, which are not offered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from duralog.broker.topics.topics import TopicView
+from duralog.broker.wire.error_codes import COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, NONE, UNKNOWN_SERVER_ERROR
+from duralog.broker.wire.messages import optional
+from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_TOPICS: Final = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
+"""By the type of the key."""
+_SHARE: Final = 2
+_SEVERAL: Final = 4
+_NO_NODE: Final = -1
+_NO_ERROR_TEXT: Final = "NONE"
+"""What Kafka sends for an error message where there is no error."""
+_ERROR_TEXTS: Final = {
+    COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    INVALID_REQUEST: "This most likely occurs because of a request being malformed by the client library or the message"
+    " was sent to an incompatible broker. See the broker logs for more details.",
+    UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
+}
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    key_type = optional(request.message, "key_type", 0)
+    if key_type == _SHARE:
+        return _fields(broker, request, INVALID_REQUEST)
+    topic = _TOPICS.get(key_type)
+    if topic is None:
+        return refuse(request, INVALID_REQUEST, None)
+    if broker.topics.by_name(topic) is not None:
+        return _fields(broker, request, NONE)
+    if request.version >= _SEVERAL and not request.message.coordinator_keys:
+        return _fields(broker, request, NONE)
+    later = Later()
+
+    def is_made(made: TopicView | Exception) -> None:
+        if isinstance(made, Exception):
+            broker.log_lines.warn(f"no {topic}", f"{topic} cannot be made: {made}")
+        later.answer(_fields(broker, request, COORDINATOR_NOT_AVAILABLE if isinstance(made, Exception) else NONE))
+
+    broker.topics.ensure_internal(topic, is_made, later)
+    return later
+
+
+def _fields(broker: Broker, request: Request, error_code: int) -> Fields:
+    node = request.node or broker.node
+    place: Fields = {"node_id": _NO_NODE, "host": "", "port": -1}
+    if error_code == NONE:
+        place = {"node_id": node.node_id, "host": node.host, "port": node.port}
+    if request.version >= _SEVERAL:
+        keys = request.message.coordinator_keys
+        answer = {"error_code": error_code, "error_message": "", **place}
+        return {"coordinators": [{"key": key, **answer} for key in keys]}
+    return {"error_code": error_code, "error_message": _ERROR_TEXTS.get(error_code, _NO_ERROR_TEXT), **place}
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    text = message or _ERROR_TEXTS.get(error_code)
+    place: Fields = {"error_code": error_code, "node_id": _NO_NODE, "host": "", "port": -1, "error_message": text}
+    if request.version < _SEVERAL:
+        return place
+    return {"coordinators": [{"key": key, **place} for key in request.message.coordinator_keys]}
+
+
+API = Api(10, "FindCoordinator", 0, 6, handle, refuse)

@@ -1,0 +1,94 @@
+"""DeleteRecords, versions 0 to 2: let partitions start at an offset, or at their end for -1.
+
+What is only compacted cannot be cut off by a client, and internal topics neither. Of a partition that is named twice,
+the last offset counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duralog.broker.topics.internal_topics import INTERNAL_TOPICS
+from duralog.broker.topics.partitions import Partitions
+from duralog.broker.wire import error_codes as codes
+from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
+from duralog.errors import DuralogError
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.retention import COMPACT, DELETE
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_NO_LOW_WATERMARK = -1
+_Key = tuple[str, int]
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    asked: dict[_Key, int] = {
+        (topic.name, partition.partition_index): partition.offset
+        for topic in request.message.topics
+        for partition in topic.partitions
+    }
+    results: dict[_Key, Fields] = {}
+    logs: dict[_Key, PartitionLog] = {}
+    for name, number in asked:
+        partition = broker.partitions.get(name, number)
+        if partition is None:
+            is_offline = broker.partitions.is_offline(name, number)
+            error = codes.KAFKA_STORAGE_ERROR if is_offline else codes.UNKNOWN_TOPIC_OR_PARTITION
+            results[name, number] = _partition(number, error)
+        elif name in INTERNAL_TOPICS:
+            results[name, number] = _partition(number, codes.INVALID_TOPIC_EXCEPTION)
+        else:
+            logs[name, number] = partition.log
+    if not logs:
+        return _by_topic(results)
+    later = Later()
+
+    def delete() -> dict[_Key, Fields]:
+        return {key: _delete(log, asked[key], broker.partitions) for key, log in logs.items()}
+
+    def then(deleted: dict[_Key, Fields], error: Exception | None) -> None:
+        if error is not None:
+            raise error
+        later.answer(_by_topic(results | deleted))
+
+    broker.in_background(delete, then, later)
+    return later
+
+
+def _delete(log: PartitionLog, before_offset: int, partitions: Partitions) -> Fields:
+    policy = log.config.cleanup_policy
+    if COMPACT in policy and DELETE not in policy:
+        return _partition(log.partition, codes.POLICY_VIOLATION)
+    try:
+        return _partition(log.partition, codes.NONE, log.delete_records(before_offset))
+    except DuralogError as error:
+        return _partition(log.partition, partitions.code_of_failure(log, error))
+
+
+def _partition(number: int, error_code: int, low_watermark: int = _NO_LOW_WATERMARK) -> Fields:
+    return {"partition_index": number, "low_watermark": low_watermark, "error_code": error_code}
+
+
+def _by_topic(results: dict[_Key, Fields]) -> Fields:
+    topics: dict[str, list[Fields]] = {}
+    for (name, _), fields in results.items():
+        topics.setdefault(name, []).append(fields)
+    return {"topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()]}
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    del message
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_partition(each.partition_index, error_code) for each in topic.partitions],
+            }
+            for topic in request.message.topics
+        ]
+    }
+
+
+API = Api(21, "DeleteRecords", 0, 2, handle, refuse)

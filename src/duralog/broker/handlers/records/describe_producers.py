@@ -1,0 +1,110 @@
+"""DescribeProducers, version 0: what partitions remember of their idempotent and transactional producers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duralog.broker.topics.topic_faults import UNKNOWN_TOPIC, Fault, name_fault
+from duralog.broker.wire import error_codes as codes
+from duralog.broker.wire.messages import encode_response
+from duralog.broker.wire.request import Answer, Api, Fields, Later, RawAnswer, Request
+from duralog.storage.log.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_KEY = 61
+_NO_PARTITION = Fault(codes.UNKNOWN_TOPIC_OR_PARTITION, None)
+_OFFLINE = Fault(codes.KAFKA_STORAGE_ERROR, None)
+
+
+MOST_PRODUCERS = 100_000
+"""Of one answer. A small request could ask for the same partition any number of times."""
+_TOO_MANY = Fault(codes.POLICY_VIOLATION, f"One request is told of {MOST_PRODUCERS} producers at most.")
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    """A partition may know very many producers: they are listed, and the answer encoded, on a worker thread."""
+    asked = [
+        (topic.name, [(number, _find(broker, topic.name, number)) for number in topic.partition_indexes])
+        for topic in request.message.topics
+    ]
+    version = request.version
+    later = Later()
+
+    def then(answer: RawAnswer, error: Exception | None) -> None:
+        if error is not None:
+            raise error
+        later.answer(answer)
+
+    broker.in_background(lambda: RawAnswer([encode_response(_KEY, version, _describe(asked))]), then, later)
+    return later
+
+
+def _find(broker: Broker, name: str, number: int) -> PartitionLog | Fault:
+    partition = broker.partitions.get(name, number)
+    if partition is not None:
+        return partition.log
+    if broker.partitions.is_offline(name, number):
+        return _OFFLINE
+    if broker.topics.by_name(name) is not None:
+        return _NO_PARTITION
+    return name_fault(name) or UNKNOWN_TOPIC
+
+
+def _describe(asked: list[tuple[str, list[tuple[int, PartitionLog | Fault]]]]) -> Fields:
+    topics = []
+    room = MOST_PRODUCERS
+    for name, numbers in asked:
+        partitions = []
+        for number, found in numbers:
+            if isinstance(found, Fault):
+                partitions.append(_refused(number, found))
+            elif room <= 0:
+                partitions.append(_refused(number, _TOO_MANY))
+            else:
+                partitions.append(_described(number, found))
+                room -= len(partitions[-1]["active_producers"])
+        topics.append({"name": name, "partitions": partitions})
+    return {"topics": topics}
+
+
+def _described(number: int, log: PartitionLog) -> Fields:
+    return {
+        "partition_index": number,
+        "error_code": codes.NONE,
+        "error_message": None,
+        "active_producers": [
+            {
+                "producer_id": producer.producer_id,
+                "producer_epoch": producer.producer_epoch,
+                "last_sequence": producer.last_sequence,
+                "last_timestamp": producer.timestamp_ms,
+                "coordinator_epoch": producer.coordinator_epoch,
+                "current_txn_start_offset": producer.transaction_first_offset,
+            }
+            for producer in log.producers()
+        ],
+    }
+
+
+def _refused(number: int, fault: Fault) -> Fields:
+    return {
+        "partition_index": number,
+        "error_code": fault.code,
+        "error_message": fault.message,
+        "active_producers": [],
+    }
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    fault = Fault(error_code, message)
+    return {
+        "topics": [
+            {"name": topic.name, "partitions": [_refused(number, fault) for number in topic.partition_indexes]}
+            for topic in request.message.topics
+        ]
+    }
+
+
+API = Api(_KEY, "DescribeProducers", 0, 0, handle, refuse)

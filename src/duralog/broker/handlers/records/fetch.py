@@ -1,0 +1,142 @@
+"""Fetch (1), versions 4 to 18: slices of logs, sent as they are.
+
+Sessions (from version 7) are `duralog.broker.fetch.sessions`, waiting is `duralog.broker.fetch.purgatory`, what is read
+and refused is `duralog.broker.fetch.reading`. The rack of a client is ignored: there is one replica.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duralog.broker.fetch.purgatory import Fetch, Fetches
+from duralog.broker.fetch.reading import NO_EPOCH, Limits, Wanted
+from duralog.broker.fetch.response import FIRST_WITH_TOPIC_IDS, encode
+from duralog.broker.fetch.sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION, Key
+from duralog.broker.topics.partitions import NO_TOPIC_ID
+from duralog.broker.wire import error_codes
+from duralog.broker.wire.messages import optional
+from duralog.broker.wire.request import Answer, Api, Fields, Request
+from duralog.storage.log.isolation import Isolation
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_FIRST_WITH_SESSIONS = 7
+_FIRST_WITH_LEADER_EPOCHS = 9
+_FIRST_WITH_SEEN_EPOCHS = 12
+_FIRST_WITH_REPLICA_STATE = 15
+_ISOLATIONS = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    message, version = request.message, request.version
+    fetches: Fetches = broker.fetches
+    if not 0 <= message.isolation_level < len(_ISOLATIONS):
+        return refuse(request, error_codes.UNKNOWN_SERVER_ERROR, None)
+    max_bytes = min(message.max_bytes, broker.config.fetch_max_bytes)
+    limits = Limits(max_bytes, _ISOLATIONS[message.isolation_level], _is_replica(message, version))
+    asked = _asked(broker, message, version)
+    session = None
+    wants_session = False
+    if version >= _FIRST_WITH_SESSIONS:
+        session_id, epoch = message.session_id, message.session_epoch
+        if epoch in (FIRST_EPOCH, FINAL_EPOCH):
+            fetches.sessions.close(session_id)
+            wants_session = epoch == FIRST_EPOCH
+        else:
+            uses_topic_ids = version >= FIRST_WITH_TOPIC_IDS
+            found = fetches.sessions.take_turn(session_id, epoch, uses_topic_ids=uses_topic_ids)
+            if isinstance(found, int):
+                return encode((), version, session_id=NO_SESSION, node_id=broker.node.node_id, error_code=found)
+            found.update(asked.values(), _forgotten(message, version))
+            if found.wanted:
+                if not fetches.sessions.use(found):
+                    code = error_codes.FETCH_SESSION_ID_NOT_FOUND
+                    return encode((), version, session_id=NO_SESSION, node_id=broker.node.node_id, error_code=code)
+                session = found
+            else:
+                fetches.sessions.close(session_id)
+    return fetches.fetch(
+        Fetch(
+            version,
+            # As it is now: another request of the session must not change what this one waits for.
+            asked.values() if session is None else tuple(session.wanted.values()),
+            limits,
+            min_bytes=min(message.min_bytes, max_bytes),
+            max_wait_ms=message.max_wait,
+            session=session,
+            wants_session=wants_session,
+        )
+    )
+
+
+def _asked(broker: Broker, message: Any, version: int) -> dict[Key, Wanted]:
+    """The partitions of the request in its order; of one that is named twice, what was said last."""
+    partitions = broker.partitions
+    asked: dict[Key, Wanted] = {}
+    for topic in message.topics:
+        name: str | None
+        topic_id: bytes | None
+        if version >= FIRST_WITH_TOPIC_IDS:
+            topic_id = NO_TOPIC_ID if topic.topic_id is None else topic.topic_id.bytes
+            name = partitions.topic_name(topic_id)
+        else:
+            topic_id, name = None, topic.topic
+        for one in topic.partitions:
+            wanted = Wanted(
+                name,
+                topic_id,
+                one.partition,
+                one.fetch_offset,
+                one.partition_max_bytes,
+                one.current_leader_epoch if version >= _FIRST_WITH_LEADER_EPOCHS else NO_EPOCH,
+                one.last_fetched_epoch if version >= _FIRST_WITH_SEEN_EPOCHS else NO_EPOCH,
+            )
+            asked[wanted.key] = wanted
+    return asked
+
+
+def _forgotten(message: Any, version: int) -> list[Key]:
+    keys: list[Key] = []
+    for topic in message.forgotten_topics_data:
+        if version >= FIRST_WITH_TOPIC_IDS:
+            name: str | bytes = NO_TOPIC_ID if topic.topic_id is None else topic.topic_id.bytes
+        else:
+            name = topic.topic
+        keys += [(name, number) for number in topic.partitions]
+    return keys
+
+
+def _is_replica(message: Any, version: int) -> bool:
+    if version >= _FIRST_WITH_REPLICA_STATE:
+        return bool(message.replica_state.replica_id >= 0)
+    return bool(message.replica_id >= 0)
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    """Clients that know topic ids understand one error for all; older ones look at each partition."""
+    del message
+    topics = () if request.version >= FIRST_WITH_TOPIC_IDS else request.message.topics
+    return {
+        "error_code": error_code,
+        "session_id": optional(request.message, "session_id", NO_SESSION),
+        "responses": [
+            {
+                "topic": topic.topic,
+                "partitions": [
+                    {
+                        "partition_index": one.partition,
+                        "error_code": error_code,
+                        "high_watermark": -1,
+                        "aborted_transactions": [],
+                        "records": b"",
+                    }
+                    for one in topic.partitions
+                ],
+            }
+            for topic in topics
+        ],
+    }
+
+
+API = Api(1, "Fetch", 4, 18, handle, refuse)

@@ -1,0 +1,135 @@
+"""Metadata, versions 0 to 13: the broker, the topics and their partitions.
+
+A topic that is missing and may be made is made beside the loop; the answer says that it is unknown, as Kafka's does,
+and clients ask again. Version 0 takes an empty list for all topics, later ones take null. From version 12 on a client
+may ask by topic id, and then only by id: names beside it do not count.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duralog.broker.topics.internal_topics import INTERNAL_TOPICS
+from duralog.broker.topics.leadership import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_ASKED, partition_fields
+from duralog.broker.topics.topics import TopicView
+from duralog.broker.wire import error_codes as codes
+from duralog.broker.wire.messages import optional
+from duralog.broker.wire.request import Answer, Api, Fields, Request
+from duralog.format.filenames import topic_name_fault
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_IDS_SINCE = 12
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    asked = request.message.topics
+    wants_all = asked is None or (request.version == 0 and not asked)
+    operations = ALL_TOPIC_OPERATIONS if _wants(request, "include_topic_authorized_operations") else NOT_ASKED
+    topics: list[Fields] = []
+    if wants_all:
+        topics = [_known(broker, topic, operations) for topic in broker.topics.all()]
+    else:
+        for topic in asked:
+            if _is_refused(request, topic):
+                return refuse(request, codes.INVALID_REQUEST, None)
+        ids = dict.fromkeys(topic_id for topic in asked if (topic_id := optional(topic, "topic_id")) is not None)
+        if ids:
+            found = [(topic_id, broker.topics.by_id(topic_id)) for topic_id in ids]
+            topics = [_unknown_id(topic_id, NOT_ASKED) for topic_id, topic in found if topic is None]
+            topics += [_known(broker, topic, operations) for _, topic in found if topic is not None]
+        elif any(topic.name is None for topic in asked):
+            return refuse(request, codes.UNKNOWN_SERVER_ERROR, None)
+        else:
+            topics = _by_name(broker, request, operations)
+    node = request.node or broker.node
+    cluster = ALL_CLUSTER_OPERATIONS if _wants(request, "include_cluster_authorized_operations") else NOT_ASKED
+    return {
+        "brokers": [{"node_id": node.node_id, "host": node.host, "port": node.port, "rack": node.rack}],
+        "cluster_id": node.cluster_id,
+        "controller_id": node.node_id,
+        "topics": topics,
+        "cluster_authorized_operations": cluster,
+        "error_code": codes.NONE,
+    }
+
+
+def _is_refused(request: Request, topic: Any) -> bool:
+    """Ids came in with version 10, and Kafka answers them from version 12 on."""
+    return request.version < _IDS_SINCE and (topic.name is None or optional(topic, "topic_id") is not None)
+
+
+def _wants(request: Request, name: str) -> bool:
+    return bool(optional(request.message, name, False))
+
+
+def _by_name(broker: Broker, request: Request, operations: int) -> list[Fields]:
+    names = dict.fromkeys(topic.name for topic in request.message.topics)
+    found = {name: broker.topics.by_name(name) for name in names}
+    missing = [name for name, topic in found.items() if topic is None]
+    may_create = optional(request.message, "allow_auto_topic_creation", True)
+    if missing and may_create and broker.config.auto_create_topics_enable:
+        broker.topics.create_missing(name for name in missing if topic_name_fault(name) is None)
+    known = [_known(broker, topic, operations) for topic in found.values() if topic is not None]
+    return known + [_missing(name, operations) for name in missing]
+
+
+def _known(broker: Broker, topic: TopicView, operations: int) -> Fields:
+    return {
+        "error_code": codes.NONE,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "partitions": [partition_fields(broker, topic, number) for number in topic.partitions],
+        "topic_authorized_operations": operations,
+    }
+
+
+def _missing(name: str, operations: int) -> Fields:
+    is_valid = topic_name_fault(name) is None
+    return {
+        "error_code": codes.UNKNOWN_TOPIC_OR_PARTITION if is_valid else codes.INVALID_TOPIC_EXCEPTION,
+        "name": name,
+        "topic_id": None,
+        "is_internal": name in INTERNAL_TOPICS,
+        "partitions": [],
+        "topic_authorized_operations": operations,
+    }
+
+
+def _unknown_id(topic_id: Any, operations: int) -> Fields:
+    return {
+        "error_code": codes.UNKNOWN_TOPIC_ID,
+        "name": None,
+        "topic_id": topic_id,
+        "is_internal": False,
+        "partitions": [],
+        "topic_authorized_operations": operations,
+    }
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    del message
+    topics = [
+        {
+            "error_code": error_code,
+            "name": topic.name or "",
+            "topic_id": optional(topic, "topic_id"),
+            "is_internal": False,
+            "partitions": [],
+            "topic_authorized_operations": NOT_ASKED,
+        }
+        for topic in request.message.topics or ()
+    ]
+    return {
+        "brokers": [],
+        "cluster_id": None,
+        "controller_id": -1,
+        "topics": topics,
+        "cluster_authorized_operations": NOT_ASKED,
+        "error_code": error_code,
+    }
+
+
+API = Api(3, "Metadata", 0, 13, handle, refuse)

@@ -1,0 +1,44 @@
+"""EndTxn, versions 0 to 5: a producer commits or aborts its transaction.
+
+The answer comes when the decision is in the log: from then on it stands, and the markers follow. Version 5 is of
+transaction version 2: the producer is told the epoch, and perhaps the id, that it has from now on. Version 2 and later
+know PRODUCER_FENCED; before, it is told as INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duralog.broker.transactions.decisions import Producer
+from duralog.broker.wire.error_codes import INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
+from duralog.broker.wire.request import Answer, Api, Fields, Request
+from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from duralog.storage.append.producer_state import EPOCH_BUMPING
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_KNOWS_FENCED = 2
+_BUMPS_EPOCH = 5
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    message = request.message
+    outcome = broker.transactions.end_transaction(
+        message.transactional_id,
+        Producer(message.producer_id, message.producer_epoch),
+        commit=message.committed,
+        client_version=EPOCH_BUMPING if request.version >= _BUMPS_EPOCH else 0,
+    )
+    error = outcome.error_code
+    if error == PRODUCER_FENCED and request.version < _KNOWS_FENCED:
+        error = INVALID_PRODUCER_EPOCH
+    return {"error_code": error, "producer_id": outcome.producer_id, "producer_epoch": outcome.producer_epoch}
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    del request, message
+    return {"error_code": error_code, "producer_id": NO_PRODUCER_ID, "producer_epoch": NO_PRODUCER_EPOCH}
+
+
+API = Api(26, "EndTxn", 0, 5, handle, refuse)

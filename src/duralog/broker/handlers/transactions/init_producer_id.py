@@ -1,0 +1,70 @@
+"""InitProducerId, versions 0 to 5: who a producer is. From version 3 on it may say who it was.
+
+Without a transactional id, it is somebody new. With one, it takes the place of whoever had the id before. Version 4 and
+later know PRODUCER_FENCED; before, it is told as INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duralog.broker.transactions.coordinator import Outcome
+from duralog.broker.transactions.decisions import Producer
+from duralog.broker.wire.error_codes import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    INVALID_PRODUCER_EPOCH,
+    INVALID_REQUEST,
+    NONE,
+    PRODUCER_FENCED,
+)
+from duralog.broker.wire.messages import optional
+from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
+from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_KNOWS_FENCED = 4
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    message = request.message
+    producer_id = optional(message, "producer_id", NO_PRODUCER_ID)
+    producer_epoch = optional(message, "producer_epoch", NO_PRODUCER_EPOCH)
+    if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH):
+        return refuse(request, INVALID_REQUEST, None)
+    expected = None if producer_id == NO_PRODUCER_ID else Producer(producer_id, producer_epoch)
+    transactional_id, timeout_ms = message.transactional_id, message.transaction_timeout
+    later = Later()
+
+    def go_on() -> None:
+        if transactional_id is None:
+            outcome = _somebody_new(broker)
+        else:
+            outcome = broker.transactions.init_producer(transactional_id, timeout_ms, expected)
+        later.answer(_fields(outcome, request.version))
+
+    broker.producer_ids.when_there(go_on, later)
+    return later
+
+
+def _somebody_new(broker: Broker) -> Outcome:
+    producer_id = broker.producer_ids.take()
+    if producer_id is None:
+        return Outcome(COORDINATOR_LOAD_IN_PROGRESS)
+    return Outcome(NONE, producer_id, 0)
+
+
+def _fields(outcome: Outcome, version: int) -> Fields:
+    error = outcome.error_code
+    if error == PRODUCER_FENCED and version < _KNOWS_FENCED:
+        error = INVALID_PRODUCER_EPOCH
+    return {"error_code": error, "producer_id": outcome.producer_id, "producer_epoch": outcome.producer_epoch}
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    del request, message
+    return {"error_code": error_code, "producer_id": NO_PRODUCER_ID, "producer_epoch": NO_PRODUCER_EPOCH}
+
+
+API = Api(22, "InitProducerId", 0, 5, handle, refuse)

@@ -1,0 +1,123 @@
+"""TxnOffsetCommit, versions 0 to 5: offsets of a group that count when, and if, the transaction is committed.
+
+Version 5 adds the group's partition to the transaction; before, AddOffsetsToTxn must have done so. From version 3 on
+the member of the group is named, and must be one. Clients before version 2 do not know that a coordinator may be
+loading: they are told that it is not there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duralog.broker.groups.offsets.records import NO_LEADER_EPOCH
+from duralog.broker.groups.offsets.table import PartitionCommit
+from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.wire.error_codes import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    INVALID_GROUP_ID,
+    NONE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from duralog.broker.wire.messages import optional
+from duralog.broker.wire.request import Answer, Api, Fields, Request
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+
+_KNOWS_LOADING = 2
+_NO_GENERATION = -1
+
+_Results = dict[tuple[str, int], int]
+
+
+def handle(broker: Broker, request: Request) -> Answer:
+    message = request.message
+    unknown: dict[str, list[Fields]] = {}
+    commits: list[tuple[str, Any, list[PartitionCommit]]] = []
+    for topic in message.topics:
+        view = broker.topics.by_name(topic.name)
+        if view is None:
+            unknown.setdefault(topic.name, [])
+        there = frozenset(() if view is None else view.partitions)
+        known = []
+        for partition in topic.partitions:
+            if partition.partition_index not in there:
+                refused = _result(partition.partition_index, UNKNOWN_TOPIC_OR_PARTITION, request.version)
+                unknown.setdefault(topic.name, []).append(refused)
+            else:
+                known.append(_commit_of(partition))
+        if known and view is not None:
+            commits.append((topic.name, view.topic_id, known))
+    topics: list[Fields] = [{"name": name, "partitions": partitions} for name, partitions in unknown.items()]
+    errors = _commit(broker, request, commits) if commits else {}
+    for name, _, known in commits:
+        # Results of a topic join those that were refused, but a topic that is asked for twice is answered twice.
+        results = [_result(each.partition, errors[name, each.partition], request.version) for each in known]
+        if name in unknown:
+            unknown[name] += results
+        else:
+            topics.append({"name": name, "partitions": results})
+    return {"topics": topics}
+
+
+def _commit_of(partition: Any) -> PartitionCommit:
+    return PartitionCommit(
+        partition.partition_index,
+        partition.committed_offset,
+        optional(partition, "committed_leader_epoch", NO_LEADER_EPOCH),
+        partition.committed_metadata,
+    )
+
+
+def _commit(broker: Broker, request: Request, commits: list[tuple[str, Any, list[PartitionCommit]]]) -> _Results:
+    message = request.message
+    partitions = [(name, commit.partition) for name, _, known in commits for commit in known]
+    if not message.group_id:
+        return dict.fromkeys(partitions, INVALID_GROUP_ID)
+    error = broker.transactions.check_offset_commit(
+        message.transactional_id,
+        message.producer_id,
+        message.producer_epoch,
+        broker.groups.partition_for(message.group_id),
+        request.version,
+    )
+    if error != NONE:
+        return dict.fromkeys(partitions, error)
+    try:
+        return broker.groups.commit_in_transaction(
+            group_id=message.group_id,
+            member_id=optional(message, "member_id", ""),
+            instance_id=optional(message, "group_instance_id"),
+            generation=optional(message, "generation_id", _NO_GENERATION),
+            producer_id=message.producer_id,
+            producer_epoch=message.producer_epoch,
+            topics=commits,
+            version=request.version,
+        )
+    except GroupRefusal as refusal:
+        return dict.fromkeys(partitions, refusal.error_code)
+
+
+def _result(partition: int, error_code: int, version: int) -> Fields:
+    if error_code == COORDINATOR_LOAD_IN_PROGRESS and version < _KNOWS_LOADING:
+        error_code = COORDINATOR_NOT_AVAILABLE
+    return {"partition_index": partition, "error_code": error_code}
+
+
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    del message
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _result(partition.partition_index, error_code, request.version) for partition in topic.partitions
+                ],
+            }
+            for topic in request.message.topics
+        ]
+    }
+
+
+API = Api(28, "TxnOffsetCommit", 0, 5, handle, refuse)

@@ -1,0 +1,1 @@
+"""Sockets, the event loop, worker threads and timers."""

@@ -1,0 +1,363 @@
+"""One client: what it has sent, what it is owed, and when it is closed.
+
+One request at a time is under way, as in Kafka, so that answers leave in the order of the requests. While a request
+waits for its answer, or an answer waits for the client to read, nothing more is read from this client: it is slowed
+down by the network, and costs no more memory than what it has sent already.
+
+| what the client does | what happens |
+|---|---|
+| sends something that is no request | closed, one log line |
+| sends half a request, or nothing, or does not read | closed when it has been idle for `connections.max.idle.ms` |
+| does so while memory is short | closed after some seconds (`duralog.broker.net.request_memory`) |
+| breaks the connection while its request waits | `Later.leave`: the handler may drop what it holds |
+| ends its own side while its request waits | answered, as in Kafka: it may still read, and if not, sending shows it |
+| is sent a file that has become shorter | closed, one log line: its answer can not be completed |
+| sends much at once | what a few milliseconds allow is handled, one buffer full at most, then it is the others' turn |
+| ends its own side while it is the others' turn | what it has sent is handled: it may have asked for no answers |
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from duralog.broker.net.dispatch import Parts
+from duralog.broker.net.event_loop import BROKEN, HANGUP, PEER_CLOSED, READABLE, WRITABLE
+from duralog.broker.net.log_lines import error_text
+from duralog.broker.net.outgoing import Outgoing, ShortFile
+from duralog.broker.wire.frames import FrameReader
+from duralog.broker.wire.request import Later, Silence
+from duralog.errors import DuralogError
+
+if TYPE_CHECKING:
+    from duralog.broker.net.server import Server
+    from duralog.broker.wire.node import Node
+
+_SENT_AT_ONCE_BYTES = 64 << 10
+"""Answers up to this are gathered for one send."""
+_SENT_PER_TURN_BYTES = 4 << 20
+_TURN_SECONDS = 0.005
+"""For so long, requests of one client are begun. However cheap they are to send, the others wait no longer."""
+
+
+class Connection:
+    """A connected client. All of it happens on the loop's thread."""
+
+    __slots__ = (
+        "_events",
+        "_later",
+        "_outgoing",
+        "_reader",
+        "_server",
+        "_socket",
+        "client_host",
+        "has_ended",
+        "is_closed",
+        "last_active_ms",
+        "memory_bytes",
+        "moved_bytes",
+        "node",
+        "number",
+        "pace",
+        "reserved_bytes",
+        "waits_for_memory",
+        "waits_for_room",
+        "waits_for_turn",
+    )
+
+    def __init__(self, server: Server, connected: socket.socket, client_host: str, number: int, node: Node) -> None:
+        self.client_host = client_host
+        self.number = number
+        self.node = node
+        self.has_ended = False
+        """It sends no more. It may still wait for an answer, or be gone: that shows when it is sent something."""
+        self.is_closed = False
+        self.last_active_ms = server.loop.now_ms
+        self.waits_for_room = False
+        """Too many requests of all clients are under way: this one's next request waits."""
+        self.waits_for_turn = False
+        """This one has had much of the loop's time: its next request waits until the others were served."""
+        self.waits_for_memory = False
+        """All connections together hold much memory: nothing is read from this one."""
+        self.memory_bytes = 0
+        """What it holds of that."""
+        self.moved_bytes = 0
+        self.reserved_bytes = 0
+        self.pace: tuple[float, int] | None = None
+        self._server = server
+        self._socket = connected
+        self._reader = FrameReader(server.limits.largest_request_bytes, server.spare_buffers)
+        self._later: Later | None = None
+        self._outgoing = Outgoing(connected)
+        self._events = READABLE | PEER_CLOSED
+        server.loop.watch(connected.fileno(), self._events, self._on_event)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request is under way."""
+        return self._later is not None
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether there is something left to send."""
+        return bool(self._outgoing)
+
+    @property
+    def held_bytes(self) -> int:
+        return self._reader.held_bytes
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether it waits for this broker, not for its client."""
+        if self._later is not None:
+            return self._later.request_bytes == 0
+        return self.waits_for_memory or self.waits_for_room or self.waits_for_turn
+
+    @property
+    def wanted_bytes(self) -> int:
+        """The memory that it needs to receive its request completely; 0 if it holds nothing yet."""
+        return self._reader.missing_bytes
+
+    # What the loop tells
+
+    def _on_event(self, events: int) -> None:
+        self._guarded(self._serve, events)
+
+    def go_on(self) -> None:
+        """There is room for this connection's next request, or its answer has left."""
+        self._guarded(self._go_on)
+
+    def _guarded(self, work: Callable[..., None], *arguments: int) -> None:
+        """Whatever goes wrong with this client ends this client's connection, and nothing else."""
+        try:
+            work(*arguments)
+        except ConnectionError:
+            self.close()
+        except DuralogError as error:
+            self.close(type(error).__name__, str(error))
+        except ShortFile as error:
+            self.close("short file", str(error))
+        except Exception as error:
+            self.close("unexpected", error_text(error))
+
+    def _serve(self, events: int) -> None:
+        if events & WRITABLE and self._outgoing:
+            self._send_and_go_on()
+        elif self._is_busy():
+            if events & BROKEN:
+                self.close()
+            elif self.waits_for_turn or events & PEER_CLOSED:
+                # Who is still owed something and has only ended its own side gets it: the end is not listened for now.
+                self.has_ended = bool(events & PEER_CLOSED)
+                self._listen_for(0)
+            else:
+                self._listen_for(PEER_CLOSED)
+        elif events & READABLE:
+            self._receive()
+        elif events & HANGUP:
+            self.close()
+
+    def _is_busy(self) -> bool:
+        return (
+            self._later is not None
+            or bool(self._outgoing)
+            or self.waits_for_room
+            or self.waits_for_turn
+            or self.waits_for_memory
+        )
+
+    def _receive(self) -> None:
+        reader, memory = self._reader, self._server.memory
+        # Most connections hold nothing, and nearly always there is memory.
+        if (self.memory_bytes or memory.is_short) and not memory.admits(self, reader):
+            self.waits_for_memory = True
+            memory.wait(self)
+            self._listen_for(PEER_CLOSED)
+            return
+        try:
+            count = self._socket.recv_into(reader.space(self._server.receive_buffer))
+        except BlockingIOError:
+            reader.keep()
+            self._count_memory()
+            return
+        if count == 0:
+            self.close()
+            return
+        self.last_active_ms = self._server.loop.now_ms
+        self.moved_bytes += count
+        reader.received(count)
+        self._handle_frames()
+
+    def _go_on(self) -> None:
+        """With what the client has sent meanwhile, else with what it will send."""
+        if self.is_closed or self._later is not None or self._outgoing or self.waits_for_memory:
+            return
+        self.waits_for_room = self.waits_for_turn = False
+        if self._reader.held_bytes:
+            self._handle_frames()
+        if not self.is_closed and not self._is_busy():
+            self._listen_for(READABLE | PEER_CLOSED)
+
+    def _handle_frames(self) -> None:
+        """Every request that is all here, until one has to wait. Answers are gathered and sent together."""
+        server, reader = self._server, self._reader
+        dispatch = server.dispatcher.dispatch
+        answers: Parts = []
+        size = 0
+        until = perf_counter() + _TURN_SECONDS
+        try:
+            while not self.is_closed:
+                if not server.has_room():
+                    server.wait_for_room(self)
+                    break
+                frame = reader.next_frame()
+                if frame is None:
+                    break
+                answer = dispatch(frame, self)
+                if type(answer) is list:
+                    answers += answer
+                    first = answer[0]
+                    size += len(first) if isinstance(first, bytes) else first.size
+                    if len(answer) > 1 or size > _SENT_AT_ONCE_BYTES:
+                        self._send_parts(answers)
+                        answers = []
+                        size = 0
+                        if self._outgoing:
+                            break
+                elif isinstance(answer, Later):
+                    self._later = answer
+                    break
+                elif answer is Silence.CLOSE:
+                    if answers:
+                        self._send_parts(answers)
+                    self.close("refused", "a request that has no answer failed")
+                    return
+                if perf_counter() > until:
+                    self.waits_for_turn = True
+                    server.loop.call_soon(self.go_on)
+                    break
+        except DuralogError:
+            # What came before is answered all the same.
+            if answers and not self.is_closed:
+                self._send_parts(answers)
+            raise
+        if self.is_closed:
+            return
+        reader.keep()
+        if answers:
+            self._send_parts(answers)
+        if self._later is not None or self._outgoing or reader.owned_bytes or self.memory_bytes:
+            self._count_memory()
+
+    # Memory
+
+    def take_memory(self) -> bool:
+        """Read on, if there is memory by now."""
+        if not self._server.memory.admits(self, self._reader):
+            return False
+        self.waits_for_memory = False
+        self._count_memory()
+        self.go_on()
+        return True
+
+    def _count_memory(self) -> None:
+        """Let what this connection holds be counted as it is now."""
+        held = self._reader.owned_bytes
+        if self.reserved_bytes and not held:
+            self._server.memory.give_back(self)
+        if self._later is not None:
+            held += self._later.request_bytes
+        if self._outgoing:
+            held += self._outgoing.memory_bytes
+        if held != self.memory_bytes:
+            self._server.memory.change(held - self.memory_bytes)
+            self.memory_bytes = held
+            if not held:
+                self.pace = None
+
+    def close_as_slow(self, why: str) -> None:
+        """Close it for the memory that it holds."""
+        if self._outgoing:
+            what = f"it has not read {self._outgoing.memory_bytes} bytes of its answer"
+        elif self._later is not None:
+            what = f"its request of {self._later.request_bytes} bytes waits"
+        else:
+            what = f"it has sent {self.held_bytes} bytes of a request"
+        self.close("slow", f"{what}, and {why}")
+
+    # Sending
+
+    def deliver(self, parts: Parts | Silence) -> None:
+        """The answer of a request that waited. It leaves in this turn, but not before what is being handled now."""
+        self._later = None
+        if self.is_closed:
+            return
+        if isinstance(parts, Silence):
+            if parts is Silence.CLOSE:
+                self.close("refused", "a request that has no answer failed")
+            else:
+                # Nothing is read before what is here already is handled.
+                self.waits_for_turn = True
+                self._count_memory()
+                self._server.loop.call_soon(self.go_on)
+            return
+        self._outgoing.extend(parts)
+        self._count_memory()
+        self._server.loop.call_soon(partial(self._guarded, self._send_and_go_on))
+
+    def _send_and_go_on(self) -> None:
+        if not self.is_closed:
+            self._send()
+            self._count_memory()
+            self._go_on()
+
+    def _send_parts(self, parts: Parts) -> None:
+        if len(parts) == 1 and not self._outgoing and type(parts[0]) is bytes:
+            data = parts[0]
+            try:
+                sent = self._socket.send(data)
+            except BlockingIOError:
+                sent = 0
+            if sent < len(data):
+                self._outgoing.append(memoryview(data)[sent:])
+                self._listen_for(WRITABLE)
+            return
+        self._outgoing.extend(parts)
+        self._send()
+
+    def _send(self) -> None:
+        """As much as the socket takes, but not more than one client may have in a turn."""
+        self.moved_bytes += self._outgoing.send(_SENT_PER_TURN_BYTES)
+        self.last_active_ms = self._server.loop.now_ms
+        if self._outgoing:
+            self._listen_for(WRITABLE)
+
+    def _listen_for(self, events: int) -> None:
+        if events != self._events:
+            self._events = events
+            self._server.loop.change(self._socket.fileno(), events)
+
+    # The end
+
+    def on_fork(self) -> None:
+        """In a forked child: close its copy of the socket, or the client would not notice when the parent closes it."""
+        self._socket.close()
+
+    def close(self, kind: str | None = None, reason: str = "") -> None:
+        """Let go of the client. With a reason, one line tells it."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if kind is not None:
+            self._server.tell_closed(kind, self.client_host, reason)
+        self._server.forget(self)
+        self._server.loop.forget(self._socket)
+        self._outgoing.clear()
+        self._reader = FrameReader(0)
+        later, self._later = self._later, None
+        self._count_memory()
+        if later is not None:
+            later.leave()

@@ -1,0 +1,217 @@
+"""From a frame to its handler, and from the handler's answer to the parts that are sent.
+
+What Kafka does with what it does not serve, this does too: an ApiVersions request of a version that is not known is
+answered in version 0, so that the client can choose another; every other unknown API or version, and a body
+that is not what its version demands, ends the connection (`InvalidFrame`, `InvalidMessage`).
+
+An exception in a handler becomes that API's own error answer and one log line: a connection that just closed would
+make the client come back at once and ask the same again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Protocol
+
+from duralog.broker.net.log_lines import error_text
+from duralog.broker.wire import messages
+from duralog.broker.wire.error_codes import UNSUPPORTED_VERSION, code_of
+from duralog.broker.wire.frames import InvalidFrame, decode_header, skip_tagged_fields
+from duralog.broker.wire.request import Api, Fields, FileSlice, Later, RawAnswer, Request, Silence
+from duralog.broker.wire.request_stats import ApiStats
+from duralog.errors import DuralogError
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+    from duralog.broker.wire.node import Node
+
+API_VERSIONS = 18
+_LOGIN_APIS = (17, 36)
+_LOGIN = ": the client wants to log in by SASL, of which there is none here: it wants security.protocol=PLAINTEXT"
+Parts = list[bytes | FileSlice]
+
+_NO_BODY = memoryview(b"")
+_PLAIN_HEADER = struct.Struct(">ii")
+_TAGGED_HEADER = struct.Struct(">iib")
+
+
+class Peer(Protocol):
+    """Whoever sent a request."""
+
+    client_host: str
+    number: int
+    node: Node
+
+    def deliver(self, parts: Parts | Silence) -> None:
+        """Send an answer that has come later."""
+
+
+@dataclass(slots=True, eq=False)
+class _Route:
+    """One version of an API."""
+
+    api: Api
+    version: int
+    has_tagged_request_header: bool
+    has_tagged_response_header: bool
+    stats: ApiStats
+    is_refused: bool = False
+
+
+class Dispatcher:
+    """All APIs by key and version."""
+
+    def __init__(self, broker: Broker, apis: Mapping[int, Api]) -> None:
+        self._broker = broker
+        self._apis = apis
+        self._routes: dict[tuple[int, int], _Route] = {}
+        self.stats = {key: ApiStats(api.name) for key, api in apis.items()}
+
+    def dispatch(self, frame: memoryview, peer: Peer) -> Parts | Later | Silence:
+        """Handle a request. Of a `Later`, the peer is handed the answer when it is there."""
+        started = perf_counter()
+        header = decode_header(frame)
+        route = self._routes.get((header.api_key, header.version)) or self._find_route(header.api_key, header.version)
+        position = header.body_position
+        if route.has_tagged_request_header:
+            position = skip_tagged_fields(frame, position)
+        body = frame[position:]
+        api = route.api
+        request = Request(
+            header.api_key,
+            header.version,
+            header.correlation_id,
+            header.client_id,
+            None,
+            body,
+            peer.client_host,
+            peer.number,
+            peer.node,
+        )
+        exchange = _Exchange(self, route, request, peer, started, len(frame))
+        if route.is_refused:
+            return exchange.finish(api.refuse(request, UNSUPPORTED_VERSION, None))
+        if api.parse:
+            request.message = messages.decode_request(header.api_key, header.version, body)
+        try:
+            handled = api.handle(self._broker, request)
+        except messages.InvalidMessage:
+            raise
+        except Exception as error:
+            return exchange.fail(error)
+        if isinstance(handled, Later):
+            handled.deliver_to(exchange.deliver, exchange.refuse)
+            if exchange.answered is not None:
+                return exchange.answered
+            exchange.is_waiting = True
+            # The buffer that it was received into is not to stay as long as the request does.
+            request.body = _NO_BODY
+            handled.request_bytes = len(frame) if api.parse else 0
+            return handled
+        return exchange.finish(handled)
+
+    def _find_route(self, api_key: int, version: int) -> _Route:
+        api = self._apis.get(api_key)
+        if api is None:
+            reason = _LOGIN if api_key in _LOGIN_APIS else ""
+            raise InvalidFrame(f"there is no API with key {api_key}{reason}")
+        if api.min_version <= version <= api.max_version:
+            is_flexible = messages.is_flexible(api_key, version)
+            route = _Route(api, version, is_flexible, is_flexible and api_key != API_VERSIONS, self.stats[api_key])
+            self._routes[api_key, version] = route
+            return route
+        if api_key == API_VERSIONS:
+            return _Route(api, 0, False, False, self.stats[api_key], is_refused=True)
+        raise InvalidFrame(f"version {version} of {api.name} is not served")
+
+    def tell(self, kind: str, text: str) -> None:
+        self._broker.log_lines.warn(kind, text)
+
+
+class _Exchange:
+    """One request on its way to its answer."""
+
+    __slots__ = ("_dispatcher", "_peer", "_request", "_route", "_size", "_started", "answered", "is_waiting")
+
+    def __init__(
+        self, dispatcher: Dispatcher, route: _Route, request: Request, peer: Peer, started: float, size: int
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._route = route
+        self._request = request
+        self._peer = peer
+        self._started = started
+        self._size = size
+        self.is_waiting = False
+        """The handler has returned and the answer is to come."""
+        self.answered: Parts | Silence | None = None
+
+    def deliver(self, answer: Fields | RawAnswer | Silence) -> None:
+        """The answer of a `Later`. If the handler has not returned yet, dispatch takes it from here."""
+        parts = self.finish(answer)
+        if self.is_waiting:
+            self._peer.deliver(parts)
+        else:
+            self.answered = parts
+
+    def refuse(self, error_code: int, message: str | None) -> Fields:
+        return self._route.api.refuse(self._request, error_code, message)
+
+    def finish(self, answer: Fields | RawAnswer | Silence) -> Parts | Silence:
+        """The parts to send, header first."""
+        route = self._route
+        seconds = perf_counter() - self._started
+        if isinstance(answer, Silence):
+            route.stats.add(seconds, self._size, 0)
+            return answer
+        if isinstance(answer, RawAnswer):
+            size = 0
+            has_file = False
+            for part in answer.parts:
+                if isinstance(part, FileSlice):
+                    size += part.size
+                    has_file = True
+                else:
+                    size += len(part)
+            parts: Parts = [self._header(size), *answer.parts]
+            if not has_file:
+                # One piece, that it can be sent together with other answers.
+                parts = [b"".join(parts)]  # type: ignore[arg-type]
+        else:
+            try:
+                body = messages.encode_response(route.api.key, route.version, answer)
+            except Exception as error:
+                return self.fail(error)
+            size = len(body)
+            parts = [self._header(size) + body]
+        route.stats.add(seconds, self._size, size)
+        return parts
+
+    def fail(self, error: Exception) -> Parts | Silence:
+        """The API's error answer for an exception that its handler did not expect."""
+        route, request = self._route, self._request
+        route.stats.errors += 1
+        known = isinstance(error, DuralogError)
+        self._dispatcher.tell(
+            f"failed {route.api.name}",
+            f"{route.api.name} v{request.version} of client {request.client_id!r} at {request.client_host} failed: "
+            + (str(error) if known else error_text(error)),
+        )
+        try:
+            answer = route.api.refuse(request, code_of(error), str(error) if known else None)
+            body = messages.encode_response(route.api.key, route.version, answer)
+        except Exception as second:
+            self._dispatcher.tell(
+                f"unanswered {route.api.name}", f"{route.api.name}: no error answer: {error_text(second)}"
+            )
+            return Silence.CLOSE
+        route.stats.add(perf_counter() - self._started, self._size, len(body))
+        return [self._header(len(body)) + body]
+
+    def _header(self, body_bytes: int) -> bytes:
+        if self._route.has_tagged_response_header:
+            return _TAGGED_HEADER.pack(body_bytes + 5, self._request.correlation_id, 0)
+        return _PLAIN_HEADER.pack(body_bytes + 4, self._request.correlation_id)

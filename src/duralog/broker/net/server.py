@@ -1,0 +1,242 @@
+"""The listening sockets and all connections: who comes in, who is idle, who must wait.
+
+A client above a limit is closed at once with one log line; nobody else notices. When too many requests are being worked
+on beside the loop, no further request is begun until there is room: clients wait in their sockets, not in memory.
+"""
+
+from __future__ import annotations
+
+import errno
+import resource
+import socket
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from duralog.broker.net.connection import Connection
+from duralog.broker.net.dispatch import Dispatcher
+from duralog.broker.net.event_loop import READABLE, EventLoop
+from duralog.broker.net.limits import Limits
+from duralog.broker.net.log_lines import LogLines
+from duralog.broker.net.request_memory import RequestMemory
+from duralog.broker.wire.frames import SHARED_BUFFER_BYTES
+
+if TYPE_CHECKING:
+    from duralog.broker.wire.node import Node
+    from duralog.config import BrokerConfig
+
+_ACCEPTED_PER_TURN = 64
+_LET_ON_PER_TURN = 16
+"""So many of those who waited for room go on at once. Each may take some milliseconds, and others have sent, too."""
+_SHORTEST_IDLE_CHECK_MS = 50
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PAUSE_MS = 100
+_KEPT_DESCRIPTORS = 256
+"""So many, or an eighth if there are few, are not for clients: the store needs them for its files."""
+_IPV4_IN_IPV6 = "::ffff:"
+"""What an IPv4 address begins with on a socket for both."""
+
+
+class Server:
+    """Everything with a socket. Only the loop's thread uses it."""
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        dispatcher: Dispatcher,
+        limits: Limits,
+        log_lines: LogLines,
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        self.loop = loop
+        self.dispatcher = dispatcher
+        self.limits = limits
+        self.receive_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.spare_buffers: list[memoryview] = []
+        self.memory = RequestMemory(
+            loop,
+            limits.most_request_bytes,
+            limits.largest_request_bytes,
+            holders=lambda: list(self._connections.values()),
+        )
+        self.background_requests = 0
+        self.refused = 0
+        """Connections that a limit did not let in."""
+        self.closed: Counter[str] = Counter()
+        """Connections that were closed for a reason, by its kind."""
+        self._log_lines = log_lines
+        self._config = config
+        self._connections: dict[int, Connection] = {}
+        self._last_number = 0
+        self._waiting_for_room: dict[int, Connection] = {}
+        self._listeners: list[socket.socket] = []
+        self._is_stopping = False
+
+    @property
+    def connections(self) -> list[Connection]:
+        return list(self._connections.values())
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    # Who comes in
+
+    def listen(self, listener: socket.socket, node: Node) -> None:
+        """Begin to accept clients, to whom this broker is that node. REQUIRES: the socket is bound."""
+        listener.setblocking(False)
+        try:
+            listener.listen(self._config().socket_listen_backlog_size)
+        except OSError as error:
+            # Another process was quicker: two may be bound to one address, but not listen there.
+            host, port = listener.getsockname()[:2]
+            raise OSError(error.errno, f"cannot listen on {host} port {port}: {error.strerror}") from error
+        if not self._listeners and self.limits.idle_ms >= 0:
+            self._check_idle()
+        self._listeners.append(listener)
+        self.loop.watch(listener.fileno(), READABLE, partial(self._accept, listener, node))
+
+    def _accept(self, listener: socket.socket, node: Node, _: int) -> None:
+        for _turn in range(_ACCEPTED_PER_TURN):
+            try:
+                connected, address = listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_DESCRIPTORS:
+                    raise
+                # Those who wait stay in the kernel's queue; without a pause the loop would do nothing but fail here.
+                self._log_lines.warn("accept", f"no new connections for now: {error.strerror}")
+                self.loop.change(listener.fileno(), 0)
+                self.loop.timers.after(_PAUSE_MS, partial(self._accept_again, listener))
+                return
+            self._admit(connected, str(address[0]).removeprefix(_IPV4_IN_IPV6), node)
+
+    def _accept_again(self, listener: socket.socket) -> None:
+        if listener in self._listeners:
+            self.loop.change(listener.fileno(), READABLE)
+
+    def _admit(self, connected: socket.socket, host: str, node: Node) -> None:
+        config = self._config()
+        self.limits.follow(config)
+        refusal = self.limits.refusal(host)
+        if refusal is None and not _is_for_clients(connected.fileno()):
+            refusal = "the descriptors that are left are for files (ulimit -n)"
+        if refusal is not None:
+            self.refused += 1
+            self._log_lines.warn("refused", f"a connection from {host} is refused: {refusal}")
+            connected.close()
+            return
+        self._last_number += 1
+        try:
+            _prepare(connected, config)
+            connection = Connection(self, connected, host, self._last_number, node)
+        except OSError as error:
+            self._log_lines.warn("refused", f"a connection from {host} cannot be served: {error}")
+            connected.close()
+            return
+        self.limits.add(host)
+        self._connections[self._last_number] = connection
+
+    # Who must wait
+
+    def has_room(self) -> bool:
+        """Whether another request may begin."""
+        return self.background_requests < self.limits.most_requests and not self._is_stopping
+
+    def wait_for_room(self, connection: Connection) -> None:
+        connection.waits_for_room = True
+        self._waiting_for_room[connection.number] = connection
+
+    def background_began(self) -> None:
+        self.background_requests += 1
+
+    def background_ended(self) -> None:
+        self.background_requests -= 1
+        self._pass_room_on()
+
+    def _pass_room_on(self) -> None:
+        for _ in range(_LET_ON_PER_TURN):
+            if not self._waiting_for_room or not self.has_room():
+                return
+            number = next(iter(self._waiting_for_room))
+            self._waiting_for_room.pop(number).go_on()
+        self.loop.call_soon(self._pass_room_on)
+
+    # Who goes
+
+    def _check_idle(self) -> None:
+        idle_ms = self.limits.idle_ms
+        # First: whatever goes wrong with one of them, they are looked at again.
+        self.loop.timers.after(max(idle_ms / 4, _SHORTEST_IDLE_CHECK_MS), self._check_idle)
+        since = self.loop.now_ms - idle_ms
+        for connection in self.connections:
+            if connection.last_active_ms >= since or connection.waits_for_memory:
+                continue
+            if connection.is_waiting and not connection.has_ended:
+                continue
+            if connection.is_owed:
+                connection.close("unread answer", f"it has read nothing for {idle_ms} ms")
+            elif connection.held_bytes:
+                held = f"it has sent {connection.held_bytes} bytes of a request"
+                connection.close("half request", f"{held}, and nothing for {idle_ms} ms")
+            else:
+                connection.close("idle", f"nothing was heard from it for {idle_ms} ms")
+
+    def tell_closed(self, kind: str, host: str, reason: str) -> None:
+        self.closed[kind] += 1
+        self._log_lines.warn(f"closed {kind}", f"the connection from {host} is closed: {reason}")
+
+    def forget(self, connection: Connection) -> None:
+        """A connection tells that it is closed."""
+        self._waiting_for_room.pop(connection.number, None)
+        self.memory.forget(connection)
+        if self._connections.pop(connection.number, None) is not None:
+            self.limits.remove(connection.client_host)
+
+    # The end
+
+    def stop_accepting(self) -> None:
+        """No new connection and no new request. What is under way goes on."""
+        self._is_stopping = True
+        for listener in self._listeners:
+            self.loop.forget(listener)
+        self._listeners = []
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is worked on beside the loop, and every answer has left."""
+        return self.background_requests == 0 and not any(
+            connection.is_owed for connection in self._connections.values()
+        )
+
+    def on_fork(self) -> None:
+        """In a forked child: close its copies of the sockets, and leave the clients to the parent."""
+        for listener in self._listeners:
+            listener.close()
+        for connection in self.connections:
+            connection.on_fork()
+
+    def close(self) -> None:
+        """Let go of everybody."""
+        self.stop_accepting()
+        for connection in self.connections:
+            connection.close()
+
+
+def _prepare(connected: socket.socket, config: BrokerConfig) -> None:
+    connected.setblocking(False)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # Kafka's default would only switch off that the kernel finds the size itself.
+    for name, option in (("send", socket.SO_SNDBUF), ("receive", socket.SO_RCVBUF)):
+        size = config.get(f"socket.{name}.buffer.bytes")
+        if f"socket.{name}.buffer.bytes" in config.given and size > 0:
+            connected.setsockopt(socket.SOL_SOCKET, option, size)
+
+
+def _is_for_clients(descriptor: int) -> bool:
+    """Whether enough are left above it: the lowest one that is free is always taken next."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most == resource.RLIM_INFINITY or descriptor < most - min(_KEPT_DESCRIPTORS, most // 8)

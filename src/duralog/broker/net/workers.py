@@ -1,0 +1,73 @@
+"""A few threads for what may block: making and deleting topics, changing configs, compressing anew.
+
+They are started when they are first needed. What a work returns or raises is handed to `then` on the loop's thread. A
+work that was begun is always finished; `close` waits for it.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from duralog.broker.net.log_lines import error_text
+
+Then = Callable[[Any, Exception | None], None]
+"""Called with the result and None, or with None and the error."""
+
+_MOST_THREADS = 4
+
+
+class Workers:
+    """Only the loop's thread hands work in."""
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], None]) -> None:
+        self._call_soon = call_soon
+        self._queue: queue.SimpleQueue[tuple[Callable[[], Any], Then] | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._waiting = 0
+        """Works that were handed in and have not been told of yet."""
+
+    def submit(self, work: Callable[[], Any], then: Then) -> None:
+        self._waiting += 1
+        if len(self._threads) < min(self._waiting, _MOST_THREADS):
+            self._start_another()
+        self._queue.put((work, then))
+
+    def _start_another(self) -> None:
+        """Where the system has no room for one more, those that are there do the work."""
+        thread = threading.Thread(target=self._serve, name=f"duralog-worker-{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            if not self._threads:
+                self._waiting -= 1
+                raise
+        else:
+            self._threads.append(thread)
+
+    def close(self) -> None:
+        """Finish what was handed in. What follows from it does not run any more."""
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def _serve(self) -> None:
+        while (task := self._queue.get()) is not None:
+            work, then = task
+            result, error = None, None
+            try:
+                result = work()
+            except BaseException as caught:  # A panic of a native library is no `Exception`, and somebody waits.
+                error = caught if isinstance(caught, Exception) else RuntimeError(error_text(caught))
+            self._call_soon(partial(self._tell, then, result, error))
+            # Or an idle thread would keep alive what the last work held.
+            del task, work, then, result, error
+
+    def _tell(self, then: Then, result: Any, error: Exception | None) -> None:
+        self._waiting -= 1
+        then(result, error)

@@ -1,0 +1,72 @@
+"""Which appends of clients would keep the loop busy: those run beside it, in their partition's own line.
+
+That is what has to be compressed anew, what has to be unpacked and is large, and what the disk is waited for
+(`flush.messages`). What takes long for what is in the batch shows only while it is checked: on the loop, that is given
+up then (`TakesLong`) and begun anew beside it.
+
+A small batch may unpack to gigabytes. So there is a limit to what a batch may unpack to, and of those that unpack to
+much, one at a time is in memory.
+"""
+
+from __future__ import annotations
+
+import struct
+from threading import Lock
+
+from duralog.broker.produce.rules import Frame
+from duralog.config import TopicConfig
+from duralog.config.definitions import INT64_MAX
+from duralog.errors import CorruptRecord, Fault
+from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from duralog.format.layout import BATCH_V2
+from duralog.storage.append.rebuilding import target_codec
+from duralog.storage.log.partition_log import AppendResult, PartitionLog
+
+KEPT_AS_SENT = ("producer", "uncompressed")
+"""Values of `compression.type` by which an uncompressed batch stays as it is."""
+NEVER_FLUSHED = INT64_MAX
+"""The value of `flush.messages` by which no append waits for the disk."""
+_UNPACKED_ON_THE_LOOP = 64 << 10
+"""Larger batches that are compressed are not begun on the loop."""
+UNPACKED_TOGETHER_BYTES = 64 << 20
+"""On every worker thread, a batch may unpack to this. One at a time may unpack to more."""
+LEAST_LIMIT_BYTES = 256 << 20
+_LIMIT_PER_BYTE = 128
+_one_large_batch = Lock()
+_INT32 = struct.Struct(">i")
+
+
+def takes_long(log: PartitionLog, records: memoryview, frame: Frame) -> bool:
+    """REQUIRES: `frame` is that of a whole batch of the written format, with which the records begin."""
+    config = log.config
+    if config.compression_type != "producer" and frame.codec_id != target_codec(config):
+        return True
+    if frame.codec_id != 0 and frame.size_bytes > _UNPACKED_ON_THE_LOOP:
+        return True
+    if config.flush_messages == NEVER_FLUSHED:
+        return False
+    (last_offset_delta,) = _INT32.unpack_from(records, BATCH_V2.at.last_offset_delta)
+    return bool(log.end_offset + last_offset_delta + 1 - log.recovery_point >= config.flush_messages)
+
+
+def unpacked_limit(config: TopicConfig) -> int:
+    """What a client's batch may unpack to: 128 times `max.message.bytes`, from 256 MiB to what readers take.
+
+    Kafka has no such limit. Honest data rarely shrinks so much, a stream of zeros does.
+    """
+    return min(max(config.max_message_bytes * _LIMIT_PER_BYTE, LEAST_LIMIT_BYTES), DEFAULT_MAX_DECOMPRESSED_BYTES)
+
+
+def append_unpacked(log: PartitionLog, batch: bytearray, transaction_version: int) -> AppendResult:
+    """Append a client's batch, on a worker thread."""
+    try:
+        return log.append_batches(
+            batch, transaction_version=transaction_version, max_decompressed_bytes=UNPACKED_TOGETHER_BYTES
+        )
+    except CorruptRecord as error:
+        if error.fault is not Fault.TOO_LARGE:
+            raise
+    with _one_large_batch:
+        return log.append_batches(
+            batch, transaction_version=transaction_version, max_decompressed_bytes=unpacked_limit(log.config)
+        )

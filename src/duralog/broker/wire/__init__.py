@@ -1,0 +1,1 @@
+"""Frames, requests and messages of Kafka's protocol."""

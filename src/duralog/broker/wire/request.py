@@ -1,0 +1,158 @@
+"""What a handler gets and what it may return. There are no sockets here: a handler is tested by calling it.
+
+A handler returns one of
+
+- a mapping of field names to values: `messages` encodes it,
+- a `RawAnswer`: the body in ready-made parts, of which a `FileSlice` goes from the file to the socket by the kernel,
+- a `Later`: the answer comes when somebody calls `Later.answer`, once, on the loop's thread,
+- `Silence.NO_ANSWER`: the client expects none (Produce with acks=0), or `Silence.CLOSE`: the connection ends.
+
+A connection has one request under way at a time, so that answers leave in the order of the requests.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from duralog.broker.broker import Broker
+    from duralog.broker.wire.node import Node
+
+Fields = Mapping[str, Any]
+"""An answer by kio's field names. What the version does not have is dropped; what is missing takes its default."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One request of a client."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    message: Any
+    """The body by its schema; None for an API that reads `body` itself."""
+    body: memoryview
+    """The whole body. It is only valid until the handler returns: the receive buffer is used again."""
+    client_host: str = "127.0.0.1"
+    connection_id: int = 0
+    node: Node | None = None
+    """This broker by the address of the listener that the client came by; None stands for that of the first."""
+
+
+class HasDescriptor(Protocol):
+    def fileno(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """Bytes of a file that the kernel sends. The file object is kept until they are sent, so it stays open."""
+
+    file: HasDescriptor
+    position: int
+    size: int
+
+
+@dataclass(slots=True)
+class RawAnswer:
+    """The body after the response header, in parts. There is at least one part, and no `FileSlice` is empty."""
+
+    parts: list[bytes | FileSlice]
+    """For an API with flexible versions, the header's empty tag section is not part of it: `dispatch` writes it."""
+
+
+class Silence(enum.Enum):
+    """Answers that send nothing."""
+
+    NO_ANSWER = "no answer"
+    CLOSE = "close"
+
+
+NO_ANSWER = Silence.NO_ANSWER
+CLOSE = Silence.CLOSE
+
+
+class Later:
+    """An answer that is not there yet. The connection is not read further until it is.
+
+    `on_disconnect`, if set, is called when the client goes before its answer is there; an answer after that goes
+    nowhere. All of it happens on the loop's thread.
+    """
+
+    __slots__ = ("_answer", "_deliver", "_refuse", "is_gone", "on_disconnect", "request_bytes")
+
+    def __init__(self, on_disconnect: Callable[[], None] | None = None) -> None:
+        self.on_disconnect = on_disconnect
+        self.is_gone = False
+        """Whether the client has left: nobody needs the answer any more."""
+        self.request_bytes = 0
+        """The memory that the request takes meanwhile; 0 if its handler counts that itself."""
+        self._answer: Fields | RawAnswer | Silence | None = None
+        self._deliver: Callable[[Fields | RawAnswer | Silence], None] | None = None
+        self._refuse: Callable[[int, str | None], Fields] | None = None
+
+    @property
+    def is_answered(self) -> bool:
+        return self._answer is not None
+
+    def answer(self, answer: Fields | RawAnswer | Silence) -> None:
+        """Give the answer. A second one is a mistake in the handler."""
+        if self._answer is not None:
+            raise RuntimeError("this request has its answer already")
+        self._answer = answer
+        # Whoever set it may hold this: in a circle, both would stay until somebody looks for garbage, and so would the
+        # files of the answer, though they are deleted.
+        self.on_disconnect = None
+        if self._deliver is not None and not self.is_gone:
+            self._deliver(answer)
+
+    def refuse(self, error_code: int, message: str | None = None) -> None:
+        """Answer with the API's whole error answer."""
+        if self._refuse is None:
+            raise RuntimeError("only a request that was dispatched can be refused")
+        self.answer(self._refuse(error_code, message))
+
+    def deliver_to(
+        self,
+        deliver: Callable[[Fields | RawAnswer | Silence], None],
+        refuse: Callable[[int, str | None], Fields],
+    ) -> None:
+        """Dispatch tells where the answer goes. One that was given before goes there now."""
+        self._deliver = deliver
+        self._refuse = refuse
+        if self._answer is not None and not self.is_gone:
+            deliver(self._answer)
+
+    def leave(self) -> None:
+        """The client has gone."""
+        self.is_gone = True
+        on_disconnect, self.on_disconnect = self.on_disconnect, None
+        if self._answer is None and on_disconnect is not None:
+            on_disconnect()
+
+
+Answer = Fields | RawAnswer | Later | Silence
+
+
+Refuse = Callable[[Request, int, str | None], Fields]
+"""Makes a whole answer with an error code, and a message where the API has one: nothing of the request was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API of the protocol, as this broker serves it."""
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    handle: Callable[[Broker, Request], Answer]
+    refuse: Refuse
+    """Also for an exception in the handler."""
+    parse: bool = True
+    """Whether `Request.message` is wanted. If not, the handler reads `Request.body`."""
+    advertised_min_version: int | None = None
+    """What ApiVersions tells, where it is less than what is served."""

@@ -1,0 +1,158 @@
+"""`duralog bench`: what this machine can do, and what the log or a broker makes of it.
+
+This module is the command; `bench_machine` and `bench_log` measure a directory, `bench_broker` a broker. No peer takes
+part: `make bench` of the repository compares with Kafka and others.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duralog.cli.common.failures import WrongUsage, say, told_plainly
+from duralog.cli.common.options import HOW, AsJson, CodecChoice, NoProgress, Quiet, parsed, standard_output
+from duralog.cli.common.tables import plural
+from duralog.client.target import Target, TargetData, is_broker, kafka_client, target_given
+from duralog.config.byte_sizes import parse_bytes
+
+if TYPE_CHECKING:
+    from duralog.cli.bench.rows import Row
+
+_DEFAULT_SIZE = "256m"
+_DEFAULT_SECONDS = 5.0
+_SMALLEST_RECORD = 32
+_LARGEST_RECORD = 8 << 20
+_ACKS = ("0", "1", "all")
+
+
+def bench(
+    target: Target = None,
+    data: TargetData = None,
+    size: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help=f"How much data, in a directory ({_DEFAULT_SIZE}).", rich_help_panel=HOW),
+    ] = None,
+    record_size: Annotated[
+        str, typer.Option(metavar="SIZE", help="Of a record, key and value.", rich_help_panel=HOW)
+    ] = "100",
+    codec: CodecChoice = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N",
+            min=0.1,
+            max=3600,
+            help=f"How long to produce, to a broker ({_DEFAULT_SECONDS:g}).",
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    records: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="How many to produce, in place of --seconds.", rich_help_panel=HOW),
+    ] = None,
+    acks: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What a broker confirms: 0, 1 or all (all).", rich_help_panel=HOW),
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+) -> None:
+    """Measure this machine and the log on it, or a broker.
+
+    On a directory, or where temporary files go: how fast the machine writes, reads and checks bytes, and next to it how
+    fast the log appends, reads, verifies, recovers and compacts. Existing topics are not touched; all is in a scratch
+    folder, which goes at the end. On a broker: rates and latencies of producing and consuming, in a topic of its own,
+    which goes at the end. No Kafka is needed. To compare with Kafka and other peers, use make bench of the repository.
+
+    Exit code: 0 measured, 1 something could not be read, written or reached, 2 wrong usage, 130 interrupted.
+    """
+    record_bytes = parsed("--record-size", _parse_record_size, record_size)
+    where = None if target is None and data is None else target_given(target, data)
+    on_broker = where is not None and is_broker(where)
+    if on_broker and size is not None:
+        raise WrongUsage("--size is for a directory: give --seconds or --records")
+    if not on_broker and (seconds is not None or records is not None or acks is not None):
+        raise WrongUsage("--seconds, --records and --acks are for a broker: give HOST:PORT, or --size")
+    if seconds is not None and records is not None:
+        raise WrongUsage("--seconds and --records: give one of them")
+    if acks is not None and acks not in _ACKS:
+        raise WrongUsage(f"--acks: it is {', '.join(_ACKS[:-1])} or {_ACKS[-1]}, not {acks!r}")
+    size_bytes = parsed("--size", parse_bytes, size or _DEFAULT_SIZE)
+    with told_plainly():
+        from duralog.cli.bench.rows import what_limits_broker, what_limits_log, write_rows
+        from duralog.format.compression import Codec
+
+        chosen = Codec.NONE if codec is None else parsed("--codec", Codec.named, codec)
+        is_shown = not (no_progress or quiet)
+        if on_broker:
+            kafka_client()
+        load, cores = os.getloadavg()[0], os.cpu_count() or 1
+        if load > cores and not quiet:
+            busy = f"a load of {load:.1f} on {plural(cores, 'core')}"
+            say(f"others are at work here ({busy}): figures are of what they leave")
+        if where is not None and on_broker:
+            rows = _on_broker(where, record_bytes, chosen.name.lower(), seconds, records, acks or "all", is_shown)
+            sentence = what_limits_broker(rows)
+        else:
+            rows = _on_directory(where, size_bytes, record_bytes, chosen.name.lower(), quiet=quiet, is_shown=is_shown)
+            sentence = what_limits_log(rows)
+        output = standard_output(as_json=as_json, quiet=quiet)
+        write_rows(output, rows, sentence)
+        output.flush()
+
+
+def _parse_record_size(text: str) -> int:
+    size = parse_bytes(text)
+    if not _SMALLEST_RECORD <= size <= _LARGEST_RECORD:
+        raise ValueError(f"a record has from {_SMALLEST_RECORD} to {_LARGEST_RECORD:,} bytes here, not {size:,}")
+    return size
+
+
+def _on_directory(
+    directory: str | None, size_bytes: int, record_bytes: int, codec: str, *, quiet: bool, is_shown: bool
+) -> list[Row]:
+    from duralog.cli.bench.scratch import scratch_folder
+    from duralog.cli.common.compilation import announce_compilation
+    from duralog.cli.common.progress import Progress
+
+    announce_compilation(quiet=quiet)
+    from duralog.cli.bench.data import Workload
+    from duralog.cli.bench.log import log_rows, planned_bytes
+    from duralog.cli.bench.machine import PASSES, machine_rows
+    from duralog.format.compression import Codec
+
+    work = Workload(max(size_bytes, record_bytes), record_bytes, Codec.named(codec))
+    total = 4 * PASSES * size_bytes + planned_bytes(work.size_bytes)
+    with (
+        # Three logs at most, and what compaction writes beside.
+        scratch_folder(directory, 4 * work.size_bytes + (256 << 20)) as folder,
+        Progress(total, wanted=is_shown) as progress,
+    ):
+        rows = list(machine_rows(folder, size_bytes, progress.begin, progress.advance))
+        return rows + list(log_rows(folder, work, progress.begin, progress.advance))
+
+
+def _on_broker(
+    address: str,
+    record_bytes: int,
+    codec: str,
+    seconds: float | None,
+    records: int | None,
+    acks: str,
+    is_shown: bool,
+) -> list[Row]:
+    from duralog.cli.bench.broker import BrokerLoad, broker_rows
+    from duralog.cli.common.progress import Progress
+
+    load = BrokerLoad(
+        record_bytes=record_bytes,
+        codec=codec,
+        acks=acks,
+        seconds=None if records is not None else seconds or _DEFAULT_SECONDS,
+        records=records,
+    )
+    with Progress(None, unit="record", wanted=is_shown) as progress:
+        return list(broker_rows(address, load, progress.begin, progress.advance))

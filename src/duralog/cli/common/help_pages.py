@@ -1,0 +1,71 @@
+"""How help looks: the groups of commands in their panels, paragraphs that fill the terminal, flags without a type.
+
+`CommandGroup` is the class of every group of commands: `typer.Typer(cls=CommandGroup)`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from typer.core import TyperGroup
+
+from duralog.cli.common.options import OPTION_PANELS
+
+# What `duralog --help` lists together, in this order.
+TALK = "Serve and talk"
+LOOK = "Look"
+LOOK_AFTER = "Look after"
+PIPELINE = "Pipeline"
+TOOLS = "Tools"
+PANELS = (TALK, LOOK, LOOK_AFTER, PIPELINE, TOOLS)
+
+
+class CommandGroup(TyperGroup):
+    """Lists its commands by panel; the commands of a panel in the order in which they were registered."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        def panel(name: str) -> int:
+            title = getattr(self.commands[name], "rich_help_panel", None)
+            return PANELS.index(title) if title in PANELS else len(PANELS)
+
+        return sorted(self.commands, key=panel)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _tidy(command, ctx)
+        return command
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        _tidy(self, ctx, own=super().get_params(ctx))
+        return list(super().get_params(ctx))
+
+
+def _tidy(command: Any, ctx: Any, own: list[Any] | None = None) -> None:
+    command.help = _flowing(command.help)
+    command.params.sort(key=_panel_of_option)
+    shown = command.get_help_option(ctx)
+    if shown is not None:
+        shown.help = "Show this and leave."
+    for parameter in (*(command.params if own is None else own), *([] if shown is None else [shown])):
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = _without_type  # Otherwise help would say that it is a <str>.
+        elif parameter.is_flag:
+            parameter.metavar = ""
+
+
+def _panel_of_option(parameter: Any) -> int:
+    title = getattr(parameter, "rich_help_panel", None)
+    return OPTION_PANELS.index(title) if title in OPTION_PANELS else -1
+
+
+def _without_type(ctx: Any) -> None:
+    pass
+
+
+def _flowing(text: str | None) -> str | None:
+    """Paragraphs without the line breaks of the source, which a terminal of another width would show."""
+    if text is None:
+        return None
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(text).split("\n\n"))

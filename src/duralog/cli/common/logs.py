@@ -1,0 +1,39 @@
+"""What the store and the broker have to say while a command runs: one line each, on standard error."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+
+from duralog.cli.common.failures import printable, say
+
+
+class _Sayer(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"{record.levelname.lower()}: {printable(record.getMessage())}")
+
+
+def say_warnings(*, wanted: bool = True) -> None:
+    """Show the store's warnings from now on, or none, where the command tells the same in its own words."""
+    logger = logging.getLogger("duralog")
+    logger.handlers = [_Sayer(logging.WARNING) if wanted else logging.NullHandler()]
+    logger.propagate = False
+
+
+class _LineFormatter(logging.Formatter):
+    """`2026-01-31T23:59:59.999Z WARNING text`, whatever the text is."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        return f"{moment}.{int(record.msecs):03d}Z {record.levelname} {printable(record.getMessage())}"
+
+
+def log_to_standard_error(*, quiet: bool) -> None:
+    """What a server says from now on, with the time. `quiet` leaves the warnings and errors."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_LineFormatter())
+    logger = logging.getLogger("duralog")
+    logger.handlers = [handler]
+    logger.setLevel(logging.WARNING if quiet else logging.INFO)
+    logger.propagate = False

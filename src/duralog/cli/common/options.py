@@ -1,0 +1,211 @@
+"""The options that commands share: the same names, short forms and words for the same things.
+
+Where a command works is told by its argument or by `--data`, and by one of the two only.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from duralog.cli.common.addresses import is_broker, is_url
+from duralog.cli.common.completions import codecs, partition_numbers, topic_config_settings, topic_names
+from duralog.cli.common.failures import WrongUsage
+from duralog.cli.common.times import parse_time
+from duralog.errors import DuralogError
+
+if TYPE_CHECKING:
+    from duralog.cli.common.output import Output
+
+_T = TypeVar("_T")
+
+WHERE = "Where"
+WHICH = "Which"
+WHAT = "What"
+WHERE_TO = "Where to"
+HOW = "How"
+SPARK = "Spark"
+OPTION_PANELS = (WHERE, WHICH, WHAT, WHERE_TO, HOW, SPARK)
+"""The panels of a command's help, in this order."""
+
+
+def as_text(param: typer.CallbackParam, text: str | None) -> str | None:
+    """A name that must be text: clients of Kafka end the process where they are given other bytes."""
+    if text is not None:
+        check_text(param.opts[0], text)
+    return text
+
+
+def check_text(option: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise WrongUsage(f"{option}: {text!r} is no text: it must be UTF-8") from None
+
+
+Directory = Annotated[
+    str | None, typer.Argument(metavar="DIR", help="A log directory: what Kafka calls log.dirs.", show_default=False)
+]
+Data = Annotated[
+    str | None,
+    typer.Option("--data", "-d", metavar="DIR", help="The directory, in place of the argument.", rich_help_panel=WHERE),
+]
+TopicChoice = Annotated[
+    str | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="NAME",
+        help="Only this topic.",
+        rich_help_panel=WHICH,
+        autocompletion=topic_names,
+        callback=as_text,
+    ),
+]
+TopicName = Annotated[
+    str,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="NAME",
+        help="The topic.",
+        rich_help_panel=WHICH,
+        show_default=False,
+        autocompletion=topic_names,
+        callback=as_text,
+    ),
+]
+PartitionChoice = Annotated[
+    int | None,
+    typer.Option(
+        "--partition",
+        "-p",
+        metavar="N",
+        min=0,
+        help="Only this partition.",
+        rich_help_panel=WHICH,
+        autocompletion=partition_numbers,
+    ),
+]
+CodecChoice = Annotated[
+    str | None,
+    typer.Option(
+        "--codec",
+        metavar="NAME",
+        help="none, gzip, snappy, lz4 or zstd.",
+        rich_help_panel=HOW,
+        autocompletion=codecs,
+    ),
+]
+ConfigOverrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="NAME=VALUE",
+        help="As if this were a config of the --topic; may be given again.",
+        rich_help_panel=HOW,
+        autocompletion=topic_config_settings,
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", "-n", help="Only tell what would happen; change nothing.", rich_help_panel=HOW)
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", rich_help_panel=HOW)]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, and nothing else.", rich_help_panel=HOW)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, notes or progress.", rich_help_panel=HOW)]
+NoProgress = Annotated[bool, typer.Option("--no-progress", help="No progress bar.", rich_help_panel=HOW)]
+ServerProperties = Annotated[
+    str | None,
+    typer.Option(
+        "--server-properties",
+        metavar="FILE",
+        help="The broker's server.properties, for what topics do not set themselves.",
+        rich_help_panel=HOW,
+    ),
+]
+
+
+def directory_given(argument: str | None, data: str | None) -> str:
+    """The directory that the argument DIR or `--data` names. An address would be made a directory of that name."""
+    place = place_given(argument, data, "DIR")
+    if is_broker(place):
+        raise WrongUsage(f"{place!r} is the address of a broker, and this command works on a directory: give DIR")
+    return place
+
+
+def local_directory_given(argument: str | None, data: str | None) -> str:
+    """The same, of this machine: of a URL, too, a directory of that name would be made."""
+    place = directory_given(argument, data)
+    if is_url(place):
+        raise WrongUsage(
+            f"{place!r} is a URL, and this command works on a directory of this machine: copy it here; duralog job"
+            " verify, stats, export and snapshot read object stores"
+        )
+    return place
+
+
+def place_given(argument: str | None, data: str | None, metavar: str) -> str:
+    """What the argument of that metavar or `--data` says. Neither, or both, is wrong usage."""
+    if argument is not None and data is not None:
+        raise WrongUsage(f"{argument!r} and --data {data!r} are two places: give one of them")
+    place = data if argument is None else argument
+    if not place:
+        raise WrongUsage(f"where? Give {metavar} as the argument, or --data {metavar}")
+    return place
+
+
+def standard_output(*, as_json: bool, quiet: bool) -> Output:
+    """Where a command writes what it was asked for."""
+    from duralog.cli.common.output import Output
+    from duralog.cli.common.terminal import shows_colours, width_of
+
+    return Output(
+        sys.stdout.buffer,
+        as_json=as_json,
+        colour=not as_json and shows_colours(sys.stdout),
+        quiet=quiet,
+        width=width_of(sys.stdout),
+    )
+
+
+def parsed(option: str, parse: Callable[[str], _T], text: str) -> _T:
+    """The value of an option; a wrong one ends the command with what was wrong."""
+    try:
+        return parse(text)
+    except (ValueError, DuralogError) as error:
+        raise WrongUsage(f"{option}: {error}") from None
+
+
+def parsed_time(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    return parsed(option, lambda value: parse_time(value, now_ms=now_ms()), text)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def config_settings(given: list[str] | None) -> dict[str, object]:
+    """The values of `--config NAME=VALUE`, by name."""
+    settings = named_values("--config", given)
+    for value in settings.values():
+        check_text("--config", value)
+    return {**settings}
+
+
+def named_values(option: str, given: list[str] | None) -> dict[str, str]:
+    """The values of an option `NAME=VALUE` that may be given again, by name."""
+    values: dict[str, str] = {}
+    for setting in given or ():
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip():
+            raise WrongUsage(f"{option}: {setting!r} is not of the form NAME=VALUE")
+        check_text(option, name)
+        values[name.strip()] = value
+    return values

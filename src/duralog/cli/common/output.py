@@ -1,0 +1,134 @@
+"""Where a command writes: lines for people, or one JSON object a line, never both.
+
+A finding is something wrong with the bytes: a line that starts with `!`, or an object with `error`. A note is something
+to know that is not wrong, such as a skipped file: a line that starts with `#`, or an object with `note`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, BinaryIO
+
+from duralog.cli.common.failures import CannotWrite, describe, printable
+from duralog.errors import CorruptRecord
+from duralog.storage.checks.findings import Note
+
+_FLUSH_BYTES = 1 << 18
+_BOLD, _RED, _DIM, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
+
+
+class Output:
+    """Collects small lines and passes large blocks straight through, in order."""
+
+    before_writing: Callable[[], None] | None = None
+    """Called before anything is written: whoever draws on the same terminal takes it away."""
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        *,
+        as_json: bool = False,
+        colour: bool = False,
+        quiet: bool = False,
+        width: int | None = None,
+    ) -> None:
+        """`width` is a terminal's, which tables must fit; None for a pipe or a file, where nothing is left out."""
+        self.as_json = as_json
+        self.quiet = quiet
+        self.width = width
+        self.findings = 0
+        self._stream = stream
+        self._colour = colour
+        self._lines: list[str] = []
+        self._pending = 0
+        self._has_written = False
+        self._told_columns: set[str] = set()
+
+    def write(self, block: bytes | bytearray | memoryview) -> None:
+        """Finished lines as bytes."""
+        self._has_written = True
+        self._write_lines()
+        self._to_stream(block)
+
+    def line(self, text: str) -> None:
+        """One line of text. Names from a disk must have gone through `printable`."""
+        self._lines.append(text)
+        self._has_written = True
+        self._pending += len(text) + 1
+        if self._pending > _FLUSH_BYTES:
+            self._write_lines()
+
+    def object(self, fields: Mapping[str, Any]) -> None:
+        self.line(json.dumps(fields, separators=(",", ":")))
+
+    def heading(self, text: str) -> None:
+        """What the lines below belong to. Text only: an object of JSON names its file itself."""
+        if not self.as_json and not self.quiet:
+            if self._has_written:
+                self.line("")
+            self.line(f"{_BOLD}{text}{_PLAIN}" if self._colour else text)
+
+    def columns(self, text: str) -> None:
+        """The names of the columns below."""
+        if not self.as_json and not self.quiet:
+            self.line(f"{_DIM}{text}{_PLAIN}" if self._colour else text)
+
+    def left_out(self, names: Sequence[str]) -> None:
+        """Columns that the terminal has no room for: told once, however many tables lack them."""
+        told = ", ".join(names)
+        if names and told not in self._told_columns:
+            self._told_columns.add(told)
+            self.columns(f"(no room for {told}; --json has all)")
+
+    def finding(self, error: CorruptRecord) -> None:
+        self.findings += 1
+        if self.as_json:
+            self.object(error.to_dict())
+        else:
+            self._write_wrong(str(error))
+
+    def damage(self, text: str) -> None:
+        """A finding in words, for people. In JSON it is part of an object."""
+        self.findings += 1
+        if not self.as_json:
+            self._write_wrong(text)
+
+    def _write_wrong(self, text: str) -> None:
+        text = f"! {printable(text)}"
+        self.line(f"{_RED}{text}{_PLAIN}" if self._colour else text)
+
+    def note(self, file: str, message: str, /, **fields: Any) -> None:
+        if self.as_json:
+            self.object(Note(file, message, fields).to_dict())
+        elif not self.quiet:
+            text = f"# {printable(file)}: {printable(message)}"
+            self.line(f"{_DIM}{text}{_PLAIN}" if self._colour else text)
+
+    def flush(self) -> None:
+        """Hand on everything, so that a person or a pipe sees it."""
+        self._write_lines()
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise CannotWrite(f"cannot write to standard output: {describe(error)}") from error
+
+    def _write_lines(self) -> None:
+        if self._lines:
+            text = "\n".join(self._lines) + "\n"
+            # Emptied first: where the reader of a pipe has gone, nothing may be written twice.
+            self._lines.clear()
+            self._pending = 0
+            self._to_stream(text.encode("utf-8", "surrogateescape"))
+
+    def _to_stream(self, block: bytes | bytearray | memoryview) -> None:
+        if self.before_writing is not None:
+            self.before_writing()
+        try:
+            self._stream.write(block)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise CannotWrite(f"cannot write to standard output: {describe(error)}") from error

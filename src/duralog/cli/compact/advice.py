@@ -1,0 +1,80 @@
+"""`duralog compact --explain` in words: whether a log is to be compacted, why not, and what would change that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from duralog.cli.common.tables import plural, size_text
+from duralog.cli.common.times import duration_text, in_words
+from duralog.config import TopicConfig
+from duralog.storage.compaction.cleanable import DirtyRange, Limit
+from duralog.storage.compaction.preview import Explanation
+
+_INT64_MAX = 2**63 - 1
+
+
+def verdict(dirty: DirtyRange) -> str:
+    """Whether a compaction should start by itself, and why."""
+    if dirty.why_not is not None:
+        return in_words(dirty.why_not)
+    if dirty.overdue_ms:
+        return f"due: a record has waited {duration_text(dirty.overdue_ms)} longer than max.compaction.lag.ms"
+    return f"due: {dirty.dirty_ratio:.1%} of the log is new"
+
+
+def advice(explanation: Explanation, config: TopicConfig) -> Iterator[str]:
+    dirty = explanation.dirty
+    if dirty.correction is not None:
+        yield f"the checkpoint is not believed: {dirty.correction}"
+    if dirty.first_uncleanable.limit is Limit.OPEN_TRANSACTION:
+        yield (
+            "behind the open transaction nothing is compacted until it ends; of a producer that is gone,"
+            " kafka-transactions.sh --abort ends it"
+        )
+    elif not dirty.cleanable_bytes:
+        yield from _unlocking(explanation, config)
+    if dirty.cleanable_bytes and not dirty.is_eligible:
+        yield from _sooner(config)
+    if not dirty.cleanable_bytes and explanation.horizons.passed_batches:
+        yield (
+            f"the delete horizon of {plural(explanation.horizons.passed_batches, 'batch')} has passed: the next"
+            " compaction drops what it may, but there is none as long as nothing new can be compacted; duralog compact"
+            " --again does it all the same"
+        )
+    need = explanation.map
+    if need is not None and (need.rounds > 1 or not need.is_complete):
+        yield (
+            f"log.cleaner.dedupe.buffer.size of {need.one_round_bytes} for each of log.cleaner.threads makes it one"
+            f" round; duralog compact takes it as --map-bytes {need.one_round_bytes}"
+        )
+    report = explanation.report
+    if report is not None and report.keyless_records:
+        yield (
+            f"{plural(report.keyless_records, 'record')} without a key would be removed: a compacted topic should have"
+            " none, and Kafka's brokers refuse them"
+        )
+    if report is not None and (report.left_segments or report.corrupt_batches):
+        yield (
+            "damage does not stop a compaction: damaged batches are copied as they are, and a segment that cannot be"
+            " walked through stays; duralog repair takes the damage out"
+        )
+
+
+def _sooner(config: TopicConfig) -> Iterator[str]:
+    lag_ms = config.max_compaction_lag_ms
+    waits = "without limit" if lag_ms == _INT64_MAX else f"for {duration_text(lag_ms)} at most"
+    yield (
+        f"records wait {waits} (max.compaction.lag.ms); a lower min.cleanable.dirty.ratio starts it sooner, and duralog"
+        " compact does it now"
+    )
+
+
+def _unlocking(explanation: Explanation, config: TopicConfig) -> Iterator[str]:
+    if explanation.dirty.first_uncleanable.limit is Limit.COMPACTION_LAG:
+        yield "a lower min.compaction.lag.ms lets it be compacted sooner"
+    elif explanation.active_bytes:
+        yield (
+            f"the active segment has {size_text(explanation.active_bytes)}: its turn comes when a new one has begun, at"
+            f" segment.bytes ({size_text(config.segment_bytes)}) or segment.ms ({duration_text(config.segment_ms)}), or"
+            " with duralog compact --roll"
+        )

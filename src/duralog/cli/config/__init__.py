@@ -1,0 +1,1 @@
+"""`duralog config`: the configs of a broker, or of a directory that no broker holds."""

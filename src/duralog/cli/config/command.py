@@ -1,0 +1,271 @@
+"""`duralog config`: the broker configs of a log directory, or of a running broker.
+
+This module is the command line; `broker_configs` reads and changes them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duralog.cli.common.completions import broker_config_names, broker_config_settings
+from duralog.cli.common.failures import WrongUsage, printable, told_plainly
+from duralog.cli.common.help_pages import CommandGroup
+from duralog.cli.common.options import HOW, WHICH, AsJson, Quiet, check_text, named_values, standard_output
+from duralog.client.target import Target, TargetData, is_broker, target_given
+
+if TYPE_CHECKING:
+    from duralog.broker.configs.resources import Entry
+    from duralog.cli.common.output import Output
+
+config_app = typer.Typer(
+    name="config",
+    cls=CommandGroup,
+    help="List, show, set and reset broker configs.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_NAMES = ("config", "value", "from")
+_SOURCES = {1: "topic", 2: "this broker", 3: "all brokers", 4: "start", 5: "default"}
+_SECRET = "(hidden)"
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="NAME",
+        help="Configs by their names in Kafka.",
+        show_default=False,
+        autocompletion=broker_config_names,
+    ),
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="NAME=VALUE",
+        help="Configs by their names in Kafka, with their values.",
+        show_default=False,
+        autocompletion=broker_config_settings,
+    ),
+]
+StartedWith = Annotated[
+    str | None,
+    typer.Option(
+        "--server-properties",
+        metavar="FILE",
+        help="Of a directory: the server.properties that the broker is started with.",
+        rich_help_panel=HOW,
+    ),
+]
+
+
+@config_app.command("list")
+def list_configs(
+    target: Target = None,
+    data: TargetData = None,
+    all_configs: Annotated[
+        bool, typer.Option("--all", "-a", help="Also the configs that have their default.", rich_help_panel=HOW)
+    ] = False,
+    server_properties: StartedWith = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """List the broker configs that differ from Kafka's defaults.
+
+    For each, where its value comes from: stored in the metadata log for this broker or for all brokers, or given at the
+    start. Stored values that have no effect are listed below. Nothing is changed.
+
+    Examples: duralog config list data, duralog config list localhost:9092 --all.
+
+    Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
+    """
+    place = target_given(target, data)
+    with told_plainly():
+        from duralog.cli.config.broker_configs import opened_configs
+
+        with opened_configs(place, read_only=True, server_properties=server_properties) as configs:
+            entries = [entry for entry in configs.entries(configs.own) if all_configs or _is_set(entry)]
+            reasons = configs.ignored
+        output = standard_output(as_json=as_json, quiet=quiet)
+        if entries or as_json:
+            _write(entries, reasons, output)
+        else:
+            output.columns("(no configs but Kafka's defaults; --all lists them)")
+        output.flush()
+
+
+@config_app.command("get")
+def get_configs(
+    target: Target = None,
+    names: Names = None,
+    data: TargetData = None,
+    server_properties: StartedWith = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show the values of single broker configs.
+
+    Nothing is changed.
+
+    Examples: duralog config get data max.connections, duralog config get localhost:9092 log.retention.ms --json.
+
+    Exit code: 0 done, 1 there is no such config or it could not be read, 2 wrong usage, 130 interrupted.
+    """
+    place, wanted = _place_and_words(target, names, data, "NAME")
+    with told_plainly():
+        from duralog.cli.config.broker_configs import chosen_entries, opened_configs
+
+        with opened_configs(place, read_only=True, server_properties=server_properties) as configs:
+            entries, reasons = chosen_entries(configs, wanted), configs.ignored
+        output = standard_output(as_json=as_json, quiet=quiet)
+        _write(entries, reasons, output)
+        output.flush()
+
+
+@config_app.command("set")
+def set_configs(
+    target: Target = None,
+    settings: Changes = None,
+    data: TargetData = None,
+    for_all: Annotated[
+        bool,
+        typer.Option(
+            "--all-brokers", help="For all brokers of the cluster instead of this one.", rich_help_panel=WHICH
+        ),
+    ] = False,
+    server_properties: StartedWith = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Set broker configs that can change while a broker runs.
+
+    They are stored in the metadata log, where Kafka keeps them, and win over server.properties. A running broker
+    follows at once. For the configs of a topic: duralog topic alter.
+
+    Examples: duralog config set data max.connections=500, duralog config set localhost:9092 log.retention.ms=86400000.
+
+    Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
+    """
+    place, words = _place_and_words(target, settings, data, "NAME=VALUE")
+    changes = named_values("NAME=VALUE", words)
+    for value in changes.values():
+        check_text("NAME=VALUE", value)
+    with told_plainly():
+        from duralog.cli.config import broker_configs
+
+        with broker_configs.opened_configs(
+            place, read_only=False, server_properties=server_properties, quiet=quiet
+        ) as configs:
+            broker_configs.set_configs(configs, changes, for_all=for_all)
+        _show_changed(place, list(changes), server_properties, standard_output(as_json=as_json, quiet=quiet))
+
+
+@config_app.command("reset")
+def reset_configs(
+    target: Target = None,
+    names: Names = None,
+    data: TargetData = None,
+    server_properties: StartedWith = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Remove stored broker configs, so that they have no effect.
+
+    Both for this broker and for all brokers. What was given at the start or is Kafka's default counts again.
+
+    Examples: duralog config reset data max.connections, duralog config reset localhost:9092 max.connections.
+
+    Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
+    """
+    place, wanted = _place_and_words(target, names, data, "NAME")
+    with told_plainly():
+        from duralog.cli.config import broker_configs
+
+        with broker_configs.opened_configs(
+            place, read_only=False, server_properties=server_properties, quiet=quiet
+        ) as configs:
+            were_set = broker_configs.reset_configs(configs, wanted)
+        output = standard_output(as_json=as_json, quiet=quiet)
+        for name in wanted:
+            if name not in were_set:
+                output.note(name, "it was not set")
+        _show_changed(place, wanted, server_properties, output)
+
+
+def _place_and_words(
+    target: str | None, words: Iterable[str] | None, data: str | None, metavar: str
+) -> tuple[str, list[str]]:
+    """Where the command works and on what. With `--data`, all arguments are names."""
+    given = list(words or ())
+    is_place = False
+    if target is not None:
+        is_place = is_broker(target) or os.path.isdir(target)
+        if data is not None and not is_place:
+            given = [target, *given]
+            target = None
+    place = target_given(target, data)
+    if given:
+        return place, list(dict.fromkeys(given))
+    if is_place or data is not None:
+        raise WrongUsage(f"which config? Give {metavar} after the directory or broker")
+    raise WrongUsage(f"where? {place!r} is the only argument: give DIR or HOST:PORT, or --data, and {metavar}")
+
+
+def _show_changed(place: str, names: list[str], server_properties: str | None, output: Output) -> None:
+    """As another command finds them: a store that is open for writing has some configs of its own."""
+    if output.quiet and not output.as_json:
+        return
+    from duralog.cli.config.broker_configs import opened_configs
+
+    with opened_configs(place, read_only=True, server_properties=server_properties) as configs:
+        entries = [entry for entry in configs.entries(configs.own) if entry.name in names]
+        reasons = configs.ignored
+    _write(entries, reasons, output)
+    output.flush()
+
+
+def _is_set(entry: Entry) -> bool:
+    from duralog.broker.configs.resources import DEFAULT_SOURCE
+    from duralog.cli.config.broker_configs import without_effect
+
+    return entry.in_force_from != DEFAULT_SOURCE or bool(without_effect(entry))
+
+
+def _write(entries: list[Entry], reasons: Mapping[str, str], output: Output) -> None:
+    from duralog.cli.common.tables import write_table
+    from duralog.cli.config.broker_configs import without_effect
+
+    if output.as_json:
+        for entry in entries:
+            output.object(
+                {
+                    "kind": "config",
+                    "config": entry.name,
+                    "value": entry.text,
+                    "source": _SOURCES.get(entry.in_force_from, "unknown"),
+                    "read_only": entry.read_only,
+                    "without_effect": [
+                        {"value": value.text, "source": _SOURCES[value.source], "reason": reasons.get(entry.name)}
+                        for value in without_effect(entry)
+                    ],
+                }
+            )
+        return
+    rows = [[printable(entry.name), _shown(entry), _SOURCES.get(entry.in_force_from, "unknown")] for entry in entries]
+    if rows:
+        write_table(output, _NAMES, rows, cut=("value",))
+    for entry in entries:
+        why = f": {reasons[entry.name]}" if entry.name in reasons else ""
+        for value in without_effect(entry):
+            output.note(entry.name, f"{value.text!r} is stored for {_SOURCES[value.source]} and has no effect{why}")
+
+
+def _shown(entry: Entry) -> str:
+    if entry.kind == "password":
+        return _SECRET
+    if entry.text is None:
+        return "-"
+    return printable(entry.text) or '""'

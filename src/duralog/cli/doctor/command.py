@@ -1,0 +1,135 @@
+"""`duralog doctor`: whether this machine is a good place for a log, and what to change.
+
+This module is the command; `doctor_python`, `doctor_kernels`, `doctor_memory`, `doctor_process`, `doctor_disk` and
+`doctor_directory` each look at one thing, through `doctor_machine`.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duralog.cli.common.failures import FAILURE, say, told_plainly
+from duralog.cli.common.options import HOW, AsJson, Data, Directory, Quiet, local_directory_given, standard_output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from duralog.cli.common.output import Output
+    from duralog.cli.doctor.check import Check
+    from duralog.cli.doctor.machine import Machine
+
+_LEVEL_WIDTH = 4
+_NARROWEST = 30
+_COLOURS = {"ok": "\x1b[32m", "warn": "\x1b[33m", "fail": "\x1b[31m"}
+_PLAIN = "\x1b[0m"
+
+
+def doctor(
+    directory: Directory = None,
+    data: Data = None,
+    why: Annotated[
+        bool, typer.Option("--why", help="Also tell why things matter that are well.", rich_help_panel=HOW)
+    ] = False,
+    compile_kernels: Annotated[
+        bool, typer.Option("--compile", help="First compile the kernels that are not yet.", rich_help_panel=HOW)
+    ] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Check this machine and a directory, and say what to change.
+
+    Python and packages, Java for Spark, kernels, memory and what the kernel does with the page cache, limits; with DIR,
+    which need not be there yet, its disk and fsync, who has it, and how it was closed. Nothing is changed, but for
+    --compile; fsync is measured with an unnamed file in DIR. --quiet shows only what is not well.
+
+    Exit code: 0 nothing fails (warnings do not count), 1 something does, 2 wrong usage, 130 interrupted.
+    """
+    # Without a directory, there is the machine to look at.
+    path = None if directory is None and data is None else local_directory_given(directory, data)
+    with told_plainly():
+        from duralog.cli.doctor.check import Level
+        from duralog.cli.doctor.machine import ThisMachine
+
+        if compile_kernels:
+            from duralog.cli.doctor.kernels import compile_all
+
+            compile_all(lambda name: None if quiet else say(f"compiling {name}"))
+        output = standard_output(as_json=as_json, quiet=quiet)
+        checks = list(all_checks(ThisMachine(), path))
+        write_checks(output, checks, why=why)
+        output.flush()
+        if any(check.level is Level.FAIL for check in checks):
+            raise typer.Exit(FAILURE)
+
+
+def all_checks(machine: Machine, directory: str | None) -> Iterator[Check]:
+    """In the order in which they are shown."""
+    from duralog.cli.doctor.directory import DirectoryFacts, directory_checks, look_at
+    from duralog.cli.doctor.disk import disk_checks
+    from duralog.cli.doctor.kernels import kernel_checks
+    from duralog.cli.doctor.memory import memory_checks
+    from duralog.cli.doctor.process import process_checks
+    from duralog.cli.doctor.python import python_checks
+
+    facts = DirectoryFacts("/", is_there=False) if directory is None else look_at(directory)
+    yield from python_checks(machine)
+    yield from kernel_checks(machine)
+    yield from memory_checks(machine, segments=facts.segments, log_bytes=facts.log_bytes)
+    yield from process_checks(machine, partitions=facts.partitions, segments=facts.segments)
+    if directory is not None:
+        yield from disk_checks(machine, facts.path)
+        yield from directory_checks(machine, facts)
+
+
+def write_checks(output: Output, checks: Sequence[Check], *, why: bool) -> None:
+    """A line for each, and under what is not well why that matters and what to change. Quiet: only what is not well."""
+    from duralog.cli.common.terminal import shows_colours
+    from duralog.cli.doctor.check import Level
+
+    counts = Counter(check.level for check in checks)
+    if output.as_json:
+        for check in checks:
+            output.object(check.to_dict())
+        output.object({"kind": "summary", **{level.value: counts[level] for level in Level}})
+        return
+    colours = _COLOURS if shows_colours(sys.stdout) else {}
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        is_well = check.level is Level.OK
+        if is_well and output.quiet:
+            continue
+        level = f"{colours.get(check.level, '')}{check.level.ljust(_LEVEL_WIDTH)}{_PLAIN if colours else ''}"
+        lines = [check.found]
+        if why or not is_well:
+            lines += [f"why: {check.why}", *([f"do:  {check.change}"] if check.change else [])]
+        indent = " " * (_LEVEL_WIDTH + 2 + width + 2)
+        first, *others = (line for text in lines for line in _wrapped(text, output.width, len(indent)))
+        output.line(f"{level}  {check.name.ljust(width)}  {first}".rstrip())
+        for line in others:
+            output.line(indent + line)
+    output.heading(_summary(counts[Level.FAIL], counts[Level.WARN], len(checks)))
+
+
+def _wrapped(text: str, width: int | None, indent: int) -> list[str]:
+    """On a terminal, in lines that fit behind the indent. Commands are copied: no word is broken."""
+    if width is None or width - indent < _NARROWEST:
+        return [text]
+    hanging = " " * 5 if text.startswith(("why: ", "do:  ")) else ""
+    return textwrap.wrap(
+        text, width - indent, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
+    ) or [""]
+
+
+def _summary(fails: int, warnings: int, checks: int) -> str:
+    from duralog.cli.common.tables import plural
+
+    if not fails and not warnings:
+        return f"{plural(checks, 'check')}: all is well"
+    words = [f"{fails} {'fails' if fails == 1 else 'fail'}"] if fails else []
+    words += [plural(warnings, "warning")] if warnings else []
+    return f"{plural(checks, 'check')}: {', '.join(words)}"

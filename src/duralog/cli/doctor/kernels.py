@@ -1,0 +1,126 @@
+"""The compiled kernels of this machine: which are ready, and having them all ready before they are needed.
+
+A kernel is ready when its machine code is in the cache for this Python, this CPU and these sources. That is asked by
+loading it, the same way as its first call would, and stopping where it would begin to compile.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from duralog.cli.common.tables import plural
+from duralog.cli.doctor.check import Check, Subject
+
+if TYPE_CHECKING:
+    from duralog.cli.doctor.machine import Machine
+    from duralog.kernels.compile import Kernel
+
+_CACHE = Subject("kernel cache", "kernels are compiled once and kept there; without it every start compiles anew")
+_KERNELS = Subject("kernels", "what is not compiled yet takes seconds at its first use")
+_CPU = Subject("cpu", "every batch that is appended or read is checked by its CRC-32C")
+
+
+class KernelFacts(NamedTuple):
+    folder: str
+    """Where the machine code is kept."""
+    ready: int
+    missing: int
+    has_crc_instruction: bool
+
+
+def all_kernels() -> list[Kernel]:
+    import duralog.kernels
+    from duralog.kernels.compile import Kernel
+
+    found: list[Kernel] = []
+    for module in pkgutil.iter_modules(duralog.kernels.__path__, f"{duralog.kernels.__name__}."):
+        things = vars(importlib.import_module(module.name)).values()
+        found += [one for one in things if isinstance(one, Kernel) and one.function.__module__ == module.name]
+    return found
+
+
+def compile_all(show: Callable[[str], None]) -> int:
+    """Have every kernel ready; `show` is told each one that must be compiled. Returns how many there are."""
+    import duralog.kernels.compile as compiling
+
+    kernels = all_kernels()
+    before = compiling.on_compile
+    compiling.on_compile = show
+    try:
+        for kernel in kernels:
+            kernel.prepare()
+    finally:
+        compiling.on_compile = before
+    return len(kernels)
+
+
+class _NotReady(Exception):
+    pass
+
+
+def kernel_facts() -> KernelFacts:
+    import duralog.kernels.compile as compiling
+    from duralog.kernels.crc import HAS_CRC_INSTRUCTION
+
+    def refuse(name: str) -> None:
+        raise _NotReady(name)
+
+    missing = 0
+    kernels = all_kernels()
+    before = compiling.on_compile
+    compiling.on_compile = refuse
+    try:
+        for kernel in kernels:
+            try:
+                kernel.prepare()
+            except _NotReady:
+                missing += 1
+    finally:
+        compiling.on_compile = before
+    return KernelFacts(str(compiling.CACHE_FOLDER), len(kernels) - missing, missing, HAS_CRC_INSTRUCTION)
+
+
+def kernel_checks(machine: Machine) -> Iterator[Check]:
+    facts = machine.kernels()
+    if isinstance(facts, str):
+        yield _KERNELS.fail(f"they cannot be loaded: {facts}", "pip install --force-reinstall numba llvmlite numpy")
+        return
+    yield _cache(machine, facts)
+    if facts.missing:
+        yield _KERNELS.warn(
+            f"{facts.missing} of {plural(facts.ready + facts.missing, 'kernel')} are not compiled yet",
+            "duralog doctor --compile",
+        )
+    else:
+        yield _KERNELS.ok(f"all {facts.ready} are compiled")
+    if facts.has_crc_instruction:
+        yield _CPU.ok("checksums run on the CPU's own instruction (SSE4.2)")
+    elif chosen := machine.environment.get("NUMBA_CPU_NAME") or machine.environment.get("NUMBA_CPU_FEATURES"):
+        yield _CPU.warn(
+            f"checksums run on tables, some five times slower: NUMBA_CPU_NAME or NUMBA_CPU_FEATURES says {chosen}",
+            "unset them, or NUMBA_CPU_NAME=x86-64-v2 NUMBA_CPU_FEATURES=+sse4.2,+crc32",
+        )
+    else:
+        yield _CPU.ok("checksums run on tables: no SSE4.2 here")
+
+
+def _cache(machine: Machine, facts: KernelFacts) -> Check:
+    root = Path(facts.folder).parent
+    chosen = machine.environment.get("DURALOG_CACHE_DIR")
+    if chosen and Path(chosen) != root:
+        return _CACHE.warn(
+            f"{root}, since DURALOG_CACHE_DIR={chosen} cannot be used: it must be a folder of this user that nobody"
+            " else may write to",
+            f"mkdir -p {chosen} && chown $(id -u) {chosen} && chmod 700 {chosen}",
+        )
+    home = machine.environment.get("XDG_CACHE_HOME") or machine.environment.get("HOME", "") + "/.cache"
+    if not chosen and root != Path(home) / "duralog":
+        return _CACHE.warn(
+            f"{root}, a temporary folder: the one of this user, {home}/duralog, cannot be written to",
+            "DURALOG_CACHE_DIR=/var/cache/duralog, a folder of this user with mode 700",
+        )
+    return _CACHE.ok(facts.folder)

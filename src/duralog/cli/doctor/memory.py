@@ -1,0 +1,193 @@
+"""What `duralog doctor` says about memory: appends go to the page cache, and the kernel's settings decide the rest.
+
+What a setting is compared with is the memory that is there, not a list of favourite values. Where the kernel does not
+tell, nothing is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from duralog.cli.common.tables import plural, size_text
+from duralog.cli.doctor.check import Check, Subject, sysctl
+from duralog.cli.doctor.machine import Machine
+from duralog.config.memory_limits import memory_limits
+
+_VM = "/proc/sys/vm"
+_HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage"
+
+_LITTLE_MEMORY = 512 << 20
+_MOST_SWAPPINESS = 10
+_MOST_IN_BACKGROUND = 2 << 30
+_LEAST_BEFORE_WAITING = 128 << 20
+_LONGEST_EXPIRY_SECONDS = 60
+_MUCH_OF_A_LIMIT = 0.9
+
+_MEMORY = Subject("memory", "what consumers read is in memory as long as the page cache has room for it")
+_LIMIT = Subject("memory limit", "page cache counts against the limit of a container: below it, reads come from disk")
+_SWAP = Subject("swap", "a broker whose pages were swapped out answers in seconds instead of milliseconds")
+_DIRTY = Subject(
+    "dirty pages",
+    "appended records wait there for the disk: write-back that begins late comes in bursts, and every flush waits",
+)
+_EXPIRY = Subject("write-back", "what was appended and not flushed is lost with the power, up to this age")
+_HUGE = Subject("huge pages", "a kernel that tidies up memory for huge pages stops the process meanwhile")
+_MAPS = Subject("vm.max_map_count", "both indexes of every segment in use are mapped: more maps than this are refused")
+
+_SPARE_MAPS = 2_000
+"""Libraries, threads and buffers."""
+_MAPS_OF_A_SEGMENT = 2
+
+
+def memory_checks(machine: Machine, *, segments: int, log_bytes: int) -> Iterator[Check]:
+    memory = _meminfo(machine)
+    total = memory.get("MemTotal")
+    if total is not None:
+        yield _memory(memory, total, log_bytes)
+    limit = min(memory_limits(machine.read), key=lambda found: found.limit_bytes, default=None)
+    if limit is not None:
+        yield _limit(limit.file, limit.limit_bytes, limit.used_bytes)
+    if "SwapTotal" in memory:
+        yield _swap(machine, memory)
+    yield from _dirty(machine, memory.get("MemAvailable", total))
+    yield from _write_back(machine)
+    yield from _huge_pages(machine)
+    yield from _maps(machine, segments)
+
+
+def _memory(memory: dict[str, int], total: int, log_bytes: int) -> Check:
+    available = memory.get("MemAvailable", total)
+    cached = memory.get("Cached", 0)
+    found = f"{size_text(total)}, {size_text(available)} of it available; page cache {size_text(cached)}"
+    if available < _LITTLE_MEMORY:
+        return _MEMORY.warn(found, "stop what else runs here, or give the machine more memory: 1 GiB to spare at least")
+    if log_bytes > available:
+        found += f"; the logs have {size_text(log_bytes)}: whoever reads far behind reads from disk"
+    return _MEMORY.ok(found)
+
+
+def _limit(file: str, limit: int, used: int | None) -> Check:
+    told = f"{size_text(limit)}" + ("" if used is None else f", {size_text(used)} of it in use") + f" ({file})"
+    change = "docker run --memory, MemoryMax= of the unit, or resources.limits.memory of the pod: 1 GiB or more"
+    if limit < _LITTLE_MEMORY:
+        return _LIMIT.warn(told, change)
+    if used is not None and used > limit * _MUCH_OF_A_LIMIT:
+        return _LIMIT.ok(f"{told}: page cache fills it, and goes when memory is needed")
+    return _LIMIT.ok(told)
+
+
+def _swap(machine: Machine, memory: dict[str, int]) -> Check:
+    total = memory["SwapTotal"]
+    used = total - memory.get("SwapFree", total)
+    if not total:
+        return _SWAP.ok("there is none")
+    swappiness = _setting(machine, "swappiness")
+    found = f"{size_text(used)} of {size_text(total)} in use"
+    if swappiness is None:
+        return _SWAP.ok(found)
+    found += f", vm.swappiness is {swappiness}"
+    if swappiness > _MOST_SWAPPINESS:
+        return _SWAP.warn(found, sysctl("vm.swappiness=1"))
+    return _SWAP.ok(found)
+
+
+def _dirty(machine: Machine, memory: int | None) -> Iterator[Check]:
+    waiting, waiting_name = _threshold(machine, "dirty_bytes", "dirty_ratio", memory)
+    background, background_name = _threshold(machine, "dirty_background_bytes", "dirty_background_ratio", memory)
+    if waiting is None or background is None:
+        return
+    found = (
+        f"write-back begins at {size_text(background)} ({background_name}),"
+        f" writers wait at {size_text(waiting)} ({waiting_name})"
+    )
+    if waiting < _LEAST_BEFORE_WAITING:
+        yield _DIRTY.warn(f"{found}: appends wait for the disk very soon", sysctl("vm.dirty_ratio=40"))
+    elif background >= waiting:
+        yield _DIRTY.warn(
+            f"{found}: write-back begins no earlier than writers wait",
+            sysctl("vm.dirty_background_ratio=5", "vm.dirty_ratio=40"),
+        )
+    elif background > _MOST_IN_BACKGROUND:
+        yield _DIRTY.warn(
+            f"{found}: a flush may have that much before it", sysctl(f"vm.dirty_background_bytes={256 << 20}")
+        )
+    else:
+        yield _DIRTY.ok(found)
+
+
+def _threshold(machine: Machine, in_bytes: str, as_ratio: str, memory: int | None) -> tuple[int | None, str]:
+    """Of the two settings, the one in bytes goes first where it is not 0. The ratio is one of available memory."""
+    size = _setting(machine, in_bytes)
+    if size:
+        return size, f"vm.{in_bytes}"
+    ratio = _setting(machine, as_ratio)
+    if ratio is None or memory is None:
+        return None, ""
+    return memory * ratio // 100, f"vm.{as_ratio}={ratio}"
+
+
+def _write_back(machine: Machine) -> Iterator[Check]:
+    expiry = _setting(machine, "dirty_expire_centisecs")
+    interval = _setting(machine, "dirty_writeback_centisecs")
+    if expiry is None or interval is None:
+        return
+    if not interval:
+        yield _EXPIRY.warn(
+            "vm.dirty_writeback_centisecs is 0: nothing is written for its age",
+            sysctl("vm.dirty_writeback_centisecs=500"),
+        )
+        return
+    seconds = (expiry + interval) / 100
+    found = f"after {seconds:.0f} s at most (vm.dirty_expire_centisecs={expiry})"
+    if seconds > _LONGEST_EXPIRY_SECONDS:
+        yield _EXPIRY.warn(found, sysctl("vm.dirty_expire_centisecs=3000"))
+    else:
+        yield _EXPIRY.ok(f"{found}; flush.messages and flush.ms make it less for a topic")
+
+
+def _huge_pages(machine: Machine) -> Iterator[Check]:
+    enabled, defrag = (_chosen(machine.read(f"{_HUGE_PAGES}/{name}")) for name in ("enabled", "defrag"))
+    if enabled is None:
+        return
+    found = f"enabled={enabled}" + ("" if defrag is None else f", defrag={defrag}")
+    if enabled == "always" and defrag == "always":
+        yield _HUGE.warn(
+            found,
+            f"echo madvise > {_HUGE_PAGES}/defrag; to keep it, transparent_hugepage=madvise as a kernel parameter",
+        )
+    else:
+        yield _HUGE.ok(found)
+
+
+def _maps(machine: Machine, segments: int) -> Iterator[Check]:
+    most = _setting(machine, "max_map_count")
+    if most is None:
+        return
+    needed = segments * _MAPS_OF_A_SEGMENT + _SPARE_MAPS
+    enough = plural(max(0, most - _SPARE_MAPS) // _MAPS_OF_A_SEGMENT, "segment")
+    found = f"{most:,}, enough for {enough}" + (f"; there are {segments:,}" if segments else "")
+    if most < needed:
+        yield _MAPS.fail(found, sysctl(f"vm.max_map_count={max(262_144, 2 * needed)}"))
+    else:
+        yield _MAPS.ok(found)
+
+
+def _meminfo(machine: Machine) -> dict[str, int]:
+    text = machine.read("/proc/meminfo") or ""
+    return {name: int(size) << 10 for name, size in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE)}
+
+
+def _setting(machine: Machine, name: str) -> int | None:
+    return _number(machine.read(f"{_VM}/{name}"))
+
+
+def _number(text: str | None) -> int | None:
+    stripped = (text or "").strip()
+    return int(stripped) if stripped.isdecimal() else None
+
+
+def _chosen(text: str | None) -> str | None:
+    """`always [madvise] never`."""
+    match = re.search(r"\[(\w+)\]", text or "")
+    return match[1] if match else None

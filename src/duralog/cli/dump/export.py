@@ -1,0 +1,82 @@
+"""`--to FILE`: the selected records as Parquet, Arrow or CSV."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duralog.cli.common.failures import CannotWrite, describe, printable
+from duralog.cli.common.output import Output
+from duralog.cli.common.tables import plural
+from duralog.cli.dump.request import DumpRequest
+from duralog.cli.dump.selection import Selection
+from duralog.columnar.export import Export
+from duralog.columnar.pieces import DecodedRecords, Piece
+from duralog.format.layout import CONTROL_BIT
+from duralog.storage.checks.findings import Report
+from duralog.storage.disk.files import FileSource, FoundFile
+
+
+class ExportSink:
+    """Writes records of all files to one table. Control records are not data: they stay out."""
+
+    reports_crc = True
+
+    def __init__(self, request: DumpRequest, output: Output) -> None:
+        assert request.to is not None
+        self._request = request
+        self._output = output
+        self._selection = Selection.of(request)
+        self._export = Export(request.to)
+
+    def __enter__(self) -> ExportSink:
+        self._export.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._export.__exit__(kind, error, trace)
+        if error is None:
+            self._output.note(
+                self._export.path, f"{plural(self._export.rows, 'record')} written", records=self._export.rows
+            )
+
+    def begin(self, file: FoundFile, source: FileSource, report: Report) -> None:
+        self._report = report
+        self._topic = None if file.partition is None else file.partition.topic
+        self._partition = None if file.partition is None else file.partition.partition
+        self._output.heading(
+            f"{printable(file.path)}: to {printable(self._export.path)}, {plural(source.size, 'byte')}"
+        )
+
+    def show(self, piece: Piece, rows: NDArray[np.intp]) -> int:
+        batches = piece.batches
+        is_data = (batches["magic"][rows] < 2) | (batches["attributes"][rows] & CONTROL_BIT == 0)
+        written = 0
+        for decoded in piece.decode(
+            rows[is_data],
+            max_decompressed_bytes=self._request.max_decompressed_bytes,
+            on_corrupt=lambda error, _: self._report(error),
+        ):
+            chosen = self._selection.records(decoded)
+            granted = self._request.quota.take(len(chosen))
+            if granted < len(chosen):
+                chosen = chosen.take(slice(0, granted))
+            written += len(chosen)
+            if len(chosen):
+                self._write(chosen)
+            if self._request.quota.is_used_up:
+                break
+        return written
+
+    def _write(self, records: DecodedRecords) -> None:
+        try:
+            self._export.write(records.to_arrow(topic=self._topic, partition=self._partition))
+        except OSError as error:
+            raise CannotWrite(f"{printable(self._export.path)}: {describe(error)}") from error
+
+    def end(self, log_end: int, *, is_sound: bool) -> None:
+        pass

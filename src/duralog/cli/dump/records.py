@@ -1,0 +1,103 @@
+"""`--records`: a line or an object for each record.
+
+Data goes from the decoder to the renderer to the output as whole columns and blocks of bytes. Only the records that
+are decoded further, one by one, cost Python: control records, and those of Kafka's own topics.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duralog.cli.common.output import Output
+from duralog.cli.dump.batches import log_heading
+from duralog.cli.dump.request import DumpRequest
+from duralog.cli.dump.selection import Selection
+from duralog.cli.dump.typed_records import TypedRecords
+from duralog.columnar.decoded import DecodedRecords
+from duralog.columnar.pieces import Piece
+from duralog.columnar.render import LineBuffer, render_json, render_text
+from duralog.format.layout import CONTROL_BIT
+from duralog.storage.checks.findings import Report
+from duralog.storage.disk.files import FileSource, FoundFile
+
+
+class RecordSink:
+    reports_crc = True
+
+    def __init__(self, request: DumpRequest, output: Output) -> None:
+        self._request = request
+        self._output = output
+        self._selection = Selection.of(request)
+        self._lines = LineBuffer()
+
+    def begin(self, file: FoundFile, source: FileSource, report: Report) -> None:
+        self._report = report
+        self._offset_width = 0
+        self._prefix = json_prefix(file)
+        self._typed = TypedRecords(file, self._output, self._prefix, report)
+        self._output.heading(log_heading(file, source))
+
+    def show(self, piece: Piece, rows: NDArray[np.intp]) -> int:
+        shown = 0
+        for run, is_typed in self._runs(piece, rows):
+            for decoded in self._selected(piece, run):
+                if is_typed:
+                    self._typed.show(decoded)
+                else:
+                    self._output.write(self._render(decoded))
+                shown += len(decoded)
+                if self._request.quota.is_used_up:
+                    return shown
+        return shown
+
+    def _render(self, decoded: DecodedRecords) -> memoryview:
+        if self._output.as_json:
+            return render_json(decoded, self._prefix, buffer=self._lines)
+        self._offset_width = max(self._offset_width, len(str(decoded.columns.offset.max())))
+        return render_text(
+            decoded,
+            offset_width=self._offset_width,
+            max_field_bytes=self._request.max_field_bytes,
+            buffer=self._lines,
+        )
+
+    def end(self, log_end: int, *, is_sound: bool) -> None:
+        pass
+
+    def _runs(self, piece: Piece, rows: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], bool]]:
+        """The rows in order, cut where data follows control records or the other way round."""
+        if self._request.raw:
+            yield rows, False
+        elif self._typed.are_all:
+            yield rows, True
+        else:
+            batches = piece.batches
+            is_control = (batches["magic"][rows] >= 2) & (batches["attributes"][rows] & CONTROL_BIT != 0)
+            for run in np.split(rows, np.flatnonzero(np.diff(is_control)) + 1):
+                if len(run):
+                    yield run, bool(is_control[0])
+                is_control = is_control[len(run) :]
+
+    def _selected(self, piece: Piece, rows: NDArray[np.intp]) -> Iterator[DecodedRecords]:
+        for decoded in piece.decode(
+            rows,
+            max_decompressed_bytes=self._request.max_decompressed_bytes,
+            on_corrupt=lambda error, _: self._report(error),
+        ):
+            chosen = self._selection.records(decoded)
+            granted = self._request.quota.take(len(chosen))
+            if granted < len(chosen):
+                chosen = chosen.take(slice(0, granted))
+            if len(chosen):
+                yield chosen
+
+
+def json_prefix(file: FoundFile) -> bytes:
+    """What every record of the file begins with: whose record it is, or at least which file's."""
+    if file.partition is None:
+        return f'"file":{json.dumps(file.path)},'.encode()
+    return f'"topic":{json.dumps(file.partition.topic)},"partition":{file.partition.partition},'.encode()

@@ -1,0 +1,232 @@
+"""`duralog group`: consumer groups of a directory or of a running broker, their offsets and how far behind they are."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duralog.cli.common.failures import WrongUsage, told_plainly
+from duralog.cli.common.help_pages import CommandGroup
+from duralog.cli.common.options import (
+    HOW,
+    WHICH,
+    AsJson,
+    DryRun,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    TopicName,
+    Yes,
+    as_text,
+    parsed_time,
+    standard_output,
+)
+from duralog.client.target import Target, TargetData, is_broker, target_given
+
+if TYPE_CHECKING:
+    from duralog.cli.group.groups_of_store import StoreGroups
+    from duralog.client.group_views import GroupView
+    from duralog.client.groups_of_broker import BrokerGroups
+
+group_app = typer.Typer(
+    name="group",
+    cls=CommandGroup,
+    help="List, describe, reset and delete consumer groups.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+GroupName = Annotated[
+    str, typer.Option("--group", "-g", metavar="NAME", help="The group.", rich_help_panel=WHICH, show_default=False)
+]
+
+_LONGEST_NAME = 32_767
+"""In a key of `__consumer_offsets`."""
+
+Evict = Annotated[
+    bool,
+    typer.Option("--evict", help="Put out members who did not leave (directory only).", rich_help_panel=HOW),
+]
+
+
+@group_app.command("list")
+def list_groups(
+    target: Target = None,
+    data: TargetData = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+) -> None:
+    """One line for each group: state, kind, members, lag.
+
+    Of a directory, as its log of offsets has them. Nothing is changed.
+
+    Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
+    """
+    place = target_given(target, data)
+    with told_plainly():
+        from duralog.client.group_views import write_groups
+
+        output = standard_output(as_json=as_json, quiet=quiet)
+        write_groups(_views(place, is_shown=not (no_progress or quiet)), output)
+        output.flush()
+
+
+@group_app.command()
+def describe(
+    target: Target = None,
+    data: TargetData = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-g", metavar="NAME", help="Only this group.", rich_help_panel=WHICH, callback=as_text),
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+) -> None:
+    """Committed offsets, lag and members of groups.
+
+    Nothing is changed.
+
+    Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
+    """
+    place = target_given(target, data)
+    with told_plainly():
+        from duralog.client.group_views import no_such_group, write_group, write_no_groups
+
+        output = standard_output(as_json=as_json, quiet=quiet)
+        views = _views(place, group, is_shown=not (no_progress or quiet))
+        if group is not None and not any(view.group == group and view.state != "dead" for view in views):
+            raise no_such_group(group, place)
+        if not views:
+            write_no_groups(output)
+        for view in views:
+            write_group(view, output)
+        output.flush()
+
+
+@group_app.command()
+def reset(
+    target: Target = None,
+    data: TargetData = None,
+    *,
+    group: GroupName,
+    topic: TopicName,
+    partition: PartitionChoice = None,
+    earliest: Annotated[bool, typer.Option("--earliest", help="To the first record.", rich_help_panel=HOW)] = False,
+    latest: Annotated[bool, typer.Option("--latest", help="To the end.", rich_help_panel=HOW)] = False,
+    offset: Annotated[
+        int | None, typer.Option("--offset", "-o", min=0, metavar="N", help="To this offset.", rich_help_panel=HOW)
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option("--time", metavar="TIME", help="To the first record since.", rich_help_panel=HOW)
+    ] = None,
+    evict: Evict = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Let a group go on elsewhere.
+
+    Nobody may be in the group. Offsets stay within what the partitions hold. In a directory, no broker may be running.
+
+    Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
+    """
+    place = _changed_place(target, data, group, evicts=evict)
+    if sum((earliest, latest, offset is not None, time is not None)) != 1:
+        raise WrongUsage("give one of --earliest, --latest, --offset and --time")
+    timestamp_ms = parsed_time("--time", time)
+    with told_plainly(), _groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
+        output = standard_output(as_json=as_json, quiet=quiet)
+        targets = groups.targets(topic, partition, offset=offset, timestamp_ms=timestamp_ms, latest=latest)
+        known = groups.committed(group)
+        if not dry_run:
+            groups.set_offsets(group, targets)
+        for where, to in sorted(targets.items()):
+            was = known.get(where)
+            if as_json:
+                names = {"kind": "reset", "group": group, "topic": where[0], "partition": where[1]}
+                output.object({**names, "from": was, "to": to, "dry_run": dry_run})
+            else:
+                verb = "would go" if dry_run else "goes"
+                output.line(f"{where[0]}-{where[1]}: {verb} from {'nothing' if was is None else was} to {to}")
+        output.flush()
+
+
+@group_app.command()
+def delete(
+    target: Target = None,
+    data: TargetData = None,
+    *,
+    group: GroupName,
+    evict: Evict = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Forget a group with its offsets, for good.
+
+    Nobody may be in the group. In a directory, no broker may be running.
+
+    Exit code: 0 done, 1 it could not be done or was not wanted, 2 wrong usage, 130 interrupted.
+    """
+    place = _changed_place(target, data, group, evicts=evict)
+    if not yes and not dry_run and not sys.stdin.isatty():
+        raise WrongUsage("nobody to ask: give --yes to delete the group")
+    with told_plainly(), _groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
+        from duralog.cli.common.failures import printable
+        from duralog.cli.common.tables import plural
+
+        count = groups.check(group)
+        what = f"group {printable(group)} with {plural(count, 'offset')}"
+        if not dry_run:
+            if not yes and not typer.confirm(f"Delete {what}?", err=True):
+                raise typer.Exit(1)
+            groups.delete(group)
+        output = standard_output(as_json=as_json, quiet=quiet)
+        if as_json:
+            output.object({"kind": "deleted", "group": group, "offsets": count, "dry_run": dry_run})
+        elif not quiet:
+            output.line(f"{'would delete' if dry_run else 'deleted'} {what}")
+        output.flush()
+
+
+def _changed_place(target: str | None, data: str | None, group: str, *, evicts: bool) -> str:
+    place = target_given(target, data)
+    try:
+        size = len(group.encode())
+    except UnicodeEncodeError:  # Bytes of the command line that are no text.
+        size = 0
+    if not 0 < size <= _LONGEST_NAME:
+        raise WrongUsage(f"--group: a group's name is a text of 1 to {_LONGEST_NAME:,} bytes")
+    if evicts and is_broker(place):
+        raise WrongUsage("--evict is for a directory: a broker knows who is there. Stop the consumers instead")
+    return place
+
+
+def _groups(
+    place: str, *, evicts: bool, read_only: bool, quiet: bool
+) -> AbstractContextManager[BrokerGroups | StoreGroups]:
+    if is_broker(place):
+        from duralog.client.groups_of_broker import BrokerGroups
+
+        return nullcontext(BrokerGroups(place))
+    from duralog.cli.common.logs import say_warnings
+    from duralog.cli.group.groups_of_store import stored_groups
+
+    say_warnings(wanted=not quiet)
+    return stored_groups(place, evicts=evicts, read_only=read_only, quiet=quiet)
+
+
+def _views(target: str, group: str | None = None, *, is_shown: bool) -> list[GroupView]:
+    if is_broker(target):
+        from duralog.client.groups_of_broker import BrokerGroups
+
+        return BrokerGroups(target).views(None if group is None else [group])
+    from duralog.cli.group.groups_of_store import groups_of_store
+
+    return [view for view in groups_of_store(target, is_shown=is_shown) if group in (None, view.group)]

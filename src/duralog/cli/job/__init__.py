@@ -1,0 +1,1 @@
+"""`duralog job`: the commands that run on Spark."""

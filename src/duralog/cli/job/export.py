@@ -1,0 +1,134 @@
+"""`duralog job export`: the history of topics as Parquet, Delta or Iceberg. `spark.jobs.export` does the work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duralog.cli.common.failures import printable, told_plainly
+from duralog.cli.common.options import (
+    HOW,
+    AsJson,
+    Data,
+    NoProgress,
+    Quiet,
+    named_values,
+    parsed,
+    standard_output,
+)
+from duralog.cli.common.tables import plural, size_text, write_table
+from duralog.cli.common.unknown_names import names_checked
+from duralog.cli.job.lake_options import (
+    IsolationChoice,
+    SliceBytes,
+    TableFormatChoice,
+    TableTarget,
+    TargetOptions,
+    WithHeaders,
+    source_and_target,
+)
+from duralog.cli.job.spark_job import (
+    DEFAULT_MASTER,
+    Conf,
+    JobProgress,
+    Location,
+    Master,
+    StorageOptions,
+    TopicChoices,
+    job_app,
+    spark_session,
+)
+from duralog.config.byte_sizes import parse_bytes
+
+if TYPE_CHECKING:
+    from duralog.cli.common.output import Output
+    from duralog.spark.jobs.export import ExportReport
+
+
+@job_app.command()
+def export(
+    path: Location = None,
+    target: TableTarget = None,
+    data: Data = None,
+    topic: TopicChoices = None,
+    isolation: IsolationChoice = "read_committed",
+    storage_option: StorageOptions = None,
+    table_format: TableFormatChoice = "parquet",
+    headers: WithHeaders = False,
+    target_option: TargetOptions = None,
+    allow_data_loss: Annotated[
+        bool,
+        typer.Option(
+            "--allow-data-loss", help="Go on where records were deleted before they were exported.", rich_help_panel=HOW
+        ),
+    ] = False,
+    max_split: SliceBytes = "128MiB",
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+    master: Master = DEFAULT_MASTER,
+    conf: Conf = None,
+) -> None:
+    """Append what is new to tables, every record once.
+
+    A table is TARGET/TOPIC, partitioned by date, the UTC day of the record's timestamp. A run takes up where the last
+    one ended; one that died leaves nothing that counts.
+
+    Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
+    """
+    path, target = source_and_target(path, target, data)
+    slice_bytes = parsed("--max-split", parse_bytes, max_split)
+    storage_options = named_values("--storage-option", storage_option)
+    target_options = named_values("--target-option", target_option)
+    with told_plainly(), names_checked(path, topic):
+        output = standard_output(as_json=as_json, quiet=quiet)
+        with (
+            spark_session("export", master=master, conf=conf) as spark,
+            JobProgress(wanted=not (no_progress or quiet)) as progress,
+        ):
+            from duralog.spark.jobs.export import export as run
+
+            report = run(
+                spark,
+                path,
+                target,
+                topics=topic or None,
+                format=table_format,
+                headers=headers,
+                isolation=isolation,
+                fail_on_data_loss=not allow_data_loss,
+                max_slice_bytes=slice_bytes,
+                storage_options=storage_options,
+                target_options=target_options,
+                on_progress=progress.show,
+            )
+        _write(output, report)
+        output.flush()
+
+
+def _write(output: Output, report: ExportReport) -> None:
+    if output.as_json:
+        output.object(report.to_dict())
+        return
+    for table in report.tables:
+        for loss in table.lost:
+            output.damage(f"{loss}: gone before it was exported")
+    names = ("topic", "records", "without date", "files", "read", "written", "table")
+    rows = [
+        (
+            printable(table.topic),
+            f"{table.records:,}",
+            f"{table.undated_records:,}",
+            f"{table.files:,}",
+            size_text(table.read_bytes),
+            size_text(table.written_bytes),
+            printable(table.path),
+        )
+        for table in report.tables
+    ]
+    write_table(output, names, rows, right=names[1:-1], least=("without date", "files", "read"))
+    output.note(
+        report.tables[0].format,
+        f"{plural(report.records, 'record')} of {plural(len(rows), 'topic')} in {report.seconds:.1f} s",
+    )

@@ -1,0 +1,79 @@
+"""The options that the jobs share which write tables: where, in which format, and how to reach that place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+
+from duralog.cli.common.completions import ISOLATION_LEVELS, TABLE_FORMATS, isolation_levels, table_formats
+from duralog.cli.common.failures import WrongUsage
+from duralog.cli.common.options import HOW, WHERE_TO, WHICH, directory_given
+
+
+def _one_of(option: str, names: Sequence[str]) -> Callable[[str], str]:
+    def checked(name: str) -> str:
+        if name not in names:
+            raise WrongUsage(f"{option}: {name!r} is none of {', '.join(names)}")
+        return name
+
+    return checked
+
+
+TableTarget = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="TARGET",
+        help="A folder, or s3://bucket/folder and the like. Each topic is a table of its own in it.",
+        show_default=False,
+    ),
+]
+TableFormatChoice = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        metavar="NAME",
+        help="parquet, delta or iceberg.",
+        rich_help_panel=WHERE_TO,
+        autocompletion=table_formats,
+        callback=_one_of("--format", TABLE_FORMATS),
+    ),
+]
+TargetOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target-option",
+        metavar="NAME=VALUE",
+        help="How to reach the target (region, ..., catalog.uri for Iceberg); may be given again.",
+        rich_help_panel=WHERE_TO,
+    ),
+]
+WithHeaders = Annotated[
+    bool, typer.Option("--headers", help="Also a column of the records' headers.", rich_help_panel=WHERE_TO)
+]
+IsolationChoice = Annotated[
+    str,
+    typer.Option(
+        "--isolation",
+        metavar="NAME",
+        help="read_committed, or read_uncommitted: also what was aborted or is undecided.",
+        rich_help_panel=WHICH,
+        autocompletion=isolation_levels,
+        callback=_one_of("--isolation", ISOLATION_LEVELS),
+    ),
+]
+SliceBytes = Annotated[
+    str, typer.Option("--max-split", metavar="SIZE", help="How much of the log a task reads.", rich_help_panel=HOW)
+]
+
+
+def source_and_target(path: str | None, target: str | None, data: str | None) -> tuple[str, str]:
+    """The log directory and where the tables go. With `--data`, the one argument is where the tables go."""
+    if data is not None and target is None:
+        path, target = None, path
+    directory = directory_given(path, data)
+    if target is None:
+        raise WrongUsage("where to? Give TARGET, the folder of the tables, behind DIR")
+    return directory, target

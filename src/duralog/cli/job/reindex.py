@@ -1,0 +1,97 @@
+"""`duralog job reindex`: indexes built from the logs again. `spark.jobs.reindex` does the work."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import typer
+
+from duralog.cli.common.failures import FAILURE, printable, told_plainly
+from duralog.cli.common.options import (
+    AsJson,
+    Data,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    directory_given,
+    standard_output,
+)
+from duralog.cli.common.tables import plural, size_text, write_table
+from duralog.cli.common.unknown_names import names_checked
+from duralog.cli.job.spark_job import (
+    DEFAULT_MASTER,
+    Conf,
+    JobProgress,
+    Location,
+    Master,
+    TopicChoices,
+    job_app,
+    spark_session,
+)
+
+if TYPE_CHECKING:
+    from duralog.cli.common.output import Output
+    from duralog.spark.jobs.reindex import ReindexReport
+
+_NAMES = ("partition", "what", "file", "detail")
+
+
+@job_app.command()
+def reindex(
+    path: Location = None,
+    data: Data = None,
+    topic: TopicChoices = None,
+    partition: PartitionChoice = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+    master: Master = DEFAULT_MASTER,
+    conf: Conf = None,
+) -> None:
+    """Build all indexes from the logs again.
+
+    Offset, time and transaction indexes, those that are missing too. Logs are not touched. A partition whose log is
+    damaged stays as it is: duralog job repair first. No broker may have the directory open.
+
+    Exit code: 0 done, 1 a log is damaged or something could not be read or written, 2 wrong usage, 130 interrupted.
+    """
+    path = directory_given(path, data)
+    with told_plainly(), names_checked(path, topic, partition):
+        output = standard_output(as_json=as_json, quiet=quiet)
+        with (
+            spark_session("reindex", master=master, conf=conf) as spark,
+            JobProgress(wanted=not (no_progress or quiet)) as progress,
+        ):
+            from duralog.spark.jobs.reindex import reindex as run
+
+            report = run(spark, path, topics=topic or None, partition=partition, on_progress=progress.show)
+        _write(output, report)
+        output.flush()
+        if not report.is_done:
+            raise typer.Exit(FAILURE)
+
+
+def _write(output: Output, report: ReindexReport) -> None:
+    told = report.summary()
+    if output.as_json:
+        for found in report.partitions:
+            output.object(found.to_dict())
+        output.object({"kind": "summary", "path": report.path, **told})
+        return
+    rows = [
+        [printable(str(found.partition)), action.verb, printable(os.path.basename(action.file)), action.detail]
+        for found in report.partitions
+        for action in found.actions
+    ]
+    if rows and not output.quiet:
+        write_table(output, _NAMES, rows, cut=("partition", "detail"))
+    for found in report.partitions:
+        if found.failure is not None:
+            output.damage(f"{found.partition}: {found.failure}")
+    failures = f"; failed: {plural(told['failures'], 'partition')}" if told["failures"] else ""
+    indexed = plural(told["partitions"] - told["failures"], "partition")
+    output.heading(
+        f"{plural(told['segments'], 'segment')} of {indexed} indexed,"
+        f" {size_text(told['bytes'])} in {report.seconds:.2f} s; {plural(told['changed'], 'file')} changed{failures}"
+    )

@@ -1,0 +1,193 @@
+"""`duralog job snapshot`: the latest state of every key, as a table. `spark.jobs.snapshot` does the work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duralog.cli.common.failures import WrongUsage, printable, told_plainly
+from duralog.cli.common.options import (
+    HOW,
+    WHICH,
+    AsJson,
+    Data,
+    NoProgress,
+    Quiet,
+    ServerProperties,
+    named_values,
+    parsed,
+    parsed_time,
+    standard_output,
+)
+from duralog.cli.common.tables import plural, size_text, write_table
+from duralog.cli.common.unknown_names import names_checked
+from duralog.cli.job.lake_options import (
+    IsolationChoice,
+    SliceBytes,
+    TableFormatChoice,
+    TableTarget,
+    TargetOptions,
+    WithHeaders,
+    source_and_target,
+)
+from duralog.cli.job.spark_job import (
+    DEFAULT_MASTER,
+    Conf,
+    JobProgress,
+    Location,
+    Master,
+    StorageOptions,
+    TopicChoices,
+    job_app,
+    map_size,
+    spark_session,
+)
+from duralog.config.byte_sizes import parse_bytes
+
+if TYPE_CHECKING:
+    from duralog.cli.common.output import Output
+    from duralog.spark.jobs.snapshot import SnapshotReport
+
+_LEAST = ("no key", "files", "records read", "deleted", "kind", "read")
+
+
+@job_app.command()
+def snapshot(
+    path: Location = None,
+    target: TableTarget = None,
+    data: Data = None,
+    topic: TopicChoices = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            "--as-of",
+            metavar="TIME",
+            help="Only what is before the first record with this timestamp or a later one.",
+            show_default=False,
+            rich_help_panel=WHICH,
+        ),
+    ] = None,
+    as_of_offset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--as-of-offset",
+            metavar="PARTITION=OFFSET",
+            help="Only what is before this offset, of the one --topic; may be given again.",
+            show_default=False,
+            rich_help_panel=WHICH,
+        ),
+    ] = None,
+    isolation: IsolationChoice = "read_committed",
+    storage_option: StorageOptions = None,
+    table_format: TableFormatChoice = "parquet",
+    headers: WithHeaders = False,
+    target_option: TargetOptions = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Start anew, not from the last snapshot.", rich_help_panel=HOW)
+    ] = False,
+    map_bytes: Annotated[
+        str,
+        typer.Option(
+            "--map-bytes",
+            metavar="SIZE",
+            help="Memory of a task for keys; larger partitions are shuffled.",
+            rich_help_panel=HOW,
+        ),
+    ] = "256MiB",
+    max_split: SliceBytes = "128MiB",
+    server_properties: ServerProperties = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+    master: Master = DEFAULT_MASTER,
+    conf: Conf = None,
+) -> None:
+    """Bring tables to the latest state of every key.
+
+    A deleted key is not in it. A table is TARGET/TOPIC, for Parquet TARGET/TOPIC/snapshot-N. A run reads what is new
+    since the last one and merges it; the result is that of a full one.
+
+    Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
+    """
+    path, target = source_and_target(path, target, data)
+    as_of_ms = parsed_time("--as-of", as_of)
+    offsets = _offsets(topic, as_of_offset)
+    if as_of_ms is not None and offsets:
+        raise WrongUsage("--as-of and --as-of-offset: give one of them")
+    key_bytes, slice_bytes = map_size(map_bytes), parsed("--max-split", parse_bytes, max_split)
+    storage_options = named_values("--storage-option", storage_option)
+    target_options = named_values("--target-option", target_option)
+    with told_plainly(), names_checked(path, topic):
+        from duralog.cli.common.opened_store import broker_config
+
+        output = standard_output(as_json=as_json, quiet=quiet)
+        with (
+            spark_session("snapshot", master=master, conf=conf) as spark,
+            JobProgress(wanted=not (no_progress or quiet)) as progress,
+        ):
+            from duralog.spark.jobs.snapshot import snapshot as run
+
+            report = run(
+                spark,
+                path,
+                target,
+                topics=topic or None,
+                format=table_format,
+                as_of_ms=as_of_ms,
+                as_of_offsets=offsets,
+                isolation=isolation,
+                full=full,
+                headers=headers,
+                map_bytes=key_bytes,
+                max_slice_bytes=slice_bytes,
+                storage_options=storage_options,
+                target_options=target_options,
+                config=broker_config(server_properties),
+                on_progress=progress.show,
+            )
+        _write(output, report)
+        output.flush()
+
+
+def _offsets(topics: list[str] | None, given: list[str] | None) -> dict[str, dict[int, int]]:
+    if not given:
+        return {}
+    if not topics or len(topics) != 1:
+        raise WrongUsage("--as-of-offset is of one topic: give one --topic")
+    offsets = {}
+    for number, offset in named_values("--as-of-offset", given).items():
+        if not (number.isdecimal() and offset.isdecimal()):
+            raise WrongUsage(f"--as-of-offset: {number}={offset} is no PARTITION=OFFSET: both are numbers")
+        offsets[int(number)] = int(offset)
+    return {topics[0]: offsets}
+
+
+def _write(output: Output, report: SnapshotReport) -> None:
+    if output.as_json:
+        output.object(report.to_dict())
+        return
+    names = ("topic", "keys", "deleted", "no key", "records read", "read", "files", "written", "kind", "table")
+    rows = [
+        (
+            printable(table.topic),
+            f"{table.live_keys:,}",
+            f"{table.deleted_keys:,}",
+            f"{table.keyless_records:,}",
+            f"{table.records_read:,}",
+            size_text(table.read_bytes),
+            f"{table.files:,}",
+            size_text(table.written_bytes),
+            "incremental" if table.is_incremental else "full",
+            printable(table.path),
+        )
+        for table in report.tables
+    ]
+    write_table(output, names, rows, right=names[1:8], cut=("topic", "table"), least=_LEAST)
+    for table in report.tables:
+        if table.why_full is not None:
+            output.note(table.topic, f"a full snapshot: {table.why_full}")
+    output.note(
+        report.tables[0].format,
+        f"{plural(report.live_keys, 'key')} of {plural(len(rows), 'topic')} in {report.seconds:.1f} s",
+    )

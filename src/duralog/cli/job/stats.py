@@ -1,0 +1,84 @@
+"""`duralog job stats`: what is in the topics of a directory. `spark.jobs.stats` does the work."""
+
+from __future__ import annotations
+
+import typer
+
+from duralog.cli.common.failures import FAILURE, told_plainly
+from duralog.cli.common.options import (
+    AsJson,
+    Data,
+    NoProgress,
+    Quiet,
+    directory_given,
+    named_values,
+    standard_output,
+)
+from duralog.cli.common.unknown_names import names_checked
+from duralog.cli.job.spark_job import (
+    DEFAULT_MASTER,
+    Conf,
+    JobProgress,
+    Location,
+    Master,
+    StorageOptions,
+    TopicChoices,
+    job_app,
+    spark_session,
+)
+from duralog.cli.stats.command import Largest, NoCompaction, PrefixLength, PrefixSeparator
+
+
+@job_app.command()
+def stats(
+    path: Location = None,
+    data: Data = None,
+    topic: TopicChoices = None,
+    storage_option: StorageOptions = None,
+    prefix_length: PrefixLength = None,
+    prefix_separator: PrefixSeparator = None,
+    largest: Largest = 5,
+    no_compaction: NoCompaction = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+    master: Master = DEFAULT_MASTER,
+    conf: Conf = None,
+) -> None:
+    """Count records, keys, bytes, batches of topics.
+
+    By topic, partition and key prefix, and what compaction would save. All figures are exact. Nothing is changed, and
+    the directory may be in use.
+
+    Exit code: 0 done, 1 something is damaged or cannot be read, 2 wrong usage, 130 interrupted.
+    """
+    path = directory_given(path, data)
+    storage_options = named_values("--storage-option", storage_option)
+    with told_plainly(), names_checked(path, topic):
+        output = standard_output(as_json=as_json, quiet=quiet)
+        with (
+            spark_session("stats", master=master, conf=conf) as spark,
+            JobProgress(wanted=not (no_progress or quiet)) as progress,
+        ):
+            from duralog.spark.jobs.stats import stats as run
+
+            report = run(
+                spark,
+                path,
+                topics=topic or None,
+                prefix_length=prefix_length,
+                prefix_separator=prefix_separator,
+                largest=largest,
+                compaction=not no_compaction,
+                storage_options=storage_options,
+                on_progress=progress.show,
+            )
+        if as_json:
+            output.object(report.to_dict())
+        else:
+            from duralog.cli.stats.view import write_stats
+
+            write_stats(output, report, path)
+        output.flush()
+        if not report.is_sound:
+            raise typer.Exit(FAILURE)

@@ -1,0 +1,148 @@
+"""`duralog job upgrade`: old message formats to the present one. `spark.jobs.upgrade` does the work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from duralog.cli.common.failures import FAILURE, printable, told_plainly
+from duralog.cli.common.options import (
+    AsJson,
+    CodecChoice,
+    Data,
+    DryRun,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    ServerProperties,
+    directory_given,
+    parsed,
+    standard_output,
+)
+from duralog.cli.common.tables import plural, size_text, write_table
+from duralog.cli.common.unknown_names import names_checked
+from duralog.cli.job.spark_job import (
+    DEFAULT_MASTER,
+    Conf,
+    JobProgress,
+    Location,
+    Master,
+    TopicChoices,
+    job_app,
+    spark_session,
+)
+
+if TYPE_CHECKING:
+    from duralog.cli.common.output import Output
+    from duralog.spark.jobs.upgrade import UpgradeReport
+
+_NAMES = ("partition", "segments", "messages", "batches", "records", "bytes", "now", "digest")
+_RIGHT = ("segments", "messages", "batches", "records", "bytes", "now")
+
+
+@job_app.command()
+def upgrade(
+    path: Location = None,
+    data: Data = None,
+    dry_run: DryRun = False,
+    topic: TopicChoices = None,
+    partition: PartitionChoice = None,
+    codec: CodecChoice = None,
+    server_properties: ServerProperties = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+    master: Master = DEFAULT_MASTER,
+    conf: Conf = None,
+) -> None:
+    """Bring messages of format v0 and v1 to format v2.
+
+    Offsets and timestamps stay; so does each message's codec, unless --codec gives another. A digest of all records
+    (offset, timestamp, key, value) is made before and after: a segment is replaced only if they are the same.
+    Damaged segments stay as they are: duralog job repair first. No broker may have the directory open.
+
+    Exit code: 0 all is of format v2 now, or would be; 1 something is left or failed; 2 wrong usage; 130 interrupted.
+    """
+    path = directory_given(path, data)
+    with told_plainly(), names_checked(path, topic, partition):
+        from duralog.cli.common.opened_store import broker_config
+        from duralog.columnar.upgrading import UpgradeRules
+        from duralog.format.compression import Codec
+
+        rules = UpgradeRules(codec=None if codec is None else parsed("--codec", Codec.named, codec))
+        config = broker_config(server_properties)
+        output = standard_output(as_json=as_json, quiet=quiet)
+        with (
+            spark_session("upgrade", master=master, conf=conf) as spark,
+            JobProgress(wanted=not (no_progress or quiet)) as progress,
+        ):
+            from duralog.spark.jobs.upgrade import upgrade as run
+
+            report = run(
+                spark,
+                path,
+                topics=topic or None,
+                partition=partition,
+                rules=rules,
+                config=config,
+                dry_run=dry_run,
+                on_progress=progress.show,
+            )
+        _write(output, report)
+        output.flush()
+        if not report.is_done:
+            raise typer.Exit(FAILURE)
+
+
+def _write(output: Output, report: UpgradeReport) -> None:
+    if output.as_json:
+        for found in report.partitions:
+            output.object(found.to_dict())
+        output.object({"kind": "summary", "path": report.path, **report.summary()})
+        return
+    rows = [
+        [
+            printable(f"{upgrade.topic}-{upgrade.partition}"),
+            f"{upgrade.segments:,}",
+            f"{upgrade.messages:,}",
+            "-" if report.dry_run else f"{upgrade.batches:,}",
+            "-" if report.dry_run else f"{upgrade.before.records:,}",
+            size_text(upgrade.bytes_before),
+            "-" if report.dry_run else size_text(upgrade.bytes_after),
+            "-" if report.dry_run else str(upgrade.after),
+        ]
+        for upgrade in report.upgrades
+        if upgrade.segments
+    ]
+    if rows and not output.quiet:
+        write_table(output, _NAMES, rows, right=_RIGHT, least=("digest", "batches", "segments"))
+    for found in report.partitions:
+        if found.failure is not None:
+            output.damage(f"{found.partition}: {found.failure}")
+        for base_offset, reason in found.upgrade.left.items() if found.upgrade is not None else ():
+            output.damage(f"{found.partition}: the segment at offset {base_offset} stays as it is: {reason}")
+    output.heading(_summary_line(report))
+
+
+def _summary_line(report: UpgradeReport) -> str:
+    told = report.summary()
+    if not told["segments"]:
+        words = ["nothing is of an old format" if report.is_done else "nothing was upgraded"]
+    elif report.dry_run:
+        words = [
+            f"{plural(told['messages'], 'message')} in {plural(told['segments'], 'segment')} of"
+            f" {plural(told['upgraded'], 'partition')} would be upgraded, {size_text(told['bytes_before'])};"
+            " nothing was changed"
+        ]
+    else:
+        words = [
+            f"{plural(told['messages'], 'message')} in {plural(told['segments'], 'segment')} of"
+            f" {plural(told['upgraded'], 'partition')} upgraded, {size_text(told['bytes_before'])} became"
+            f" {size_text(told['bytes_after'])} in {report.seconds:.2f} s; the records are the same, by their digests"
+        ]
+    if told["left"]:
+        words.append(f"not upgraded: {plural(told['left'], 'segment')}")
+    if told["failures"]:
+        words.append(f"failed: {plural(told['failures'], 'partition')}")
+    return "; ".join(words)

@@ -1,0 +1,1 @@
+"""`duralog produce` and `duralog consume`."""

@@ -1,0 +1,75 @@
+"""Records of a topic straight from a directory, also while somebody else writes to it. Nothing is changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+
+from duralog.cli.common.opened_store import opened_store
+from duralog.cli.common.unknown_names import unknown_partition
+from duralog.client.consume_request import ConsumeRequest, check_offset
+from duralog.format.record import Record
+from duralog.storage.log.isolation import Isolation
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.store import Store
+
+_LOOK_SECONDS = 0.25
+
+
+def from_store(
+    target: str,
+    request: ConsumeRequest,
+    *,
+    before_waiting: Callable[[], None],
+    on_total: Callable[[int], None] = lambda _: None,
+    say_note: Callable[[str], None] = lambda _: None,
+) -> Generator[tuple[str, int, Record], None, None]:
+    """Partition after partition. With `follow`, it looks again and again for what came since.
+
+    `on_total` is called with the number of offsets there are to read, `say_note` with what a reader should know.
+    """
+    positions: dict[int, int] = {}
+    isolation = Isolation.READ_COMMITTED if request.committed else Isolation.READ_UNCOMMITTED
+    is_first = True
+    while True:
+        with opened_store(target, read_only=True, server_properties=None) as store:
+            logs = _logs(store, request)
+            if is_first and request.offset is not None:
+                check_offset(request.topic, request.offset, {log.partition: log.end_offset for log in logs}, say_note)
+            for log in logs:
+                if log.partition not in positions:
+                    # Of a partition that came later, everything is new.
+                    positions[log.partition] = _start(log, request, isolation) if is_first else log.start_offset
+            on_total(sum(max(log.end_offset - positions[log.partition], 0) for log in logs))
+            for log in logs:
+                position = max(positions[log.partition], log.start_offset)
+                for record in log.read(position, isolation=isolation) if position <= log.end_offset else ():
+                    yield request.topic, log.partition, record
+                    position = record.offset + 1
+                positions[log.partition] = position
+        if not request.follow:
+            return
+        is_first = False
+        before_waiting()
+        time.sleep(_LOOK_SECONDS)
+
+
+def _logs(store: Store, request: ConsumeRequest) -> list[PartitionLog]:
+    numbers = store.partitions(request.topic)
+    if request.partition is not None:
+        if request.partition not in numbers:
+            raise unknown_partition(store.path, request.topic, request.partition, numbers)
+        numbers = [request.partition]
+    return [store.partition(request.topic, number) for number in numbers]
+
+
+def _start(log: PartitionLog, request: ConsumeRequest, isolation: Isolation) -> int:
+    end = log.last_stable_offset if request.committed else log.end_offset
+    if request.timestamp_ms is not None:
+        found = log.offset_for_timestamp(request.timestamp_ms, isolation=isolation)
+        return end if found is None else found.offset
+    if request.tail is not None:
+        return max(end - request.tail, log.start_offset)
+    if request.offset is None:
+        return log.start_offset
+    return end if request.offset > log.end_offset else request.offset

@@ -1,0 +1,188 @@
+"""`duralog produce`: records from the command line, a file or a pipe, to a directory or through a broker.
+
+This module is the command line; `record_input` reads records, `produced_store` and `produced_broker` write them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duralog.cli.common.completions import partition_numbers
+from duralog.cli.common.failures import WrongUsage, told_plainly
+from duralog.cli.common.option_values import parse_key
+from duralog.cli.common.options import (
+    WHAT,
+    WHICH,
+    AsJson,
+    CodecChoice,
+    NoProgress,
+    Quiet,
+    TopicName,
+    named_values,
+    parsed,
+    parsed_time,
+    standard_output,
+)
+from duralog.cli.common.unknown_names import names_checked
+from duralog.client.target import Target, TargetData, is_broker, target_given
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from duralog.cli.common.output import Output
+    from duralog.cli.records.produced_store import Place
+    from duralog.cli.records.record_input import Placed
+
+
+def produce(
+    target: Target = None,
+    data: TargetData = None,
+    *,
+    topic: TopicName,
+    partition: Annotated[
+        int | None,
+        typer.Option(
+            "--partition",
+            "-p",
+            min=0,
+            metavar="N",
+            help="All to this one; otherwise by key, as Kafka does.",
+            rich_help_panel=WHICH,
+            autocompletion=partition_numbers,
+        ),
+    ] = None,
+    value: Annotated[
+        str | None,
+        typer.Option(
+            "--value", "-v", metavar="TEXT", help="One record with this value; 0x... gives bytes.", rich_help_panel=WHAT
+        ),
+    ] = None,
+    tombstone: Annotated[
+        bool, typer.Option("--tombstone", help="One record without a value: deletes --key.", rich_help_panel=WHAT)
+    ] = False,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key", "-k", metavar="TEXT", help="The key of every record; 0x... gives bytes.", rich_help_panel=WHAT
+        ),
+    ] = None,
+    key_separator: Annotated[
+        str | None,
+        typer.Option(
+            "--key-separator", metavar="TEXT", help="Every line is a key, this, and a value.", rich_help_panel=WHAT
+        ),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            "-H",
+            metavar="NAME=VALUE",
+            help="A header of every record; may be given again.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            "--time", metavar="TIME", help="The time of every record; now if not given.", rich_help_panel=WHAT
+        ),
+    ] = None,
+    from_json: Annotated[
+        bool,
+        typer.Option("--from-json", help="Every line is a record as consume --json has it.", rich_help_panel=WHAT),
+    ] = False,
+    file: Annotated[
+        str,
+        typer.Option("--file", metavar="FILE", help="Where the lines are; - is standard input.", rich_help_panel=WHAT),
+    ] = "-",
+    codec: CodecChoice = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+) -> None:
+    """Write records, one or one for each line of a file or pipe.
+
+    One with --value or --tombstone, otherwise one for each line. A directory is written to straight, so no broker may
+    have it open; the topic must exist. A broker may create it.
+
+    Exit code: 0 all records are written, 1 some are not, 2 wrong usage, 130 interrupted.
+    """
+    place = target_given(target, data)
+    is_one = value is not None or tombstone
+    if value is not None and tombstone:
+        raise WrongUsage("--value and --tombstone: give one of them")
+    if tombstone and key is None:
+        raise WrongUsage("--tombstone: give the --key that it deletes")
+    if is_one and (key_separator is not None or from_json or file != "-"):
+        raise WrongUsage("--value and --tombstone are one record: no --key-separator, --from-json or --file")
+    if sum((key is not None, key_separator is not None, from_json)) > 1:
+        raise WrongUsage("give one of --key, --key-separator and --from-json")
+    if key_separator == "":
+        raise WrongUsage("--key-separator: it must have one character at least")
+    headers = [(name, parsed("--header", parse_key, text)) for name, text in named_values("--header", header).items()]
+    timestamp_ms = parsed_time("--time", time)
+    if timestamp_ms is not None and timestamp_ms < 0:
+        raise WrongUsage(f"--time: {time} is before 1970, which no record can be")
+    key_bytes = None if key is None else parsed("--key", parse_key, key)
+    value_bytes = None if value is None else parsed("--value", parse_key, value)
+    with told_plainly(), names_checked(place, topic, partition):
+        from duralog.cli.common.progress import Progress
+        from duralog.cli.records.record_input import LineFormat, RecordLines, one_record
+        from duralog.format.compression import Codec
+
+        if codec is not None:
+            parsed("--codec", Codec.named, codec)
+        progress = Progress(None, wanted=not (no_progress or quiet))
+        if is_one:
+            records: Iterable[list[Placed]] = one_record(key_bytes, value_bytes, headers, timestamp_ms)
+        else:
+            line_format = LineFormat(
+                key=key_bytes,
+                key_separator=key_separator,
+                headers=headers,
+                timestamp_ms=timestamp_ms,
+                from_json=from_json,
+            )
+            records = RecordLines(file, sys.stdin.buffer, line_format, progress=progress)
+        output = standard_output(as_json=as_json, quiet=quiet)
+        written: dict[int, Place] = {}
+        try:
+            with progress:
+                progress.begin(topic)
+                if is_broker(place):
+                    from duralog.client.produced_broker import to_broker
+
+                    to_broker(place, topic, records, partition=partition, codec=codec, written=written)
+                else:
+                    from duralog.cli.records.produced_store import to_store
+
+                    to_store(place, topic, records, partition=partition, codec=codec, quiet=quiet, written=written)
+        finally:
+            # Where a line was refused, it is good to know what came before it.
+            _tell(topic, written, output)
+
+
+def _tell(topic: str, written: dict[int, Place], output: Output) -> None:
+    from duralog.cli.common.tables import plural
+
+    for number, told in sorted(written.items()):
+        if output.as_json:
+            output.object(
+                {
+                    "kind": "written",
+                    "topic": topic,
+                    "partition": number,
+                    "records": told.records,
+                    "first_offset": told.first_offset,
+                    "last_offset": told.last_offset,
+                }
+            )
+        elif not output.quiet:
+            output.line(
+                f"{topic}-{number}: {plural(told.records, 'record')}, offsets {told.first_offset} to {told.last_offset}"
+            )
+    output.flush()

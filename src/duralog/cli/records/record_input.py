@@ -1,0 +1,167 @@
+"""Records from lines of text. A thread reads ahead, so that what is there is written without waiting for more.
+
+A line that is no record ends the input with its number, as does a read that fails; what came before is written.
+What is read ahead is bounded, in lines and in bytes. The thread may still wait for a line when the command ends.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from duralog.cli.common.progress import Progress
+from duralog.cli.records.shown_records import from_json
+from duralog.errors import InvalidRecord
+from duralog.format.layout import NO_TIMESTAMP
+from duralog.format.record import Header, Record
+
+LARGEST_LINE_BYTES = 64 << 20
+_READ_AHEAD_LINES = 10_000
+_READ_AHEAD_BYTES = 16 << 20
+_LARGEST_GROUP_BYTES = 1 << 20
+
+Placed = tuple[int | None, Record]
+"""A record, and the partition that its line names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineFormat:
+    key: bytes | None
+    key_separator: str | None
+    headers: Sequence[Header]
+    timestamp_ms: int | None
+    from_json: bool
+
+    def parse(self, line: bytes) -> Placed:
+        if self.from_json:
+            try:
+                text = line.decode()
+            except UnicodeDecodeError as error:
+                raise InvalidRecord(f"not UTF-8: {error.reason} at byte {error.start}") from None
+            partition, record = from_json(text)
+            return partition, record
+        key, value = self.key, line
+        if self.key_separator is not None:
+            separator = self.key_separator.encode()
+            key, found, value = line.partition(separator)
+            if not found:
+                raise InvalidRecord(f"no {self.key_separator!r} between a key and a value")
+        timestamp_ms = NO_TIMESTAMP if self.timestamp_ms is None else self.timestamp_ms
+        return None, Record(key=key, value=value, timestamp_ms=timestamp_ms, headers=self.headers)
+
+
+def one_record(
+    key: bytes | None, value: bytes | None, headers: Sequence[Header], timestamp_ms: int | None
+) -> list[list[Placed]]:
+    time_ms = NO_TIMESTAMP if timestamp_ms is None else timestamp_ms
+    return [[(None, Record(key=key, value=value, timestamp_ms=time_ms, headers=headers))]]
+
+
+class RecordLines:
+    """Groups of records: all that are there, up to a size."""
+
+    def __init__(
+        self, path: str, standard_input: BinaryIO, line_format: LineFormat, *, progress: Progress | None = None
+    ) -> None:
+        """`progress` counts bytes: of how many is told where the input is a file."""
+        self._stream = _own_stream(standard_input) if path == "-" else open(path, "rb")  # noqa: SIM115
+        self._format = line_format
+        self._lines = _ReadAhead()
+        self._progress = Progress(None, wanted=False) if progress is None else progress
+        if size := _size_left(self._stream):
+            self._progress.expect(size)
+
+    def __iter__(self) -> Iterator[list[Placed]]:
+        threading.Thread(target=self._read, name="duralog-input", daemon=True).start()
+        number = 0
+        is_open = True
+        while is_open:
+            group: list[Placed] = []
+            size = 0
+            line = self._lines.get()
+            while line is not None:
+                if isinstance(line, OSError):
+                    if group:
+                        yield group
+                    raise line
+                number += 1
+                try:
+                    if len(line) > LARGEST_LINE_BYTES:
+                        raise InvalidRecord(f"longer than {LARGEST_LINE_BYTES:,} bytes")
+                    group.append(self._format.parse(line))
+                except InvalidRecord as error:
+                    if group:
+                        yield group
+                    raise InvalidRecord(f"line {number:,}: {error}") from None
+                size += len(line)
+                if size > _LARGEST_GROUP_BYTES or self._lines.is_empty:
+                    break
+                line = self._lines.get()
+            is_open = line is not None
+            if group:
+                yield group
+            self._progress.advance(size + len(group))
+
+    def _read(self) -> None:
+        end = None
+        try:
+            while line := self._stream.readline(LARGEST_LINE_BYTES + 2):
+                self._lines.put(line.removesuffix(b"\n").removesuffix(b"\r"))
+        except OSError as error:
+            end = error
+        finally:
+            self._lines.put(end)
+
+
+class _ReadAhead:
+    """Lines on their way from one thread to another, then the error that ended them, or None."""
+
+    def __init__(self) -> None:
+        self._lines: deque[bytes | OSError | None] = deque()
+        self._bytes = 0
+        self._changed = threading.Condition()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._lines
+
+    def put(self, line: bytes | OSError | None) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._lines) < _READ_AHEAD_LINES and self._bytes < _READ_AHEAD_BYTES)
+            self._lines.append(line)
+            self._bytes += _size(line)
+            self._changed.notify()
+
+    def get(self) -> bytes | OSError | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._lines)
+            line = self._lines.popleft()
+            self._bytes -= _size(line)
+            self._changed.notify()
+            return line
+
+
+def _size(line: bytes | OSError | None) -> int:
+    return len(line) if isinstance(line, bytes) else 0
+
+
+def _size_left(stream: BinaryIO) -> int:
+    """How much there is to read of a file; 0 for a pipe or a terminal, where nobody knows."""
+    try:
+        status = os.fstat(stream.fileno())
+        return status.st_size - stream.tell() if stat.S_ISREG(status.st_mode) else 0
+    except (OSError, ValueError):
+        return 0
+
+
+def _own_stream(standard_input: BinaryIO) -> BinaryIO:
+    """The same input by a reader of its own: the interpreter, when it ends, wants to close the one that it made."""
+    try:
+        return open(os.dup(standard_input.fileno()), "rb")
+    except OSError:
+        return standard_input  # It is no file: a test has replaced it.

@@ -1,0 +1,175 @@
+"""`duralog stats`: what is in the topics of a directory. `spark.jobs.stats_here` does the work, without Spark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Annotated
+
+import typer
+
+from duralog.cli.common.failures import FAILURE, CannotWrite, describe, told_plainly
+from duralog.cli.common.options import (
+    HOW,
+    WHICH,
+    AsJson,
+    Data,
+    Directory,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    local_directory_given,
+    now_ms,
+    standard_output,
+)
+from duralog.cli.common.unknown_names import names_checked
+from duralog.cli.job.spark_job import JobProgress, TopicChoices
+from duralog.errors import DuralogError
+
+PrefixLength = Annotated[
+    int | None,
+    typer.Option(
+        "--prefix-length",
+        metavar="N",
+        min=1,
+        max=1_000_000,
+        help="Also by the first N bytes of the key.",
+        show_default=False,
+        rich_help_panel=WHICH,
+    ),
+]
+PrefixSeparator = Annotated[
+    str | None,
+    typer.Option(
+        "--prefix-separator",
+        metavar="TEXT",
+        help="Also by what comes before this in the key.",
+        show_default=False,
+        rich_help_panel=WHICH,
+    ),
+]
+Largest = Annotated[
+    int,
+    typer.Option(
+        "--largest", metavar="N", min=0, max=1000, help="Tell so many of the largest records.", rich_help_panel=HOW
+    ),
+]
+NoCompaction = Annotated[
+    bool, typer.Option("--no-compaction", help="Do not look what compaction would save.", rich_help_panel=HOW)
+]
+_HOT_KEYS = 12
+
+
+def stats(
+    directory: Directory = None,
+    data: Data = None,
+    topic: TopicChoices = None,
+    partition: PartitionChoice = None,
+    prefix_length: PrefixLength = None,
+    prefix_separator: PrefixSeparator = None,
+    largest: Largest = 5,
+    no_compaction: NoCompaction = False,
+    html: Annotated[
+        str | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Also write a page with charts: one file that needs nothing else.",
+            show_default=False,
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    threads: Annotated[
+        int,
+        typer.Option("--threads", metavar="N", min=1, max=64, help="Read with so many threads.", rich_help_panel=HOW),
+    ] = 2,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+) -> None:
+    """Count records, keys and bytes of topics; draw charts.
+
+    By topic, partition and key prefix, and what compaction would save. All figures are exact. Nothing is changed, and
+    the directory may be in use.
+
+    Exit code: 0 done, 1 something is damaged or cannot be read, 2 wrong usage, 130 interrupted.
+    """
+    path = local_directory_given(directory, data)
+    with told_plainly(), names_checked(path, topic, partition):
+        if not os.path.isdir(path):
+            raise DuralogError(f"{path}: there is no such directory: check the path")
+        if html is not None:
+            _check_place(html)
+        from duralog.cli.common.compilation import announce_compilation
+        from duralog.cli.common.logs import say_warnings
+
+        announce_compilation(quiet=quiet)
+        say_warnings(wanted=not quiet)
+        from duralog.statistics.here import stats_here
+
+        output = standard_output(as_json=as_json, quiet=quiet)
+        with JobProgress(wanted=not (no_progress or quiet)) as progress:
+            report = stats_here(
+                path,
+                topics=topic or None,
+                partition=partition,
+                prefix_length=prefix_length,
+                prefix_separator=prefix_separator,
+                largest=largest,
+                hot_keys=0 if html is None else _HOT_KEYS,
+                compaction=not no_compaction,
+                threads=threads,
+                on_progress=progress.show,
+            )
+        if as_json:
+            output.object(report.to_dict())
+        else:
+            from duralog.cli.stats.view import write_stats
+
+            write_stats(output, report, path)
+        if html is not None:
+            from duralog.cli.stats.page import stats_page
+
+            _write_page(html, stats_page(report, path, now_ms()))
+            if not as_json:
+                output.note(html, "the same as a page, with charts: open it in a browser")
+        output.flush()
+        if not report.is_sound:
+            raise typer.Exit(FAILURE)
+
+
+def _check_place(file: str) -> None:
+    """Before much is read: whether the page can be written at all."""
+    folder = os.path.dirname(os.path.abspath(file))
+    if not os.path.isdir(folder):
+        raise CannotWrite(f"--html {file}: there is no directory {folder}: make it first, or name a file elsewhere")
+    if os.path.isdir(file):
+        raise CannotWrite(f"--html {file}: this is a directory: name a file in it")
+    if not os.path.exists(file) and not os.access(folder, os.W_OK):
+        raise CannotWrite(f"--html {file}: this user may not write to {folder}: name a file elsewhere")
+
+
+def _write_page(file: str, page: str) -> None:
+    """A reader sees the old page or the new one, whole. A link stays one, and a page keeps who may read it."""
+    try:
+        if os.path.exists(file) and not os.path.isfile(file):
+            # A pipe or a device: written to, never replaced.
+            with open(file, "w", encoding="utf-8") as stream:
+                stream.write(page)
+        else:
+            _replace_file(os.path.realpath(file), page)
+    except OSError as error:
+        raise CannotWrite(f"--html {file}: {describe(error)}") from error
+
+
+def _replace_file(file: str, page: str) -> None:
+    beside = f"{file}.{os.getpid()}.tmp"
+    try:
+        with open(beside, "w", encoding="utf-8") as stream:
+            if os.path.exists(file):
+                shutil.copymode(file, beside)
+            stream.write(page)
+        os.replace(beside, file)
+    finally:
+        if os.path.exists(beside):
+            os.unlink(beside)

@@ -1,0 +1,1 @@
+"""Talking to a broker that somebody else runs, through `confluent-kafka`."""

@@ -1,0 +1,180 @@
+"""What `duralog topic` shows of topics: a line each, or everything about one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from duralog.cli.common.failures import printable, say
+from duralog.cli.common.output import Output
+from duralog.cli.common.progress import Progress
+from duralog.cli.common.tables import plural, size_text, write_table
+from duralog.cli.common.times import format_time
+from duralog.config import TOPIC_CONFIGS, Origin, TopicConfig
+from duralog.errors import DuralogError
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.store import Store
+
+_LIST_NAMES = ("topic", "id", "partitions", "offsets", "bytes", "configs")
+_PARTITION_NAMES = (
+    *("partition", "start_offset", "end_offset", "stable_offset", "segments", "bytes"),
+    *("newest_record", "leader_epoch"),
+)
+_PARTITION_LEAST = ("leader_epoch", "stable_offset", "segments", "newest_record")
+_CONFIG_NAMES = ("config", "value", "from")
+
+
+def write_list(store: Store, only: str | None, output: Output, *, is_shown: bool = False) -> bool:
+    """Returns whether everything could be read."""
+    is_well = True
+    rows = []
+    names = store.topics() if only is None else [only]
+    found: dict[str, tuple[list[PartitionLog], int]] = {}
+    with Progress(len(names), unit="topic", wanted=is_shown) as progress:
+        for name in names:
+            progress.begin(name)
+            found[name] = _logs(store, name)
+            progress.advance(1)
+    for name, (logs, failures) in found.items():
+        is_well &= not failures
+        offsets = sum(log.end_offset - log.start_offset for log in logs)
+        size_bytes = sum(log.size_bytes for log in logs)
+        overrides = store.topic_overrides(name)
+        count = len(store.partitions(name))
+        if output.as_json:
+            output.object(
+                {
+                    "kind": "topic",
+                    "topic": name,
+                    "topic_id": store.topic_id(name),
+                    "partitions": count,
+                    "offsets": offsets,
+                    "bytes": size_bytes,
+                    "configs": overrides,
+                }
+            )
+            continue
+        settings = ", ".join(f"{key}={value}" for key, value in sorted(overrides.items()))
+        rows.append(
+            [
+                printable(name),
+                store.topic_id(name) or "-",
+                f"{count:,}",
+                f"{offsets:,}",
+                f"{size_bytes:,}",
+                printable(settings) or "-",
+            ]
+        )
+    if not output.as_json:
+        right, cut, least = ("partitions", "offsets", "bytes"), ("topic", "configs"), ("id", "configs")
+        if rows:
+            write_table(output, _LIST_NAMES, rows, right=right, cut=cut, least=least)
+        if rows or only is not None:
+            output.heading(plural(len(rows), "topic"))
+        else:
+            write_no_topics(store.path, output)
+    return is_well
+
+
+def write_no_topics(place: str, output: Output) -> None:
+    output.heading(f"no topics yet. To make one: duralog topic create {printable(place)} --topic NAME")
+
+
+def write_description(store: Store, name: str, output: Output, *, all_configs: bool) -> bool:
+    """Returns whether everything could be read."""
+    config = store.topic_config(name)
+    logs, failures = _logs(store, name)
+    shown = [
+        definition.name
+        for definition in TOPIC_CONFIGS.values()
+        if all_configs or config.source(definition.name).origin is not Origin.DEFAULT
+    ]
+    if output.as_json:
+        output.object(_object(store, name, config, shown))
+        for log in logs:
+            output.object({"kind": "partition", "topic": name, **_partition_fields(log)})
+        return not failures
+    size = size_text(sum(log.size_bytes for log in logs))
+    count = plural(len(store.partitions(name)), "partition")
+    output.heading(f"{printable(name)}: {count}, {size}, id {store.topic_id(name) or '-'}")
+    rows = [_partition_cells(log) for log in logs]
+    right = _PARTITION_NAMES[:6] + _PARTITION_NAMES[7:]
+    write_table(output, _PARTITION_NAMES, rows, right=right, cut=(), least=_PARTITION_LEAST)
+    _write_configs(config, shown, output)
+    return not failures
+
+
+def _write_configs(config: TopicConfig, shown: list[str], output: Output) -> None:
+    if not shown:
+        output.columns("(no configs but Kafka's defaults; --all lists them)")
+        return
+    rows = [[name, printable(config.text(name)) or '""', _source(config, name)] for name in sorted(shown)]
+    write_table(output, _CONFIG_NAMES, rows, cut=("value",))
+    for name, why in config.ignored.items():
+        output.note(printable(name), f"has no effect here: {why}")
+
+
+def _source(config: TopicConfig, name: str) -> str:
+    source = config.source(name)
+    return source.origin.value if source.name == name else f"{source.origin.value}: {source.name}"
+
+
+def _object(store: Store, name: str, config: TopicConfig, shown: list[str]) -> dict[str, Any]:
+    return {
+        "kind": "topic",
+        "topic": name,
+        "topic_id": store.topic_id(name),
+        "partitions": store.partitions(name),
+        "configs": [
+            {
+                "name": key,
+                "value": config.text(key),
+                "source": config.source(key).origin.value,
+                "set_as": config.source(key).name,
+            }
+            for key in sorted(shown)
+        ],
+        "ignored_configs": dict(config.ignored),
+    }
+
+
+def _partition_fields(log: PartitionLog) -> dict[str, Any]:
+    segments = log.segments
+    has_records = log.end_offset > log.start_offset
+    return {
+        "partition": log.partition,
+        "start_offset": log.start_offset,
+        "end_offset": log.end_offset,
+        "last_stable_offset": log.last_stable_offset,
+        "segments": len(segments),
+        "bytes": log.size_bytes,
+        "newest_timestamp": max(segment.largest_timestamp_ms for segment in segments) if has_records else None,
+        "leader_epoch": log.leader_epochs.latest_epoch,
+    }
+
+
+def _partition_cells(log: PartitionLog) -> list[str]:
+    fields = _partition_fields(log)
+    epoch, newest = fields["leader_epoch"], fields["newest_timestamp"]
+    return [
+        str(fields["partition"]),
+        str(fields["start_offset"]),
+        str(fields["end_offset"]),
+        str(fields["last_stable_offset"]),
+        f"{fields['segments']:,}",
+        f"{fields['bytes']:,}",
+        "-" if newest is None else format_time(newest),
+        "-" if epoch < 0 else str(epoch),
+    ]
+
+
+def _logs(store: Store, topic: str) -> tuple[list[PartitionLog], int]:
+    """The logs that can be read, and how many cannot: those are told on standard error."""
+    logs: list[PartitionLog] = []
+    failures = 0
+    for number in store.partitions(topic):
+        try:
+            logs.append(store.partition(topic, number))
+        except DuralogError as error:
+            failures += 1
+            say(f"error: {topic}-{number}: {printable(str(error))}")
+    return logs, failures

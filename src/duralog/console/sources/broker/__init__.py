@@ -1,0 +1,1 @@
+"""What the console knows of a running broker."""

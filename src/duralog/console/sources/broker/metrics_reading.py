@@ -1,0 +1,51 @@
+"""What a duralog broker's /metrics say of its cleaner and of held records, if the console was given the address."""
+
+from __future__ import annotations
+
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from contextlib import suppress
+from http.client import HTTPException
+
+from duralog.console.sources.held_note import held_by_broker_note
+
+_PATIENCE_SECONDS = 1.0
+_MOST_BYTES = 4 << 20
+_OF_CLEANER = re.compile(
+    r"^duralog_(cleanings|failed_cleanings|cleaner_[a-z_]+|uncleanable_[a-z_]+)(?:_total)? ([0-9.eE+-]+)$", re.MULTILINE
+)
+_OF_HELD = re.compile(r"^duralog_held_(records|bytes) ([0-9.eE+-]+)$", re.MULTILINE)
+
+
+class CleanerMetrics:
+    """`step` asks; the rest tells what it was answered."""
+
+    def __init__(self, address: str) -> None:
+        self._url = f"http://{address}/metrics"
+        self.figures: Mapping[str, float] = {}
+        self.note: str | None = None
+        """Why there are no figures."""
+        self.held_note: str | None = None
+
+    def step(self) -> None:
+        try:
+            with urllib.request.urlopen(self._url, timeout=_PATIENCE_SECONDS) as answer:
+                text = answer.read(_MOST_BYTES).decode("utf-8", "replace")
+        except (OSError, ValueError, HTTPException) as error:
+            reason = error.reason if isinstance(error, urllib.error.URLError) else error
+            self.figures, self.note = {}, f"The broker's metrics at {self._url} cannot be read: {reason}"
+            self.held_note = None
+            return
+        self.figures, self.note = _figures(_OF_CLEANER, text), None
+        held = _figures(_OF_HELD, text)
+        self.held_note = held_by_broker_note(held.get("records", 0), held.get("bytes", 0))
+
+
+def _figures(pattern: re.Pattern[str], text: str) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for name, value in pattern.findall(text):
+        with suppress(ValueError):
+            figures[name] = float(value)
+    return figures

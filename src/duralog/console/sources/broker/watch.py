@@ -1,0 +1,223 @@
+"""A broker asked again and again: its topics, where their partitions begin and end, their sizes, their configs, groups.
+
+A broker that goes away leaves what was last seen, offline, with a note; when it comes back, the next look finds it. A
+partition without a leader is in trouble, the others are not. What changes seldom is asked seldom: configs, and sizes of
+a broker that does not tell them, not with every look.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from duralog.client.group_views import GroupView
+from duralog.client.groups_of_broker import BrokerGroups
+from duralog.client.target import admin_client, admin_module, in_words, kafka_client, told_by_broker
+from duralog.console.sources.broker.log_dir_sizes import log_dir_sizes
+from duralog.errors import DuralogError
+
+Place = tuple[str, int]
+
+_ANSWER_SECONDS = 5.0
+_SLOW_LOOKS = 10
+"""Configs are asked for with every so many looks, and when there is a topic that was not there."""
+_GROUP_LOOKS = 2
+_DEFAULT_SOURCE = 5
+_POLICY = "cleanup.policy"
+
+
+class BrokerPartition(NamedTuple):
+    leader: int | None
+    start_offset: int | None
+    end_offset: int | None
+    size_bytes: int | None
+    trouble: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLook:
+    """A broker as it was at one look."""
+
+    cluster_id: str | None = None
+    node_id: int | None = None
+    partitions: Mapping[Place, BrokerPartition] = field(default_factory=dict)
+    configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of each topic, those that are not the defaults."""
+    policies: Mapping[str, str] = field(default_factory=dict)
+    sizes_note: str | None = None
+
+
+class BrokerWatch:
+    """`look` is for one thread at a time. It raises `DuralogError` if the broker does not answer."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._client = kafka_client()
+        self._admin: Any = None
+        self._looks = 0
+        self._configs: dict[str, dict[str, str]] = {}
+        self._policies: dict[str, str] = {}
+        self._sizes: Mapping[Place, int] = {}
+        self._sizes_note: str | None = None
+        self._connecting = threading.Lock()
+
+    def admin(self) -> Any:
+        with self._connecting:
+            if self._admin is None:
+                self._admin = admin_client(self.address)
+            return self._admin
+
+    def look(self) -> BrokerLook:
+        self._looks += 1
+        try:
+            with told_by_broker(self.address):
+                return self._look()
+        except DuralogError:
+            # The next look starts with a new connection: this one may wait for a broker that never comes back.
+            with self._connecting:
+                self._admin = None
+            raise
+
+    def _look(self) -> BrokerLook:
+        admin = self.admin()
+        metadata = admin.list_topics(timeout=_ANSWER_SECONDS)
+        leaders: dict[Place, int | None] = {}
+        for name, topic in metadata.topics.items():
+            for number, partition in topic.partitions.items():
+                leaders[name, number] = partition.leader if partition.leader >= 0 else None
+        topics = sorted(metadata.topics)
+        is_due = self._looks % _SLOW_LOOKS == 1
+        if is_due or set(topics) != set(self._configs):
+            self._read_configs(admin, topics)
+        if is_due or self._sizes_note is None:
+            self._read_sizes(metadata.brokers.values(), leaders)
+        served = [place for place, leader in leaders.items() if leader is not None]
+        starts, ends = self.offsets(served, latest=False), self.offsets(served, latest=True)
+        controller = metadata.controller_id
+        return BrokerLook(
+            cluster_id=metadata.cluster_id,
+            node_id=controller if controller >= 0 else None,
+            partitions={
+                place: _partition(leader, starts.get(place), ends.get(place), self._sizes.get(place))
+                for place, leader in sorted(leaders.items())
+            },
+            configs=dict(self._configs),
+            policies=dict(self._policies),
+            sizes_note=self._sizes_note,
+        )
+
+    def offsets(
+        self, places: Iterable[Place], *, latest: bool, is_committed: bool = False
+    ) -> dict[Place, int | DuralogError]:
+        """Where partitions end or begin; of one that cannot tell, why."""
+        types = admin_module()
+        spec = types.OffsetSpec.latest() if latest else types.OffsetSpec.earliest()
+        found: dict[Place, int | DuralogError] = {}
+        for place, answer in self._answers(places, spec, is_committed=is_committed).items():
+            try:
+                found[place.topic, place.partition] = int(answer.result().offset)
+            except self._client.KafkaException as error:
+                found[place.topic, place.partition] = DuralogError(in_words(error.args[0]))
+        return found
+
+    def latest_timestamp_ms(self, place: Place) -> int | None:
+        found = self._answers([place], admin_module().OffsetSpec.max_timestamp(), is_committed=False)
+        for answer in found.values():
+            with told_by_broker(self.address):
+                timestamp_ms = int(answer.result().timestamp)
+                return timestamp_ms if timestamp_ms >= 0 else None
+        return None
+
+    def _answers(self, places: Iterable[Place], spec: Any, *, is_committed: bool) -> dict[Any, Any]:
+        asked = {self._client.TopicPartition(*place): spec for place in places}
+        if not asked:
+            return {}
+        levels = self._client.IsolationLevel
+        level = levels.READ_COMMITTED if is_committed else levels.READ_UNCOMMITTED
+        answers: dict[Any, Any] = self.admin().list_offsets(
+            asked, isolation_level=level, request_timeout=_ANSWER_SECONDS
+        )
+        return answers
+
+    def _read_configs(self, admin: Any, topics: list[str]) -> None:
+        types = admin_module()
+        resources = {types.ConfigResource(types.ResourceType.TOPIC, name): name for name in topics}
+        self._configs = {name: {} for name in topics}
+        self._policies = {}
+        if not resources:
+            return
+        for resource, answer in admin.describe_configs([*resources], request_timeout=_ANSWER_SECONDS).items():
+            name = resources[resource]
+            try:
+                entries = answer.result()
+            except self._client.KafkaException:
+                continue  # It was deleted meanwhile, or may not be looked at.
+            self._configs[name] = {
+                entry.name: entry.value or ""
+                for entry in sorted(entries.values(), key=lambda entry: str(entry.name))
+                if entry.source != _DEFAULT_SOURCE
+            }
+            if _POLICY in entries:
+                self._policies[name] = entries[_POLICY].value or ""
+
+    def _read_sizes(self, brokers: Iterable[Any], leaders: Mapping[Place, int | None]) -> None:
+        sizes: dict[Place, int] = {}
+        self._sizes_note = None
+        for broker in brokers:
+            try:
+                told = log_dir_sizes(broker.host, broker.port)
+            except DuralogError as error:
+                self._sizes_note = f"The sizes of the logs are not known: {error}"
+                continue
+            # Of several replicas the leader's counts.
+            sizes |= {place: size for place, size in told.items() if leaders.get(place) == broker.id}
+        self._sizes = sizes
+
+
+def _partition(
+    leader: int | None, start: int | DuralogError | None, end: int | DuralogError | None, size_bytes: int | None
+) -> BrokerPartition:
+    if leader is None:
+        return BrokerPartition(None, None, None, size_bytes, "no broker leads it at the moment")
+    for found in (start, end):
+        if not isinstance(found, int):
+            return BrokerPartition(
+                leader, None, None, size_bytes, "its leader does not answer" if found is None else str(found)
+            )
+    assert isinstance(start, int)
+    assert isinstance(end, int)
+    return BrokerPartition(leader, start, max(end, start), size_bytes, None)
+
+
+class BrokerGroupWatch:
+    """The groups of a broker, as they were when it last answered."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._groups: BrokerGroups | None = None
+        self._looks = 0
+        self.views: tuple[GroupView, ...] = ()
+        self.trouble: str | None = f"{address} has not been asked yet"
+        """Why they are not known, or not as they are now; None if they are."""
+
+    def forget_connection(self) -> None:
+        """The broker is away. A connection from before would be waited for, long after another one was answered."""
+        self._groups = None
+
+    def step(self) -> bool:
+        """Returns whether it was asked, and did answer."""
+        self._looks += 1
+        if self.trouble is None and self._looks % _GROUP_LOOKS == 0:
+            return False
+        try:
+            with told_by_broker(self._address):
+                if self._groups is None:
+                    self._groups = BrokerGroups(self._address)
+                self.views, self.trouble = tuple(self._groups.views()), None
+                return True
+        except DuralogError as error:
+            self._groups = None
+            self.trouble = str(error)
+            return False

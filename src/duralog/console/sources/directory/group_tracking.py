@@ -1,0 +1,127 @@
+"""Consumer groups as a directory has them, read from `__consumer_offsets` as it grows: only what came since is read.
+
+A long topic is read in several goes, so that a look does not take seconds: until it has caught up, groups are told as
+far as they are known, and a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from duralog.broker.groups.group_loading import FoldedLog
+from duralog.broker.topics.coordinator_log import LoggedMarker, LoggedRecord, read_log
+from duralog.cli.common.failures import printable
+from duralog.client.group_records import EndOffset, GroupRecords
+from duralog.client.group_views import GroupView
+from duralog.console.facts.overview import GroupDetails, GroupFacts, LagSample
+from duralog.console.sources.directory.folder_watch import PartitionLook
+from duralog.console.sources.directory.fresh_logs import FreshLogs
+from duralog.console.sources.rates import History
+from duralog.errors import DuralogError
+from duralog.format.internal.internal_topics import CONSUMER_OFFSETS
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.partition_log import PartitionLog
+
+_RECORDS_AT_ONCE = 20_000
+_MOST_LAGS = 300
+_MOST_HISTORIES = 2_000
+
+
+class LagHistories:
+    """The lag of each group over time, of as many groups as can be kept."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, History[LagSample]] = {}
+
+    def add(self, at_ms: int, groups: list[GroupView]) -> None:
+        self._of = {group.group: self._of.get(group.group) or History(_MOST_LAGS) for group in groups[:_MOST_HISTORIES]}
+        for group in groups[:_MOST_HISTORIES]:
+            if any(offset.lag is not None for offset in group.offsets):
+                self._of[group.group].add(LagSample(at_ms=at_ms, lag=group.lag))
+
+    def details(self, view: GroupView) -> GroupDetails:
+        history = self._of.get(view.group)
+        return GroupDetails(facts=group_facts(view), view=view, history=() if history is None else history.all())
+
+
+def group_facts(view: GroupView) -> GroupFacts:
+    topics = {offset.topic for offset in view.offsets}
+    topics |= {topic for member in view.members for topic, _ in member.partitions}
+    is_known = any(offset.lag is not None for offset in view.offsets)
+    return GroupFacts(
+        name=view.group,
+        state=view.state,
+        protocol=view.kind,
+        members=len(view.members),
+        lag=view.lag if is_known else None,
+        topics=tuple(sorted(topics)),
+    )
+
+
+class GroupTracking:
+    """For one thread at a time."""
+
+    def __init__(self, logs: FreshLogs) -> None:
+        self._logs = logs
+        self._records = GroupRecords()
+        self._folded: dict[TopicPartition, FoldedLog] = {}
+        self._positions: dict[TopicPartition, tuple[PartitionLook | None, int]] = {}
+        """Of each partition, the look after which it was read to its end, and up to where."""
+        self.note: str | None = None
+
+    def read_on(self, looks: Mapping[TopicPartition, PartitionLook]) -> None:
+        """Take in what is new."""
+        found = {place: look for place, look in looks.items() if place.topic == CONSUMER_OFFSETS}
+        is_other = any(
+            place not in found or found[place].end_offset < position for place, (_, position) in self._positions.items()
+        )
+        if is_other:
+            # The topic is gone, or another one has its name.
+            self._records, self._folded, self._positions = GroupRecords(), {}, {}
+        self.note = None
+        left = _RECORDS_AT_ONCE
+        for place, look in found.items():
+            seen, position = self._positions.get(place, (None, 0))
+            if seen is look:
+                continue
+            if left <= 0:
+                self.note = "The groups are still being read: there is more in __consumer_offsets."
+                break
+            folded = self._folded.setdefault(place, FoldedLog(keeps_tombstones=False))
+            try:
+                reached, taken, is_all = self._logs.ask(place, self._reading(folded, position, left))
+            except DuralogError as error:
+                self.note = f"The groups in {place} cannot be read: {printable(str(error))}"
+                continue
+            left -= taken
+            self._positions[place] = (look if is_all else None), reached
+            if not is_all:
+                self.note = "The groups are still being read: there is more in __consumer_offsets."
+
+    def views(self, end_offset: EndOffset) -> list[GroupView]:
+        return self._records.views(end_offset)
+
+    def _reading(self, folded: FoldedLog, position: int, most: int) -> Callable[[PartitionLog], tuple[int, int, bool]]:
+        def read(log: PartitionLog) -> tuple[int, int, bool]:
+            """Up to where it was read, how many records that were, and whether there are no more for now."""
+            end = log.end_offset
+            if position >= end:
+                return position, 0, True
+            taken, reached = 0, end
+
+            def entries() -> Iterator[LoggedRecord | LoggedMarker]:
+                nonlocal taken, reached
+                for entry in read_log(log, position):
+                    if isinstance(entry, LoggedRecord):
+                        if taken >= most:
+                            reached = entry.offset
+                            return
+                        taken += 1
+                    yield entry
+
+            # What a transaction committed counts when the transaction does; other commits do not wait for it.
+            for record in folded.taking_effect(entries()):
+                self._records.take(record)
+            return reached, taken, reached == end
+
+        return read

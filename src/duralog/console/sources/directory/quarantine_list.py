@@ -1,0 +1,48 @@
+"""What lies in quarantine, of all partitions of a directory: bytes that recovery or repair took out of logs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from duralog.cli.common.failures import printable
+from duralog.console.facts.health import QuarantineEntry
+from duralog.console.sources.directory.folder_watch import PartitionLook
+from duralog.errors import DuralogError
+from duralog.storage.disk.background import wall_clock_ms
+from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.recovery.quarantine import BYTES_SUFFIX, NO_OFFSET, Quarantine
+
+_MOST_ENTRIES = 1_000
+
+
+def quarantine_entries(directory: str, looks: Iterable[PartitionLook]) -> tuple[QuarantineEntry, ...]:
+    """The newest first. A partition whose quarantine cannot be read is left out: its look tells."""
+    files = LocalFileSystem()
+    found: list[QuarantineEntry] = []
+    for look in looks:
+        if not look.has_quarantine:
+            continue
+        quarantine = Quarantine(files, look.folder, wall_clock_ms)
+        try:
+            reports = quarantine.reports()
+        except DuralogError:
+            continue
+        found += [
+            QuarantineEntry(
+                topic=look.place.topic,
+                partition=look.place.partition,
+                file=printable(report.file),
+                start=report.start,
+                end=report.end,
+                reason=printable(f"{report.reason} (expected {report.expected}, found {report.found})"),
+                offset_before=None if report.offset_before == NO_OFFSET else report.offset_before,
+                offset_after=None if report.offset_after == NO_OFFSET else report.offset_after,
+                time_ms=report.time_ms,
+                restored_batches=report.restored_batches,
+                path=printable(os.path.relpath(os.path.join(quarantine.folder, report.name + BYTES_SUFFIX), directory)),
+            )
+            for report in reports
+        ]
+    found.sort(key=lambda entry: -entry.time_ms)
+    return tuple(found[:_MOST_ENTRIES])

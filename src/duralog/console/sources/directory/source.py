@@ -1,0 +1,321 @@
+"""A log directory as the pages see it. It may be in use: nothing is locked, nothing changes, nothing stays open.
+
+The overview and the tables come from the newest look, which a background thread takes every few seconds; whatever else
+is asked is read at that moment. Only a compaction changes something, and only if the console was started to allow it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from duralog.cli.common.failures import describe, printable
+from duralog.cli.common.times import in_words
+from duralog.client.group_views import GroupView
+from duralog.config import BrokerConfig
+from duralog.console.facts.health import CleanerFacts, QuarantineEntry
+from duralog.console.facts.overview import GroupDetails, Overview, PartitionRow
+from duralog.console.facts.partitions import PartitionFacts, SegmentScan
+from duralog.console.facts.records import RecordPage, ShownRecord
+from duralog.console.facts.runs import Rehearsal
+from duralog.console.source import DEFAULT_PAGE_RECORDS, UnknownGroup, always_wanted
+from duralog.console.sources.broker.metrics_reading import CleanerMetrics
+from duralog.console.sources.directory.compaction_runs import DirectoryCompaction, compaction_command
+from duralog.console.sources.directory.folder_watch import PartitionLook
+from duralog.console.sources.directory.fresh_logs import FreshLogs
+from duralog.console.sources.directory.group_tracking import GroupTracking, LagHistories, group_facts
+from duralog.console.sources.directory.key_search import DirectoryKeySearch
+from duralog.console.sources.directory.partition_details import segment_facts
+from duralog.console.sources.directory.quarantine_list import quarantine_entries
+from duralog.console.sources.directory.record_pages import PageReader
+from duralog.console.sources.directory.runs import DirectoryRuns
+from duralog.console.sources.directory.segment_scans import SegmentScans
+from duralog.console.sources.directory.snapshots import DirectorySnapshot, DirectorySnapshots
+from duralog.console.sources.directory.verify_runs import DirectoryVerification
+from duralog.console.sources.refreshing import Refresher
+from duralog.errors import DuralogError, StorageError, UnknownTopic
+from duralog.format.filenames import segment_stem
+from duralog.storage.disk.background import Clock, wall_clock_ms
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.partition_log import PartitionLog
+
+_PAGE_ATTEMPTS = 3
+_Answer = TypeVar("_Answer")
+
+
+class DirectorySource:
+    """Made by `duralog.console.sources.opening.open_source`."""
+
+    has_files = True
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        config: BrokerConfig | None = None,
+        allow_changes: bool = False,
+        metrics: str | None = None,
+        refresh_seconds: float = 2.0,
+        clock: Clock = wall_clock_ms,
+    ) -> None:
+        """Looks at the directory once, so that there is something to show."""
+        self.path = path
+        self.allows_changes = allow_changes
+        self._clock = clock
+        self._snapshots = DirectorySnapshots(path, config or BrokerConfig(), clock)
+        self._logs = FreshLogs(path, self._snapshots.catalogue.find, clock)
+        self._tracking = GroupTracking(self._logs)
+        self._lags = LagHistories()
+        self._groups: dict[str, GroupView] = {}
+        self._metrics = None if metrics is None else CleanerMetrics(metrics)
+        self._scans = SegmentScans()
+        self._runs = DirectoryRuns(path, self._logs, clock, allow_changes=allow_changes)
+        self._stepping = threading.Lock()
+        self._refresher = Refresher(self.step, refresh_seconds)
+        self._overview = self._snapshots.newest.overview
+        self.step()
+
+    def start(self) -> None:
+        """Look again every few seconds, in the background."""
+        self._refresher.start()
+
+    def step(self) -> None:
+        if self._metrics is not None:
+            # Not under the lock: who reads files need not wait for a broker that is away.
+            self._metrics.step()
+        with self._stepping:
+            self._snapshots.step()
+            snapshot = self._snapshots.newest
+            overview = snapshot.overview
+            if overview.is_online:
+                self._tracking.read_on(snapshot.looks)
+                views = self._tracking.views(_ends(snapshot))
+                self._lags.add(overview.taken_ms, views)
+                self._groups = {view.group: view for view in views}
+            notes = [*overview.notes, self._tracking.note, None if self._metrics is None else self._metrics.note]
+            self._overview = replace(
+                overview,
+                groups=tuple(map(group_facts, self._groups.values())),
+                notes=tuple(note for note in notes if note is not None),
+            )
+
+    # Quick
+
+    def overview(self) -> Overview:
+        return self._overview
+
+    def topic(self, topic: str) -> tuple[PartitionRow, ...]:
+        rows = self._snapshots.newest.rows.get(topic)
+        if rows is None:
+            raise UnknownTopic(f"there is no topic {printable(topic)} in this directory")
+        return rows
+
+    def group(self, name: str) -> GroupDetails:
+        view = self._groups.get(name)
+        if view is None:
+            raise UnknownGroup(f"there is no group {printable(name)} in this directory")
+        return self._lags.details(view)
+
+    def cleaner(self) -> CleanerFacts:
+        facts = self._snapshots.newest.cleaner
+        return facts if self._metrics is None else replace(facts, metrics=self._metrics.figures)
+
+    # Reads
+
+    def partition(self, topic: str, partition: int) -> PartitionFacts:
+        place = TopicPartition(topic, partition)
+        look = self._look(place)
+        trouble = look.trouble
+        try:
+            stability = self._logs.ask(place, self._logs.stability)
+        except UnknownTopic:
+            raise
+        except DuralogError as error:
+            if not look.segments:
+                raise
+            stability, trouble = None, trouble or describe(error)
+        end_offset = look.end_offset
+        stable = end_offset if stability is None else min(stability.last_stable_offset, end_offset)
+        snapshot = self._snapshots.newest
+        dirty = self._snapshots.dirty_range(look, stable, self._clock())
+        segments = self._read(lambda: segment_facts(look, None if dirty is None else dirty.first_dirty_offset))
+        history = self._snapshots.size_history(place)
+        limit = None if dirty is None else dirty.first_uncleanable
+        why_not = None if dirty is None else dirty.why_not
+        times = [segment.first_timestamp_ms for segment in segments if segment.first_timestamp_ms is not None]
+        return PartitionFacts(
+            topic=topic,
+            partition=partition,
+            start_offset=snapshot.start_offset(look),
+            end_offset=end_offset,
+            high_watermark=end_offset,
+            last_stable_offset=stable,
+            policy=self._snapshots.catalogue.config(topic).text("cleanup.policy"),
+            size_bytes=look.size_bytes,
+            segments=segments,
+            first_timestamp_ms=times[0] if times else None,
+            latest_timestamp_ms=look.latest_timestamp_ms,
+            configs=self._snapshots.catalogue.shown_configs(topic),
+            history=() if history is None else history.all(),
+            checkpoint=snapshot.cleaned.get(place),
+            first_dirty_offset=None if dirty is None else dirty.first_dirty_offset,
+            first_uncleanable_offset=None if limit is None else limit.offset,
+            why_uncleanable=None if limit is None else in_words(limit.reason),
+            cleanable_from_ms=None if limit is None else limit.cleanable_from_ms,
+            dirty_ratio=None if dirty is None else dirty.dirty_ratio,
+            min_dirty_ratio=None if dirty is None else dirty.min_dirty_ratio,
+            why_not_compacted=None if why_not is None else in_words(why_not),
+            open_transactions=() if stability is None else stability.open_transactions,
+            folder=look.folder,
+            trouble=None if trouble is None else printable(trouble),
+            notes=() if dirty is None or dirty.correction is None else (in_words(dirty.correction),),
+        )
+
+    def scan_segment(
+        self, topic: str, partition: int, base_offset: int, *, is_wanted: Callable[[], bool] = always_wanted
+    ) -> SegmentScan:
+        return self._scans.scan(self._segment_path(topic, partition, base_offset), base_offset, is_wanted)
+
+    def known_scan(self, topic: str, partition: int, base_offset: int) -> SegmentScan | None:
+        return self._scans.known(self._segment_path(topic, partition, base_offset))
+
+    def records(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        offset: int | None = None,
+        time_ms: int | None = None,
+        limit: int = DEFAULT_PAGE_RECORDS,
+        backwards: bool = False,
+        committed_only: bool = False,
+    ) -> RecordPage:
+        return self._page(
+            topic,
+            partition,
+            lambda reader: reader.page(offset=offset, time_ms=time_ms, limit=limit, backwards=backwards),
+            committed_only=committed_only,
+        )
+
+    def record(self, topic: str, partition: int, offset: int) -> ShownRecord | None:
+        def one(log: PartitionLog) -> ShownRecord | None:
+            return PageReader(log, lambda: self._logs.stability(log), committed_only=False).one(offset)
+
+        return self._ask(topic, partition, one)
+
+    def tail(self, topic: str, partition: int, from_offset: int, limit: int = 200) -> RecordPage:
+        return self._page(topic, partition, lambda reader: reader.tail(from_offset, limit))
+
+    def rehearsal(self, topic: str, partition: int, *, is_wanted: Callable[[], bool] = always_wanted) -> Rehearsal:
+        config, place = self._snapshots.catalogue.given_config, self._known(topic, partition)
+        return self._read(lambda: self._runs.rehearse(place, config, is_wanted))
+
+    def quarantine(self) -> tuple[QuarantineEntry, ...]:
+        return self._read(lambda: quarantine_entries(self.path, self._snapshots.newest.looks.values()))
+
+    # Runs
+
+    def find_key(
+        self, topic: str, partition: int, key: bytes, *, from_offset: int | None = None, limit: int = 100
+    ) -> DirectoryKeySearch:
+        return self._runs.find_key(self._known(topic, partition), key, from_offset=from_offset, limit=limit)
+
+    def compaction_command(self, topic: str, partition: int) -> str:
+        return compaction_command(self.path, TopicPartition(topic, partition))
+
+    def why_no_compaction(self, topic: str, partition: int) -> str | None:
+        try:
+            self._runs.check_compaction(self._known(topic, partition), self._snapshots.catalogue.config(topic))
+        except DuralogError as error:
+            return str(error)
+        return None
+
+    def compact(self, topic: str, partition: int) -> DirectoryCompaction:
+        return self._runs.compact(self._known(topic, partition), self._snapshots.catalogue.config(topic))
+
+    def compaction(self) -> DirectoryCompaction | None:
+        return self._runs.compaction
+
+    def start_verify(self, topic: str | None = None, partition: int | None = None) -> DirectoryVerification:
+        return self._runs.verify(topic, partition)
+
+    def verification(self) -> DirectoryVerification | None:
+        return self._runs.verification
+
+    def close(self) -> None:
+        self._scans.stop()
+        self._refresher.stop()
+        self._runs.close()
+
+    # What they share
+
+    def _known(self, topic: str, partition: int) -> TopicPartition:
+        """By the newest look. Raises `UnknownTopic`, or `StorageError` where all of the directory has gone."""
+        place = TopicPartition(topic, partition)
+        if not os.path.isdir(self.path):
+            raise StorageError(f"{printable(self.path)} is not there any more: it was moved, unmounted or deleted")
+        if place not in self._snapshots.newest.looks:
+            self.topic(topic)
+            raise UnknownTopic(f"there is no partition {partition} of {printable(topic)} in this directory")
+        return place
+
+    def _look(self, place: TopicPartition) -> PartitionLook:
+        """The partition as it is now."""
+        self._known(*place)
+        with self._stepping:
+            look = self._snapshots.look_at(place)
+        if look is None:
+            raise UnknownTopic(f"{printable(str(place))} is gone: its topic was deleted")
+        if not look.segments:
+            raise StorageError(printable(look.trouble or f"{place} cannot be read"))
+        return look
+
+    def _ask(self, topic: str, partition: int, question: Callable[[PartitionLog], _Answer]) -> _Answer:
+        place = self._known(topic, partition)
+        look = self._snapshots.newest.looks.get(place)
+        if look is not None and not look.segments:
+            self._look(place)  # It may have been in the making then. If it still has no log, this raises.
+        return self._read(lambda: self._logs.ask(place, question))
+
+    def _page(
+        self,
+        topic: str,
+        partition: int,
+        read: Callable[[PageReader], RecordPage],
+        *,
+        committed_only: bool = False,
+    ) -> RecordPage:
+        def read_page(log: PartitionLog) -> tuple[RecordPage, bool]:
+            reader = PageReader(log, lambda: self._logs.stability(log), committed_only=committed_only)
+            page = read(reader)
+            return page, bool(reader.damage)
+
+        for _ in range(_PAGE_ATTEMPTS):
+            page, is_damaged = self._ask(topic, partition, read_page)
+            if not is_damaged:
+                break
+            # A segment that a compaction replaces while its old one is read looks like damage. That does not last.
+        return page
+
+    def _read(self, read: Callable[[], _Answer]) -> _Answer:
+        try:
+            return read()
+        except OSError as error:
+            raise StorageError(describe(error)) from error
+
+    def _segment_path(self, topic: str, partition: int, base_offset: int) -> str:
+        look = self._snapshots.newest.looks[self._known(topic, partition)]
+        if all(segment.base_offset != base_offset for segment in look.segments):
+            raise UnknownTopic(f"there is no segment at offset {base_offset} of {printable(str(look.place))}")
+        return os.path.join(look.folder, f"{segment_stem(base_offset)}.log")
+
+
+def _ends(snapshot: DirectorySnapshot) -> Callable[[str, int], int | None]:
+    def end_offset(topic: str, partition: int) -> int | None:
+        look = snapshot.looks.get(TopicPartition(topic, partition))
+        return None if look is None or not look.segments else look.end_offset
+
+    return end_offset

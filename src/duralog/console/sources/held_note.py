@@ -1,0 +1,80 @@
+"""The note about records that are older than the default retention: duralog holds them, Kafka would delete them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from duralog.cli.common.failures import printable
+from duralog.cli.common.times import duration_text
+from duralog.config import TopicConfig
+from duralog.console.sources.directory.folder_watch import PartitionLook
+from duralog.console.sources.directory.segment_times import timed_segments
+from duralog.console.ui.words import bytes_text, counted
+from duralog.errors import DuralogError
+from duralog.storage.log.retention import (
+    DEFAULT_RETENTION_MS,
+    DELETE,
+    AgingLog,
+    BeyondAge,
+    Removal,
+    is_retention_chosen,
+    plan,
+)
+
+_CHOICE = "To choose it: duralog topic alter --config retention.ms=MS; -1 keeps them for good."
+
+
+def held_note(rows: Iterable[tuple[PartitionLook, int, TopicConfig]], now_ms: int) -> str | None:
+    """Of a directory, from each partition, where its log starts, and its configs; None if nothing is that old.
+
+    Whether the process that serves the directory was started with a retention is not in the directory. If it was, what
+    is named here is deleted at its next check.
+    """
+    due = [removal for look, start, config in rows for removal in _due(look, start, config, now_ms)]
+    if not due:
+        return None
+    sizes: dict[str, int] = {}
+    for removal in due:
+        sizes[removal.topic] = sizes.get(removal.topic, 0) + removal.size_bytes
+    largest = printable(max(sizes, key=lambda topic: sizes[topic]))
+    who = largest if len(sizes) == 1 else f"{largest} and {counted(len(sizes) - 1, 'more topic')}"
+    verb = "has" if len(sizes) == 1 else "have"
+    return (
+        f"{who} {verb} records older than the default retention of {duration_text(DEFAULT_RETENTION_MS)},"
+        f" {bytes_text(sum(sizes.values()))}. duralog holds them until a retention is chosen. {_CHOICE}"
+    )
+
+
+def held_by_broker_note(records: float, size_bytes: float) -> str | None:
+    """The same from a broker's metrics, which may say anything."""
+    if not (records > 0 and math.isfinite(records) and math.isfinite(size_bytes)):
+        return None
+    return (
+        f"The broker holds {counted(int(records), 'record')}, {bytes_text(int(size_bytes))}, that were older than the"
+        f" default retention of {duration_text(DEFAULT_RETENTION_MS)} when it started, until a retention is chosen."
+        f" {_CHOICE}"
+    )
+
+
+def _due(look: PartitionLook, start_offset: int, config: TopicConfig, now_ms: int) -> list[Removal]:
+    if is_retention_chosen(config) or DELETE not in config.cleanup_policy or not look.segments:
+        return []
+    segments = timed_segments(look)
+    try:
+        # Most logs end here: one remembered number, however many segments there are.
+        if now_ms - segments[0].largest_timestamp_ms <= DEFAULT_RETENTION_MS:
+            return []
+        log = AgingLog(
+            topic=look.place.topic,
+            partition=look.place.partition,
+            segments=segments,
+            start_offset=start_offset,
+            end_offset=look.end_offset,
+            high_watermark=look.end_offset,
+            config=config,
+            now_ms=now_ms,
+        )
+        return plan(log, [BeyondAge()])
+    except (OSError, DuralogError):
+        return []  # A file has gone since it was listed: the next refresh shows it.

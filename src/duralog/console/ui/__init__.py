@@ -1,0 +1,1 @@
+"""The elements that the console's pages are made of."""

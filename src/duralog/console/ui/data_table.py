@@ -1,0 +1,172 @@
+"""A table whose rows stay on the server: it is sorted, searched and paged here, and one page of it is sent.
+
+So a table of 10,000 partitions costs a page no more than one of fifty. `show` is cheap to call again and again: nothing
+is sent unless what is on the page has changed, and the browser replaces only the cells that differ. Cells are shown as
+text, whatever is in them, and characters that cannot be seen or that turn a line round as escapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from nicegui.element import Element
+from nicegui.events import GenericEventArguments
+
+from duralog.console.drawing.shown_bytes import visible
+from duralog.console.ui.words import THIN_SPACE
+
+Row = TypeVar("Row")
+Cell = str | dict[str, Any]
+"""Text, or a dict with `text` and any of `href`, `title`, `tone` (good, warn, bad, quiet), `sub`, `bar` (0 to 1) and
+`spark`."""
+
+ROWS_ON_A_PAGE = 50
+_LONGEST_SEARCH = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column(Generic[Row]):
+    name: str
+    label: str
+    cell: Callable[[Row], Cell]
+    sort: Callable[[Row], Any] | None = None
+    """What rows are sorted by; None as its answer sorts below everything. Without it, the column cannot be sorted."""
+    numeric: bool = False
+    hint: str = ""
+    wide: bool = False
+    """Left out where the window is narrow."""
+    mono: bool = False
+
+
+class DataTable(Element, Generic[Row], component="assets/data_table.js"):
+    def __init__(
+        self,
+        name: str,
+        label: str,
+        columns: Sequence[Column[Row]],
+        *,
+        key: Callable[[Row], str],
+        search: Callable[[Row], str] | None = None,
+        sort: str | None = None,
+        descending: bool = False,
+        empty: str = "Nothing here yet.",
+        tone: Callable[[Row], str] | None = None,
+        rows_on_a_page: int = ROWS_ON_A_PAGE,
+        search_from: int = 0,
+        query: str | None = None,
+    ) -> None:
+        """`name` is what tests find it by, `label` what people and screen readers read; rows are given by `show`.
+
+        The search is shown where there are at least `search_from` rows. With a `query` to begin with, also an empty
+        one, the browser keeps what is searched for as `q` in the address of the page.
+        """
+        super().__init__()
+        self._columns = {column.name: column for column in columns}
+        self._key = key
+        self._searched = search
+        self._search_from = search_from
+        self._tone = tone
+        self._all: Sequence[Row] = ()
+        self._query = (query or "")[:_LONGEST_SEARCH]
+        self._sort = sort
+        self._descending = descending
+        self._page = 0
+        self._per_page = rows_on_a_page
+        self._sent: dict[str, Any] = {}
+        self._send(
+            {
+                "name": name,
+                "label": label,
+                "initialQuery": self._query,
+                "keepsQuery": query is not None,
+                "perPage": rows_on_a_page,
+                "empty": empty,
+                "nothing": "Nothing matches the search.",
+                "columns": [
+                    {
+                        "name": column.name,
+                        "label": column.label,
+                        "sortable": column.sort is not None,
+                        "numeric": column.numeric,
+                        "hint": column.hint or None,
+                        "wide": column.wide,
+                        "mono": column.mono,
+                    }
+                    for column in columns
+                ],
+            }
+        )
+        self._refresh()
+        self.on("sort", self._sorted)
+        self.on("page", self._turned)
+        self.on("search", self._asked)
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """These are the rows now. The page, the order and the search stay as the reader has set them."""
+        self._all = rows
+        self._refresh()
+
+    def _refresh(self) -> None:
+        rows = self._found()
+        if self._sort is not None and (by := self._columns[self._sort].sort) is not None:
+            known = [row for row in rows if by(row) is not None]
+            unknown = [row for row in rows if by(row) is None]
+            rows = [*sorted(known, key=by, reverse=self._descending), *unknown]
+        self._page = max(0, min(self._page, (len(rows) - 1) // self._per_page))
+        first = self._page * self._per_page
+        self._send(
+            {
+                "rows": [
+                    {
+                        "key": self._key(row),
+                        "tone": None if self._tone is None else self._tone(row),
+                        "cells": [_seen(column.cell(row)) for column in self._columns.values()],
+                    }
+                    for row in rows[first : first + self._per_page]
+                ],
+                "sort": {"by": self._sort, "descending": self._descending},
+                "searchable": self._searched is not None and (bool(self._query) or len(self._all) >= self._search_from),
+                "page": self._page,
+                "total": len(rows),
+            }
+        )
+
+    def _found(self) -> Sequence[Row]:
+        if self._searched is None or not self._query:
+            return self._all
+        words = self._query.lower().split()
+        return [row for row in self._all if all(word in self._searched(row).lower() for word in words)]
+
+    def _send(self, properties: dict[str, Any]) -> None:
+        changed = {name: value for name, value in properties.items() if self._sent.get(name) != value}
+        if changed:
+            self._sent.update(changed)
+            self.props.update(changed)
+
+    def _sorted(self, event: GenericEventArguments) -> None:
+        column = self._columns.get(str(event.args))
+        if column is None or column.sort is None:
+            return
+        # Numbers are looked at from the largest on, names from the first.
+        self._descending = not self._descending if column.name == self._sort else column.numeric
+        self._sort = column.name
+        self._page = 0
+        self._refresh()
+
+    def _turned(self, event: GenericEventArguments) -> None:
+        if isinstance(event.args, int):
+            self._page = event.args
+            self._refresh()
+
+    def _asked(self, event: GenericEventArguments) -> None:
+        self._query = str(event.args)[:_LONGEST_SEARCH]
+        self._page = 0
+        self._refresh()
+
+
+def _seen(cell: Cell) -> Cell:
+    if isinstance(cell, str):
+        return visible(cell, keep=THIN_SPACE)
+    return {name: visible(value, keep=THIN_SPACE) if isinstance(value, str) else value for name, value in cell.items()}

@@ -1,0 +1,43 @@
+"""How the source stands, in a word and in a sentence, and how a command would name it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import NamedTuple
+
+from duralog.cli.common.options import now_ms
+from duralog.console.facts.overview import Overview, SourceKind
+from duralog.console.ui.words import age_text, counted
+
+_STALE_MS = 15_000
+"""A look is taken every two seconds: this long without one means that the machine is busy, or that a look hangs."""
+
+
+class Standing(NamedTuple):
+    tone: str
+    """`good`, `warn` or `bad`."""
+    sentence: str
+    word: str
+
+
+def standing_of(overview: Overview) -> Standing:
+    """Notes alone do not make it worse: they tell what cannot be shown, which may be for good reasons."""
+    first_note = overview.notes[0] if overview.notes else ""
+    if not overview.taken_ms:
+        return Standing("warn", first_note or "Nothing was read yet.", "starting")
+    if not overview.is_online:
+        return Standing("bad", first_note or "The last look failed.", "offline")
+    now = now_ms()
+    if now - overview.taken_ms > _STALE_MS:
+        return Standing("warn", f"Last looked at {age_text(overview.taken_ms, now_ms=now)}.", "stale")
+    troubled = [topic for topic in overview.topics if topic.trouble is not None]
+    if troubled:
+        sentence = f"{counted(len(troubled), 'topic')} in trouble: {troubled[0].name}, {troubled[0].trouble}"
+        return Standing("bad", sentence, "trouble")
+    return Standing("good", "All that was looked at is well.", "live")
+
+
+def commands_place(overview: Overview) -> str:
+    """The directory or broker as the argument of a command that a reader may copy."""
+    place = overview.target.partition(", ")[0] if overview.kind == SourceKind.BOTH else overview.target
+    return shlex.quote(place)

@@ -1,0 +1,1 @@
+"""The records of Kafka's own topics, and the messages that they are made of."""

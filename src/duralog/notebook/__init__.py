@@ -1,0 +1,1 @@
+"""How stores, logs and reports look in a notebook."""

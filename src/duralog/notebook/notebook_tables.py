@@ -1,0 +1,166 @@
+"""How a store, a log and their reports show themselves in a notebook: `_repr_html_` of each comes here.
+
+What is shown is what is known already, or found with a look into a folder: no log is read. Text from a disk is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from duralog.config.byte_sizes import size_text
+from duralog.config.plurals import plural
+from duralog.notebook.html_tables import MOST_ROWS, captioned, table_html, time_shown
+
+if TYPE_CHECKING:
+    from duralog.storage.checks.partition import PartitionReport
+    from duralog.storage.checks.verification import Verification
+    from duralog.storage.compaction.report import CompactionReport
+    from duralog.storage.log.readable_log import ReadableLog
+    from duralog.storage.log.retention import RetentionReport
+    from duralog.storage.store import Store
+
+
+def store_html(store: Store, logs: Mapping[str, Sequence[ReadableLog]]) -> str:
+    """`logs` are those of each topic, as far as somebody has looked at them."""
+    names = ("topic", "partitions", "policy", "offsets", "segments", "size", "newest record")
+    rows = []
+    for topic in store.topics():
+        known = logs.get(topic, ())
+        partitions = store.partitions(topic)
+        figures = ["-", "-", "-", "-"]
+        if known and len(known) == len(partitions):
+            segments = [segment for log in known for segment in log.segments]
+            filled = [segment.largest_timestamp_ms for segment in segments if segment.size_bytes]
+            figures = [
+                f"{sum(log.end_offset - log.start_offset for log in known):,}",
+                f"{len(segments):,}",
+                size_text(sum(segment.size_bytes for segment in segments)),
+                time_shown(max(filled, default=None)),
+            ]
+        policy = ",".join(store.topic_config(topic).cleanup_policy)
+        rows.append([topic, f"{len(partitions):,}", policy, *figures])
+    how = "read-only" if store.read_only else "open for writing"
+    topics = plural(len(rows), "topic")
+    offline = f", {len(store.offline):,} offline" if store.offline else ""
+    return captioned(f"Store {store.path}", f"{topics}, {how}{offline}", names, rows, (*names[1:2], *names[3:6]))
+
+
+def log_html(log: ReadableLog) -> str:
+    """The newest segments last; of many, the first and the last."""
+    names = ("segment", "up to", "size", "newest record", "")
+    view = log.view
+    segments = view.infos()
+    ends = [*(segment.base_offset for segment in segments[1:]), view.end_offset]
+    rows = [
+        [
+            f"{segment.base_offset:,}",
+            f"{end:,}",
+            size_text(segment.size_bytes),
+            time_shown(segment.largest_timestamp_ms) if segment.size_bytes else "-",
+            "active" if segment.is_active else "",
+        ]
+        for segment, end in zip(segments, ends, strict=True)
+    ]
+    if len(rows) > MOST_ROWS:
+        half = (MOST_ROWS - 1) // 2
+        rows = [*rows[:half], [f"{len(rows) - 2 * half:,} more", "", "", "", ""], *rows[-half:]]
+    size_bytes = sum(segment.size_bytes for segment in segments)
+    return captioned(
+        f"{log.topic}-{log.partition}",
+        f"offsets {view.start_offset:,} to {view.end_offset:,}, {size_text(size_bytes)},"
+        f" {plural(len(segments), 'segment')}",
+        names,
+        rows,
+        names[:3],
+    )
+
+
+def compaction_html(report: CompactionReport) -> str:
+    names = ("", "before", "after", "gone")
+    pairs = (
+        ("records", report.records_before, report.records_after),
+        ("segments", report.segments_before, report.segments_after),
+    )
+    rows = [[name, f"{before:,}", f"{after:,}", _gone(before, after)] for name, before, after in pairs]
+    rows.append(
+        [
+            "bytes",
+            size_text(report.bytes_before),
+            size_text(report.bytes_after),
+            _gone(report.bytes_before, report.bytes_after),
+        ]
+    )
+    reasons = (
+        ("superseded by a later record", report.superseded_records),
+        ("expired tombstones", report.expired_tombstones),
+        ("without a key", report.keyless_records),
+        ("of aborted transactions", report.aborted_records),
+    )
+    rows += [[words, "", "", f"{count:,}"] for words, count in reasons if count]
+    rows += [[note, "", "", ""] for note in (*report.notes, *report.left_segments, *report.corrupt_batches)]
+    up_to = f"offsets {report.first_dirty_offset:,} to {report.end_offset:,} were new; {report.seconds:.2f} s"
+    return captioned(f"Compaction of {report.topic}-{report.partition}", up_to, names, rows, names[1:])
+
+
+def _gone(before: int, after: int) -> str:
+    return f"{(before - after) / before:.1%}" if before else "-"
+
+
+def retention_html(report: RetentionReport) -> str:
+    names = ("partition", "from offset", "up to", "size", "policy", "reason")
+    rows = [
+        [
+            f"{removal.topic}-{removal.partition}",
+            f"{removal.base_offset:,}",
+            f"{removal.end_offset:,}",
+            size_text(removal.size_bytes),
+            removal.policy,
+            removal.reason,
+        ]
+        for removal in report.removals
+    ]
+    rows += [[f"{topic}-{number}", "", "", "", "failed", why] for (topic, number), why in report.failures.items()]
+    count = len(report.removals)
+    text = f"{plural(count, 'segment')}, {size_text(report.size_bytes)}"
+    return captioned("Retention", text if rows else "nothing has expired", names, rows, names[1:4])
+
+
+_CHECKED = ("partition", "segments", "batches", "records", "size", "first offset", "end offset", "findings")
+
+
+def partition_report_html(report: PartitionReport) -> str:
+    findings = table_html(("finding",), [[str(error)] for error in report.errors[:MOST_ROWS]]) if report.errors else ""
+    verdict = "sound" if not report.error_count else plural(report.error_count, "finding")
+    return captioned(report.name, verdict, _CHECKED, [_checked(report)], _CHECKED[1:]) + findings
+
+
+def verification_html(verification: Verification) -> str:
+    """Those with findings come first."""
+    reports = sorted(verification.reports, key=lambda report: -report.error_count)
+    errors = verification.totals.errors
+    if not reports:
+        verdict = "not run yet"
+    else:
+        verdict = f"{plural(len(reports), 'partition')}, {plural(errors, 'finding') if errors else 'no findings'}"
+    return captioned(
+        f"Verification of {verification.path}",
+        verdict,
+        _CHECKED,
+        [_checked(report) for report in reports],
+        _CHECKED[1:],
+    )
+
+
+def _checked(report: PartitionReport) -> list[str]:
+    counts = report.counts
+    return [
+        report.name,
+        f"{counts.segments:,}",
+        f"{counts.batches:,}",
+        f"{counts.records:,}",
+        size_text(counts.size_bytes),
+        f"{report.base_offset:,}",
+        f"{report.end_offset:,}",
+        f"{report.error_count:,}",
+    ]

@@ -1,0 +1,252 @@
+"""Where a log directory is: a local path or a URL, and how its file system is reached.
+
+| URL                                        | file system    | path in it       |
+|--------------------------------------------|----------------|------------------|
+| a plain path, `file:/path`                 | the local disk | made absolute    |
+| `s3://bucket/key`, also `s3a:`, `s3n:`     | S3             | `bucket/key`     |
+| `gs://bucket/key`, also `gcs:`             | Google Cloud   | `bucket/key`     |
+| `hdfs://host:port/path`, also `viewfs:`    | HDFS           | `/path`          |
+| `abfs://container@account.../path`, `abfss:`| Azure         | `container/path` |
+
+What a file system needs to know beyond that (keys, an endpoint, a region) comes as storage options under the names that
+`pyarrow.fs` gives them; without, it finds what its environment has. A `Location` is made on the driver, travels in
+slices, and is connected where it is used; a process connects to the same place once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from duralog.config import BrokerConfig
+from duralog.errors import InvalidConfig, StorageError
+from duralog.scanning.remote_files import RemoteFileSystem
+from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
+from duralog.storage.store import Store
+
+_URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):(?://([^/]*))?(/.*)?")
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.lower() == "true"
+
+
+Parse = Callable[[str], object]
+
+_S3: Mapping[str, Parse] = {
+    "access_key": str,
+    "secret_key": str,
+    "session_token": str,
+    "anonymous": _flag,
+    "role_arn": str,
+    "session_name": str,
+    "external_id": str,
+    "load_frequency": int,
+    "region": str,
+    "request_timeout": float,
+    "connect_timeout": float,
+    "scheme": str,
+    "endpoint_override": str,
+    "proxy_options": str,
+    "force_virtual_addressing": _flag,
+    "tls_ca_file_path": str,
+}
+_GCS: Mapping[str, Parse] = {
+    "anonymous": _flag,
+    "access_token": str,
+    "target_service_account": str,
+    "scheme": str,
+    "endpoint_override": str,
+    "project_id": str,
+}
+_HDFS: Mapping[str, Parse] = {"user": str, "buffer_size": int, "kerb_ticket": str}
+_AZURE: Mapping[str, Parse] = {
+    "account_name": str,
+    "account_key": str,
+    "sas_token": str,
+    "tenant_id": str,
+    "client_id": str,
+    "client_secret": str,
+    "blob_storage_authority": str,
+    "blob_storage_scheme": str,
+    "dfs_storage_authority": str,
+    "dfs_storage_scheme": str,
+}
+
+_FAMILIES: Mapping[str, tuple[str, Mapping[str, Parse]]] = {
+    "file": ("file", {}),
+    **dict.fromkeys(("s3", "s3a", "s3n"), ("s3", _S3)),
+    **dict.fromkeys(("gs", "gcs"), ("gs", _GCS)),
+    **dict.fromkeys(("hdfs", "viewfs"), ("hdfs", _HDFS)),
+    **dict.fromkeys(("abfs", "abfss"), ("abfs", _AZURE)),
+}
+
+STORAGE_OPTIONS: Mapping[str, tuple[str, ...]] = {scheme: tuple(options) for scheme, (_, options) in _FAMILIES.items()}
+"""The names of the storage options that each scheme takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A log directory, and what it takes to reach it. REQUIRES: `Location.of` made it."""
+
+    url: str
+    """A local one is an absolute path: who reads it may run somewhere else."""
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """May hold secrets, so it is not shown."""
+
+    @classmethod
+    def of(cls, path: str, storage_options: Mapping[str, str] | None = None) -> Location:
+        """What a user gave, checked."""
+        options = tuple(sorted((storage_options or {}).items()))
+        scheme, authority, inner = _split(path)
+        if scheme == "file":
+            if not inner:
+                raise InvalidConfig(f"path: {path!r} names no directory")
+            location = cls(os.path.abspath(inner), options)
+        else:
+            location = cls(f"{scheme}://{authority}{inner.rstrip('/')}", options)
+        location.target()
+        return location
+
+    @property
+    def is_remote(self) -> bool:
+        return _split(self.url)[0] != "file"
+
+    def target(self) -> Target:
+        """The URL taken apart; nothing is connected."""
+        scheme, authority, inner = _split(self.url)
+        family, allowed = _FAMILIES[scheme]
+        arguments: dict[str, object] = {}
+        for name, text in self.options:
+            if name not in allowed:
+                known = ", ".join(sorted(STORAGE_OPTIONS[scheme])) or "none"
+                raise InvalidConfig(f"fs.{name}: no such storage option for {scheme}: there are {known}")
+            try:
+                arguments[name] = allowed[name](text)
+            except ValueError:
+                raise InvalidConfig(f"fs.{name}: {text!r} is not allowed") from None
+        if family == "file":
+            return Target(family, inner, "", ())
+        if family == "hdfs":
+            host, _, port = authority.partition(":")
+            if port and not port.isdecimal():
+                raise InvalidConfig(f"path: {self.url!r}: {port!r} is no port")
+            # Without a host, or with viewfs, Hadoop's own configuration tells.
+            arguments["host"] = f"viewfs://{host}" if scheme == "viewfs" else host or "default"
+            arguments["port"] = int(port or 0)
+            return Target(family, inner or "/", f"{scheme}://{authority}", tuple(sorted(arguments.items())))
+        container, account = authority, ""
+        if family == "abfs" and "@" in authority:
+            container, _, account = authority.partition("@")
+            arguments.setdefault("account_name", account.partition(".")[0])
+        if not container:
+            raise InvalidConfig(f"path: {self.url!r} names no bucket")
+        if family == "abfs" and "account_name" not in arguments:
+            raise InvalidConfig(
+                f"path: {self.url!r} names no account: write abfs://container@account..., or set fs.account_name"
+            )
+        return Target(family, f"{container}{inner}", f"{scheme}://", tuple(sorted(arguments.items())))
+
+    def connect(self) -> tuple[FileSystem, str]:
+        """The file system, and the directory's path in it."""
+        target = self.target()
+        return _connect(target.family, target.prefix, target.arguments), target.path
+
+    def open_store(self, config: BrokerConfig | None = None) -> Store:
+        """The directory, for reading. `config` is what the broker's `server.properties` sets."""
+        files, path = self.connect()
+        return LocatedStore(self, path, files, config)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    family: str
+    path: str
+    """In the file system."""
+    prefix: str
+    """What makes a URL of a path."""
+    arguments: tuple[tuple[str, Any], ...] = field(repr=False)
+
+
+class LocatedStore(Store):
+    """A store that knows how others come to the same directory."""
+
+    def __init__(self, location: Location, path: str, files: FileSystem, config: BrokerConfig | None = None) -> None:
+        self.location = location
+        super().__init__(path, config=config, read_only=True, file_system=files)
+
+
+def open_store(
+    path: str, storage_options: Mapping[str, str] | None = None, config: BrokerConfig | None = None
+) -> Store:
+    """The log directory at a path or URL, for reading. `config` is what the broker's `server.properties` sets."""
+    return Location.of(path, storage_options).open_store(config)
+
+
+def file_system(path: str, storage_options: Mapping[str, str] | None = None) -> tuple[FileSystem, str]:
+    """The file system of a path or URL, and the path in it."""
+    return Location.of(path, storage_options).connect()
+
+
+def arrow_file_system(path: str, storage_options: Mapping[str, str] | None = None) -> tuple[pafs.FileSystem, str]:
+    """The same for those who write: pyarrow's file system, and the path in it."""
+    target = Location.of(path, storage_options).target()
+    if target.family == "file":
+        return pafs.LocalFileSystem(), target.path
+    return _connected(target.family, target.arguments), target.path
+
+
+def location_of(store: Store) -> Location:
+    """How others come to the directory of this store."""
+    return store.location if isinstance(store, LocatedStore) else Location.of(store.path)
+
+
+def is_same_file_system(path: str, other: str) -> bool:
+    """Whether the storage options of the one are those of the other, too."""
+    return _FAMILIES[_split(path)[0]] == _FAMILIES[_split(other)[0]]
+
+
+def _split(path: str) -> tuple[str, str, str]:
+    """Scheme, authority and path."""
+    match = _URL.fullmatch(path)
+    if match is None or (match[2] is None and match[1].lower() != "file"):
+        return "file", "", path
+    scheme, authority, inner = match[1].lower(), match[2] or "", match[3] or ""
+    if scheme not in _FAMILIES:
+        raise InvalidConfig(f"path: {path!r}: no such file system: there are {', '.join(_FAMILIES)}")
+    if scheme == "file":
+        if authority not in ("", "localhost"):
+            raise InvalidConfig(f"path: {path!r}: a file on another host, {authority}, cannot be reached")
+        inner = unquote(inner)
+    return scheme, authority, inner
+
+
+@lru_cache(maxsize=8)
+def _connected(family: str, arguments: tuple[tuple[str, Any], ...]) -> pafs.FileSystem:
+    kinds = {
+        "s3": "S3FileSystem",
+        "gs": "GcsFileSystem",
+        "hdfs": "HadoopFileSystem",
+        "abfs": "AzureFileSystem",
+    }
+    try:
+        # By name: a build of pyarrow need not have all of them, and says so here.
+        return getattr(pafs, kinds[family])(**dict(arguments))
+    except (ImportError, OSError, pa.ArrowException, ValueError) as error:
+        raise StorageError(f"{family}: cannot connect: {error}") from error
+
+
+def _connect(family: str, prefix: str, arguments: tuple[tuple[str, Any], ...]) -> FileSystem:
+    if family == "file":
+        return LocalFileSystem()
+    return RemoteFileSystem(_connected(family, arguments), prefix)

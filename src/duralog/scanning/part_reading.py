@@ -1,0 +1,278 @@
+"""Reading the batches of one file that hold the offsets of a slice: exactly those records, and what of them is damaged.
+
+The file may not be what it was taken for: planned long ago, or by an index that is wrong. Whatever does not fit raises
+`NotAsExpected` before a record of the piece in question is handed out; then `next_offset` tells how far it came, and
+the caller looks for another way. So only a file that fits is ever called corrupt.
+
+Offsets of batches lie outside of their checksums. They must rise; of two batches that overlap nobody can tell which one
+is wrong, so both are corrupt.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duralog.columnar.pieces import ByteSource, Piece, read_pieces
+from duralog.columnar.refusals import OnCorrupt
+from duralog.columnar.runs import Rows
+from duralog.errors import CorruptRecord, Fault, StorageError
+from duralog.format.filenames import FileKind, SegmentFile
+from duralog.format.index_entries import AbortedTransaction
+from duralog.scanning.hidden_transactions import HiddenTransactions
+from duralog.scanning.remote_files import ReadAhead, RemoteFile
+from duralog.scanning.slices import CorruptBytes, Slice
+from duralog.storage.disk.file_system import File, FileSystem
+from duralog.storage.log.isolation import Isolation
+from duralog.storage.log.reading import end_fault, wanted_rows
+from duralog.storage.segment.damage import resume
+from duralog.storage.segment.sparse_index import OffsetIndex
+
+OnCorruptBytes = Callable[[CorruptBytes], None]
+
+T = TypeVar("T")
+Convert = Callable[[Piece, Rows | None, OnCorrupt], Iterator[T]]
+"""Of a piece: the batches that hold records of the slice, None for all, and whom to tell of corrupt ones.
+
+The first and the last of these batches may hold records of other offsets, too."""
+
+
+class NotAsExpected(Exception):
+    """The file at hand is not the one that was expected, or its index is wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Bytes of an open file that should hold offsets of a slice."""
+
+    files: FileSystem
+    file: File
+    path: str
+    base_offset: int
+    position: int
+    """Where a batch starts; unless it is 0, it must not be behind the first offset that is wanted."""
+    end_position: int
+    ends_with_batch: bool
+    """It is sure that a batch ends there, if nothing is corrupt."""
+    is_same: Callable[[], bool]
+    """Whether the file at the path is still the one that was opened."""
+
+
+class PartReader(Generic[T]):
+    """Reads the parts of one slice, one after the other. `convert` makes of their batches what the caller wants."""
+
+    def __init__(self, found: Slice, convert: Convert[T], on_corrupt: OnCorruptBytes | None) -> None:
+        self._slice = found
+        self._convert = convert
+        self._on_corrupt = on_corrupt
+        self.next_offset = found.start_offset
+        """Of all records below, those of the slice were handed out or told to be corrupt."""
+        self._begin = self.next_offset
+        """What it was when the part at hand was begun: an index leads to batches before it, which came already."""
+        self.aborted: Sequence[AbortedTransaction] = found.aborted
+        """Those that a transaction index has."""
+        self._hidden: HiddenTransactions | None = None
+
+    def is_done(self) -> bool:
+        return self.next_offset >= self._slice.end_offset
+
+    def read(self, part: Part) -> Iterator[T]:
+        self._begin = self.next_offset
+        position = part.position
+        must_reach = position > 0
+        reached = part.base_offset - 1
+        with _source(part) as source:
+            self._hidden = None
+            if self._slice.isolation is Isolation.READ_COMMITTED:
+                self._hidden = HiddenTransactions(self._slice, part.file, source, part.end_position, self.aborted)
+            while position < part.end_position and not self.is_done():
+                fault: CorruptRecord | None = None
+                for piece in _pieces(part, source, position):
+                    fault = end_fault(piece)
+                    reached, overlapping = _mark_overlapping(piece.batches, reached)
+                    self._check(part, piece, fault, must_reach)
+                    must_reach = False
+                    yield from self._records(part, piece, overlapping)
+                    if self.is_done():
+                        return
+                if fault is None:
+                    return
+                position = self._skip(part, fault)
+
+    def _check(self, part: Part, piece: Piece, fault: CorruptRecord | None, must_reach: bool) -> None:
+        batches = piece.batches
+        if must_reach and (not len(batches) or batches["last_offset"][0] > self.next_offset):
+            raise NotAsExpected
+        if piece.tail_bytes and piece.fault is None and not part.ends_with_batch:
+            raise NotAsExpected
+        if (fault is not None or not batches["crc_ok"].all()) and not part.is_same():
+            raise NotAsExpected
+
+    def _records(self, part: Part, piece: Piece, overlapping: frozenset[int]) -> Iterator[T]:
+        batches = piece.batches
+        is_good = batches["crc_ok"] == 1
+        told = self.next_offset
+
+        def refuse(error: CorruptRecord, row: int) -> None:
+            nonlocal told
+            if row in overlapping:
+                error = _overlap(batches[row], piece.name)
+            before, behind = np.flatnonzero(is_good[:row]), np.flatnonzero(is_good[row + 1 :])
+            first = max(told, int(batches["last_offset"][before[-1]]) + 1 if len(before) else 0)
+            begin = int(batches["position"][row])
+            end = begin + int(batches["size"][row])
+            if len(behind):
+                last = _first_offset(batches[row + 1 + behind[0]]) - 1
+            else:
+                last = self._last_before(part, end, claimed=int(batches["last_offset"][row]), first=first)
+            if row + 1 < len(batches) and first < (following := _first_offset(batches[row + 1])) <= last:
+                # Also a bad one probably has its offset.
+                last = following - 1
+            told = max(told, self._tell(error, begin, end, first, last))
+
+        yield from self._convert(piece, self._rows(piece, is_good), refuse)
+        reached = batches["last_offset"][is_good]
+        self.next_offset = max(told, int(reached.max()) + 1 if len(reached) else 0)
+
+    def _rows(self, piece: Piece, is_good: NDArray[np.bool_]) -> Rows | None:
+        """The batches with records of the slice. What is wrong with a batch may be what hides it, so bad ones count."""
+        batches, found, hidden = piece.batches, self._slice, self._hidden
+        rows = wanted_rows(piece, found.end_offset, lambda: () if hidden is None else hidden.within(piece))
+        if is_good.all() and rows is None and len(batches) and batches["last_offset"][0] >= self._begin:
+            return None
+        is_wanted = np.ones(len(batches), np.bool_)
+        if rows is not None:
+            is_wanted[:] = False
+            is_wanted[rows] = True
+        is_wanted |= ~is_good
+        is_wanted &= ~(is_good & (batches["last_offset"] < self._begin))
+        reaching = np.flatnonzero(is_good & (batches["last_offset"] >= found.end_offset - 1))
+        if len(reaching):
+            is_wanted[reaching[0] + 1 :] = False
+        return np.flatnonzero(is_wanted)
+
+    def _skip(self, part: Part, fault: CorruptRecord) -> int:
+        """Tell that no batch starts here, and find where the next one does. Returns that position, or the end's."""
+        assert fault.position is not None
+        following = resume(part.file, fault.position, part.end_position, _indexed_positions(part, fault.position))
+        end = part.end_position if following is None else following
+        last = self._last_before(part, end)
+        self.next_offset = max(self.next_offset, self._tell(fault, fault.position, end, self.next_offset, last))
+        return end
+
+    def _last_before(self, part: Part, position: int, claimed: int = -1, first: int = 0) -> int:
+        """The last offset that can stand before this position: below the next batch, if there is a good one.
+
+        Otherwise it is what the batch before claims, if that can be, or the last of the slice.
+        """
+        for piece in read_pieces(part.file, start=position, end=part.end_position, piece_bytes=1):
+            if len(piece.batches) and piece.batches["crc_ok"][0]:
+                return _first_offset(piece.batches[0]) - 1
+            break
+        end_offset = self._slice.end_offset
+        return claimed if first <= claimed < end_offset else end_offset - 1
+
+    def _tell(self, error: CorruptRecord, begin: int, end: int, first_offset: int, last_offset: int) -> int:
+        """That these offsets may be missing, if they are among the slice's. Returns the one behind them."""
+        found = self._slice
+        first, last = max(first_offset, found.start_offset), min(last_offset, found.end_offset - 1)
+        if first > last:
+            return last + 1
+        if self._on_corrupt is None:
+            raise CorruptRecord(
+                f"{error.reason}; offsets {first} to {last} of {found.topic}-{found.partition} cannot be read",
+                fault=error.fault,
+                file=error.file,
+                position=error.position,
+                expected=error.expected,
+                found=error.found,
+            )
+        self._on_corrupt(
+            CorruptBytes(
+                topic=found.topic,
+                partition=found.partition,
+                path=error.file or found.path,
+                position=begin,
+                end_position=end,
+                first_offset=first,
+                last_offset=last,
+                reason=_reason(error),
+            )
+        )
+        return last + 1
+
+
+def _mark_overlapping(batches: NDArray[Any], reached: int) -> tuple[int, frozenset[int]]:
+    """Call batches corrupt whose offsets do not rise from `reached` on. Returns how far the others go, and these."""
+    rows = np.flatnonzero(batches["crc_ok"])
+    if not len(rows):
+        return reached, frozenset()
+    first = np.where(batches["magic"] == 2, batches["base_offset"], batches["last_offset"])[rows]
+    last = batches["last_offset"][rows]
+    falls = first <= np.append(np.int64(reached), last[:-1])
+    if falls.any():
+        falls[:-1] |= first[1:] <= last[:-1]
+        batches["crc_ok"][rows[falls]] = 0
+    kept = last[~falls]
+    return int(kept[-1]) if len(kept) else reached, frozenset(rows[falls].tolist())
+
+
+def _overlap(batch: Any, file: str) -> CorruptRecord:
+    return CorruptRecord(
+        "the offsets of a batch and of one beside it overlap",
+        fault=Fault.FIELD_VALUE,
+        file=file,
+        position=int(batch["position"]),
+        expected="offsets that rise from batch to batch",
+        found=f"{batch['base_offset']} to {batch['last_offset']}",
+    )
+
+
+def _source(part: Part) -> AbstractContextManager[ByteSource]:
+    file = part.file
+    if isinstance(file, RemoteFile) and not file.is_at_hand(part.position, part.end_position):
+        return ReadAhead(file, part.position, part.end_position)
+    return nullcontext(file)
+
+
+def _pieces(part: Part, source: ByteSource, position: int) -> Iterator[Piece]:
+    pieces = read_pieces(source, start=position, end=part.end_position)
+    while True:
+        try:
+            piece = next(pieces, None)
+        except (CorruptRecord, StorageError):
+            # The file became shorter, or is gone.
+            if part.is_same():
+                raise
+            raise NotAsExpected from None
+        if piece is None:
+            return
+        yield piece
+
+
+def _reason(error: CorruptRecord) -> str:
+    return (
+        error.reason if error.expected is None else f"{error.reason} (expected {error.expected}, found {error.found})"
+    )
+
+
+def _first_offset(batch: Any) -> int:
+    """Of a legacy message, the last one: what comes first inside is known only to who unpacks it."""
+    return int(batch["base_offset"] if batch["magic"] == 2 else batch["last_offset"])
+
+
+def _indexed_positions(part: Part, position: int) -> Iterator[int]:
+    name = SegmentFile(part.base_offset, FileKind.OFFSET_INDEX).name
+    index = OffsetIndex(part.files, os.path.join(os.path.dirname(part.path), name), part.base_offset, read_only=True)
+    try:
+        while (entry := index.upper_bound_by_position(position + 1)) is not None:
+            yield entry.position
+            position = entry.position
+    except (StorageError, CorruptRecord):
+        return  # It is gone, or no index: then nothing leads on.

@@ -1,0 +1,320 @@
+"""Which bytes have to be read for some ranges of offsets: by listings and indexes only, no record is looked at.
+
+Segments and parts of them are left out by offset and, where the caller gives a time before which it wants no records,
+by the time index. What is left is cut at index entries into slices of about the same size, so that one large partition
+keeps every core busy; small segments are put together into tasks, so that many do not become as many tasks.
+
+What must always be true: every offset of the ranges that may hold a wanted record belongs to exactly one slice, and a
+slice's bytes hold all batches with its offsets. An index that is wrong breaks that for the file alone: the reader sees
+it and looks the offsets up again (`slice_reading`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from duralog.format.filenames import FileKind
+from duralog.format.index_entries import AbortedTransaction
+from duralog.scanning.locations import Location, location_of
+from duralog.scanning.offset_ranges import (
+    FROM_EARLIEST,
+    TO_LATEST,
+    OffsetRange,
+    Offsets,
+    OnDataLoss,
+    Timestamps,
+    data_loss,
+    resolve,
+    select_partitions,
+    tell_loss,
+)
+from duralog.scanning.remote_work import read_largest_timestamps, side_by_side
+from duralog.scanning.slices import DataLoss, FileIdentity, Slice
+from duralog.scanning.time_range import TimeRange
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.isolation import Isolation
+from duralog.storage.log.view import LogView
+from duralog.storage.segment.segment import Segment
+from duralog.storage.segment.sparse_index import OffsetIndex
+from duralog.storage.store import Store
+
+__all__ = [
+    "DEFAULT_MAX_SLICE_BYTES",
+    "FROM_EARLIEST",
+    "TO_LATEST",
+    "DataLoss",
+    "OffsetRange",
+    "Offsets",
+    "Plan",
+    "Timestamps",
+    "plan",
+    "resolve",
+    "select_partitions",
+]
+
+DEFAULT_MAX_SLICE_BYTES = 128 << 20
+
+MANY_TASKS = 10_000
+WORTH_A_TASK_BYTES = 16 << 20
+"""A smaller slice is made only as long as there are not `MANY_TASKS`."""
+
+_FILE_COST_BYTES = 256 << 10
+"""Opening one more file takes about as long as reading this much more."""
+
+_FAR_BEHIND = 2**63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be read, and how much was left out."""
+
+    slices: tuple[Slice, ...]
+    """By partition and offset."""
+    tasks: tuple[tuple[Slice, ...], ...]
+    """The same slices, put together to what one task should read."""
+    total_bytes: int
+    """Of all logs of the partitions."""
+    segments_total: int
+    segments_planned: int
+    partitions: int
+
+    @property
+    def planned_bytes(self) -> int:
+        return sum(found.size_bytes for found in self.slices)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "partitions": self.partitions,
+            "segments_planned": self.segments_planned,
+            "segments_total": self.segments_total,
+            "planned_bytes": self.planned_bytes,
+            "total_bytes": self.total_bytes,
+            "slices": len(self.slices),
+            "tasks": len(self.tasks),
+        }
+
+    def __str__(self) -> str:
+        share = self.planned_bytes / self.total_bytes if self.total_bytes else 0
+        return (
+            f"{self.planned_bytes} of {self.total_bytes} bytes ({share:.1%}), {self.segments_planned} of"
+            f" {self.segments_total} segments of {self.partitions} partitions, in {len(self.slices)} slices for"
+            f" {len(self.tasks)} tasks"
+        )
+
+
+def plan(
+    store: Store,
+    ranges: Mapping[TopicPartition, OffsetRange],
+    *,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    max_slice_bytes: int = DEFAULT_MAX_SLICE_BYTES,
+    min_slices: int | None = None,
+    not_before_ms: int | None = None,
+    before_ms: int | None = None,
+    on_data_loss: OnDataLoss | None = None,
+) -> Plan:
+    """How to read these ranges.
+
+    Records from before `not_before_ms`, and from `before_ms` on, may be left out, but need not be. With `min_slices`
+    there are about so many tasks at least. A size below `WORTH_A_TASK_BYTES` that would make more than `MANY_TASKS` is
+    raised: one slice for each index entry would keep Spark busy with nothing but tasks. A range that the log does not
+    have as a whole is data loss.
+    """
+    if max_slice_bytes <= 0:
+        raise ValueError("max_slice_bytes must be positive")
+    location = location_of(store)
+
+    def look(item: tuple[TopicPartition, OffsetRange]) -> _PartitionPlan:
+        times = TimeRange.of(store.topic_config(item[0].topic), not_before_ms, before_ms)
+        return _PartitionPlan(store, location, *item, isolation, times)
+
+    planned = []
+    for found in side_by_side(look, sorted(ranges.items()), is_remote=location.is_remote):
+        if found.loss is not None:
+            tell_loss(found.loss, on_data_loss)
+        planned.append(found)
+    extents = [extent for found in planned for extent in found.extents]
+    weight = sum(extent.size_bytes + _FILE_COST_BYTES for extent in extents)
+    target_bytes = max_slice_bytes if not min_slices else min(max_slice_bytes, -(-weight // min_slices))
+    least_bytes = min(WORTH_A_TASK_BYTES, weight // max(MANY_TASKS, min_slices or 0))
+    target_bytes = max(target_bytes, least_bytes)
+    slices = [part for found in planned for part in found.slices(target_bytes)]
+    return Plan(
+        slices=tuple(slices),
+        tasks=tuple(_packed(slices, target_bytes)),
+        total_bytes=sum(found.total_bytes for found in planned),
+        segments_total=sum(found.segments_total for found in planned),
+        segments_planned=len(extents),
+        partitions=len(planned),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """Part of a segment that is to be read."""
+
+    segment: Segment
+    start_offset: int
+    end_offset: int
+    position: int
+    end_position: int
+    is_active: bool
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end_position - self.position
+
+    def cuts(self, target_bytes: int) -> Iterator[tuple[int, int, int]]:
+        """Where to cut: the offset and position of a batch, and where the batches of its entry end."""
+        parts = -(-self.size_bytes // target_bytes)
+        if parts < 2:
+            return
+        index = self.segment.offset_index
+        last_position = self.position
+        for part in range(1, parts):
+            wanted = self.position + part * self.size_bytes // parts
+            entry = index.upper_bound_by_position(max(wanted, last_position + 1))
+            following = None if entry is None else index.upper_bound_by_position(entry.position + 1)
+            if entry is None or following is None or following.position > self.end_position:
+                return
+            if self.start_offset < entry.offset < self.end_offset:
+                yield entry.offset, entry.position, following.position
+                last_position = entry.position
+
+
+class _PartitionPlan:
+    """What is to be read of one partition."""
+
+    def __init__(
+        self,
+        store: Store,
+        location: Location,
+        partition: TopicPartition,
+        wanted: OffsetRange,
+        isolation: Isolation,
+        times: TimeRange,
+    ) -> None:
+        self._location = location
+        self._partition = partition
+        self._isolation = isolation
+        self._topic_id = store.topic_id(partition.topic)
+        view = store.partition(*partition).view
+        limit = view.limit(isolation)
+        within = OffsetRange(max(wanted.start_offset, view.start_offset), min(wanted.end_offset, limit))
+        is_lost = wanted.start_offset < wanted.end_offset and within != wanted
+        self.loss = data_loss(partition, wanted, view, limit) if is_lost else None
+        self.total_bytes = view.segments.size_bytes
+        self.segments_total = len(view.segments)
+        if times.not_before_ms is not None and location.is_remote:
+            read_largest_timestamps(view.segments.from_floor(within.start_offset))
+        self.extents = list(_extents(view, within, times))
+        is_hiding = isolation is Isolation.READ_COMMITTED and self.extents
+        self._aborted = _Aborted(view, within) if is_hiding else None
+        view.segments.active.let_go()
+
+    def slices(self, target_bytes: int) -> Iterator[Slice]:
+        for extent in self.extents:
+            path = extent.segment.path(FileKind.LOG)
+            identity = None
+            if not extent.is_active:
+                identity = FileIdentity(extent.segment.size_bytes, extent.segment.modified_ms)
+            offset, position = extent.start_offset, extent.position
+            for cut_offset, cut_position, following in extent.cuts(target_bytes):
+                yield self._slice(extent, path, identity, (offset, cut_offset), (position, following))
+                offset, position = cut_offset, cut_position
+            last = (position, extent.end_position)
+            yield self._slice(extent, path, identity, (offset, extent.end_offset), last)
+
+    def _slice(
+        self,
+        extent: _Extent,
+        path: str,
+        identity: FileIdentity | None,
+        offsets: tuple[int, int],
+        positions: tuple[int, int],
+    ) -> Slice:
+        return Slice(
+            location=self._location,
+            topic=self._partition.topic,
+            partition=self._partition.partition,
+            start_offset=offsets[0],
+            end_offset=offsets[1],
+            path=path,
+            base_offset=extent.segment.base_offset,
+            position=positions[0],
+            end_position=positions[1],
+            identity=identity,
+            topic_id=self._topic_id,
+            isolation=self._isolation,
+            aborted=() if self._aborted is None else self._aborted.between(*offsets),
+        )
+
+
+def _extents(view: LogView, wanted: OffsetRange, times: TimeRange) -> Iterator[_Extent]:
+    segments = view.segments.from_floor(wanted.start_offset)
+    for place, segment in enumerate(segments):
+        if segment.base_offset >= wanted.end_offset:
+            return
+        is_active = place == len(segments) - 1
+        size = view.end_position if is_active else segment.size_bytes
+        if not size:
+            continue
+        next_base = view.end_offset if is_active else segments[place + 1].base_offset
+        start, end = max(wanted.start_offset, segment.base_offset), min(wanted.end_offset, next_base)
+        start = max(start, times.first_offset(segment))
+        if start >= end or times.is_before(segment):
+            continue
+        # Entries tell where batches end, so one that is not above an offset leads to a batch not behind it.
+        position = segment.offset_index.lookup(start).position if start > segment.base_offset else 0
+        end_position = size if end == next_base else min(_end_position(segment.offset_index, end), size)
+        if position < end_position:
+            yield _Extent(segment, start, end, position, end_position, is_active)
+
+
+def _end_position(index: OffsetIndex, end_offset: int) -> int:
+    """Where a batch starts that has only offsets from `end_offset` on; far behind all if the index knows none."""
+    # The batch of the last entry below the end ends before it, the next entry's may hold it.
+    before = index.lookup(end_offset - 1)
+    entry = index.upper_bound_by_position(before.position + 1)
+    if before.offset < end_offset - 1 and entry is not None:
+        entry = index.upper_bound_by_position(entry.position + 1)
+    return _FAR_BEHIND if entry is None else entry.position
+
+
+class _Aborted:
+    """The aborted transactions of a partition that its indexes have, as far as a range of offsets needs them.
+
+    To find those that an index lacks, the log has to be scanned: the reader of a slice does that (`part_reading`).
+    """
+
+    def __init__(self, view: LogView, wanted: OffsetRange) -> None:
+        self._transactions = view.indexed_aborted_transactions(*wanted)
+        self._last_offsets = [transaction.last_offset for transaction in self._transactions]
+        """They rise: these are the markers, in the order of the log."""
+        first_offsets = (transaction.first_offset for transaction in reversed(self._transactions))
+        self._first_offsets = [*accumulate(first_offsets, min)][::-1]
+        """The lowest one of each transaction and all that follow, so they rise, too."""
+
+    def between(self, start_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
+        first = bisect_left(self._last_offsets, start_offset)
+        end = bisect_left(self._first_offsets, end_offset)
+        return tuple(found for found in self._transactions[first:end] if found.first_offset < end_offset)
+
+
+def _packed(slices: list[Slice], target_bytes: int) -> Iterator[tuple[Slice, ...]]:
+    """Neighbours together, as long as they are not more than a slice may be."""
+    task: list[Slice] = []
+    weight = 0
+    for part in slices:
+        cost = part.size_bytes + _FILE_COST_BYTES
+        if task and weight + cost > target_bytes:
+            yield tuple(task)
+            task, weight = [], 0
+        task.append(part)
+        weight += cost
+    if task:
+        yield tuple(task)

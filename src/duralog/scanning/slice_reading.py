@@ -1,0 +1,182 @@
+"""Reading a slice: exactly its records, as Arrow, whatever has happened to the file since it was planned.
+
+A live log is appended to, rolled, compacted and deleted while it is read. The planned file is used as long as it is the
+planned one: it has its size, and batches whose offsets stand where they should. When it is not, the offsets that are
+still missing are looked up in the log as it is now. Offsets never change, so nothing comes twice and nothing is left
+out but what is gone: then there is a `DataLoss`.
+
+A corrupt batch raises `CorruptRecord` after the records before it were handed out, or is told and skipped if the caller
+wants that. Where a length is broken, nothing tells where the next batch starts: reading goes on at the next entry of
+the offset index that leads to a valid batch, or not at all in this segment; the bytes between are told, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+
+from duralog.columnar.pieces import Piece
+from duralog.columnar.refusals import OnCorrupt
+from duralog.columnar.runs import Rows
+from duralog.errors import StorageError, UnknownTopic
+from duralog.format.filenames import FileKind
+from duralog.scanning.offset_ranges import OffsetRange, OnDataLoss, data_loss, tell_loss, total_loss
+from duralog.scanning.part_reading import Convert, NotAsExpected, OnCorruptBytes, Part, PartReader, T
+from duralog.scanning.planned_parts import OpenPart, open_ahead, open_planned
+from duralog.scanning.slices import CREATED_AGAIN, PARTITION_GONE, DataLoss, Slice
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.isolation import Isolation
+from duralog.storage.log.reading import piece_to_arrow
+from duralog.storage.log.view import LogView
+from duralog.storage.segment.segment import Segment
+
+__all__ = ["OnCorruptBytes", "OnDataLoss", "read_slice", "read_slice_pieces", "read_slices"]
+
+_ATTEMPTS = 5
+"""To find a log that holds still long enough to read what is left of a slice."""
+
+
+def read_slices(
+    slices: Iterable[Slice],
+    *,
+    columns: Sequence[str] | None = None,
+    on_corrupt: OnCorruptBytes | None = None,
+    on_data_loss: OnDataLoss | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The records of all slices, in order. See `read_slice`."""
+    for found, open_part in open_ahead(slices):
+        yield from _read(found, _to_arrow(found, columns), open_part, on_corrupt, on_data_loss)
+
+
+def read_slice(
+    found: Slice,
+    *,
+    columns: Sequence[str] | None = None,
+    on_corrupt: OnCorruptBytes | None = None,
+    on_data_loss: OnDataLoss | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The records of the slice, all columns of `columnar.schema.RECORD_SCHEMA` or the named ones.
+
+    Without `on_corrupt`, damage raises `CorruptRecord`; without `on_data_loss`, offsets that are gone raise
+    `OffsetOutOfRange`.
+    """
+    return read_slice_pieces(found, _to_arrow(found, columns), on_corrupt=on_corrupt, on_data_loss=on_data_loss)
+
+
+def read_slice_pieces(
+    found: Slice,
+    convert: Convert[T],
+    *,
+    on_corrupt: OnCorruptBytes | None = None,
+    on_data_loss: OnDataLoss | None = None,
+) -> Iterator[T]:
+    """What `convert` makes of the pieces of the slice, in order. See `read_slice` for what goes wrong."""
+    return _read(found, convert, partial(open_planned, found, {}), on_corrupt, on_data_loss)
+
+
+def _to_arrow(found: Slice, columns: Sequence[str] | None) -> Convert[pa.RecordBatch]:
+    def to_arrow(piece: Piece, rows: Rows | None, refuse: OnCorrupt) -> Iterator[pa.RecordBatch]:
+        return piece_to_arrow(
+            piece,
+            rows,
+            found.start_offset,
+            found.end_offset,
+            topic=found.topic,
+            partition=found.partition,
+            columns=columns,
+            on_corrupt=refuse,
+        )
+
+    return to_arrow
+
+
+def _read(
+    found: Slice,
+    convert: Convert[T],
+    open_part: OpenPart,
+    on_corrupt: OnCorruptBytes | None,
+    on_data_loss: OnDataLoss | None,
+) -> Iterator[T]:
+    reader = PartReader(found, convert, on_corrupt)
+    try:
+        part = open_part()
+        yield from reader.read(part)
+        # A segment may end before the next one begins: compaction has taken the last records away.
+        if reader.is_done() or part.end_position == part.file.size:
+            return
+    except NotAsExpected:
+        pass
+    yield from _read_as_it_is_now(found, reader, on_data_loss)
+
+
+def _read_as_it_is_now(found: Slice, reader: PartReader[T], on_data_loss: OnDataLoss | None) -> Iterator[T]:
+    for attempt in range(_ATTEMPTS):
+        try:
+            with found.location.open_store() as store:
+                if found.topic_id is not None and store.topic_id(found.topic) not in (None, found.topic_id):
+                    tell_loss(_total_loss(found, reader.next_offset, CREATED_AGAIN), on_data_loss)
+                    return
+                view = store.partition(found.topic, found.partition).view
+                _lose_what_is_gone(found, reader, view, on_data_loss)
+                if found.isolation is Isolation.READ_COMMITTED:
+                    reader.aborted = view.indexed_aborted_transactions(reader.next_offset, found.end_offset)
+                for segment, end in view.segments_from(reader.next_offset):
+                    if reader.is_done() or segment.base_offset >= found.end_offset:
+                        break
+                    yield from _read_segment(found, reader, segment, end)
+            return
+        except UnknownTopic:
+            tell_loss(_total_loss(found, reader.next_offset, PARTITION_GONE), on_data_loss)
+            return
+        except (NotAsExpected, StorageError) as error:
+            # A file that was there when the log was opened has gone, or changed again. Look once more.
+            if attempt == _ATTEMPTS - 1:
+                if isinstance(error, StorageError):
+                    raise
+                raise StorageError(f"{found}: cannot read: the log changes again and again") from None
+
+
+def _read_segment(found: Slice, reader: PartReader[T], segment: Segment, end: int) -> Iterator[T]:
+    """What is left of the slice in a segment. Should its index be wrong, it is read from its start."""
+    files, _ = found.location.connect()
+    path = segment.path(FileKind.LOG)
+
+    def is_same() -> bool:
+        entry = files.entry(path)
+        return entry is not None and entry.size >= end
+
+    def part(position: int) -> Part:
+        return Part(
+            files=files,
+            file=segment.file,
+            path=path,
+            base_offset=segment.base_offset,
+            position=position,
+            end_position=end,
+            ends_with_batch=True,
+            is_same=is_same,
+        )
+
+    indexed = segment.offset_index.lookup(reader.next_offset).position
+    begin = reader.next_offset
+    try:
+        yield from reader.read(part(indexed if indexed < end else 0))
+    except NotAsExpected:
+        if reader.next_offset > begin or not indexed:
+            raise
+        yield from reader.read(part(0))
+
+
+def _lose_what_is_gone(found: Slice, reader: PartReader[T], view: LogView, on_data_loss: OnDataLoss | None) -> None:
+    asked = OffsetRange(reader.next_offset, found.end_offset)
+    if asked.start_offset < view.start_offset or asked.end_offset > view.end_offset:
+        partition = TopicPartition(found.topic, found.partition)
+        tell_loss(data_loss(partition, asked, view, view.end_offset), on_data_loss)
+        reader.next_offset = max(reader.next_offset, view.start_offset)
+
+
+def _total_loss(found: Slice, next_offset: int, reason: str) -> DataLoss:
+    asked = OffsetRange(next_offset, found.end_offset)
+    return total_loss(TopicPartition(found.topic, found.partition), asked, reason)

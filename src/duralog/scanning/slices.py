@@ -1,0 +1,112 @@
+"""What a task reads: a range of bytes of one log file, and the range of offsets that it is responsible for.
+
+Slices are cut where an index entry leads: at a batch whose last offset the entry tells, but not its first. So the
+boundary between two slices is that last offset, and the bytes of that batch belong to both: each takes the records on
+its own side. Every offset of a planned range belongs to exactly one slice, whatever the batches look like and whatever
+happens to the file: a reader that finds another file at the path reads the same offsets from what is there now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from duralog.errors import OffsetOutOfRange
+from duralog.format.index_entries import AbortedTransaction
+from duralog.scanning.locations import Location
+from duralog.storage.log.isolation import Isolation
+
+
+class FileIdentity(NamedTuple):
+    """How a file that is not written to any more is recognised."""
+
+    size: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    location: Location
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    """One above the last offset."""
+    path: str
+    """Of the `.log` file, in the location's file system."""
+    base_offset: int
+    """Of the segment."""
+    position: int
+    """Where a batch starts, before which there is none of the offsets."""
+    end_position: int
+    """Where a batch ends, behind which there is none of the offsets."""
+    identity: FileIdentity | None
+    """None for the active segment, which grows: it is recognised by its batches."""
+    topic_id: str | None = None
+    """None for a topic without one. Another id means another topic of the same name, with other records."""
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    aborted: tuple[AbortedTransaction, ...] = field(default=(), repr=False)
+    """Those with records among the offsets, for `read_committed`."""
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end_position - self.position
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}-{self.partition}: offsets {self.start_offset} to {self.end_offset - 1},"
+            f" {self.path} from {self.position} to {self.end_position}"
+        )
+
+
+PARTITION_GONE = "the partition is gone"
+CREATED_AGAIN = "the topic was deleted and created again since"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataLoss:
+    """Offsets that were asked for and are not there, or not any more."""
+
+    topic: str
+    partition: int
+    asked_start: int
+    asked_end: int
+    available_start: int
+    available_end: int
+    reason: str | None = None
+    """Why none of them is there, if that is known."""
+
+    def __str__(self) -> str:
+        asked = (
+            f"offset {self.asked_start} was"
+            if self.asked_start == self.asked_end
+            else f"offsets {self.asked_start} to {self.asked_end} were"
+        )
+        reason = self.reason or f"the log goes from {self.available_start} to {self.available_end}"
+        return f"{self.topic}-{self.partition}: {asked} asked for, but {reason}"
+
+    def as_error(self) -> OffsetOutOfRange:
+        return OffsetOutOfRange(str(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorruptBytes:
+    """Bytes of a log that were skipped, and those of a slice's offsets that may have been in them.
+
+    Two slices that share a batch may both tell of the same bytes, but not of the same offsets.
+    """
+
+    topic: str
+    partition: int
+    path: str
+    position: int
+    end_position: int
+    first_offset: int
+    last_offset: int
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: position {self.position}: {self.reason}; {self.end_position - self.position} bytes,"
+            f" offsets {self.first_offset} to {self.last_offset} of {self.topic}-{self.partition}"
+        )

@@ -1,0 +1,65 @@
+"""Which records of a log can be left out because they are too early or too late.
+
+Too early: a time index tells, for some offsets, that nothing up to there is later than a timestamp, whoever set the
+timestamps and in whatever order. So a lower bound is always safe.
+
+Too late: nothing tells the earliest timestamp of a segment, except where the log itself sets them. Then they rise, but
+for clocks that were set back. So an upper bound counts only for topics with log append time, and leaves out the
+segments whose first batch says that it has such a time, an hour or more too late. This is the one thing for which
+planning looks into a log: at one header of each segment that may be left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from duralog.config import TopicConfig
+from duralog.format.layout import BATCH_V2, LOG_APPEND_TIME_BIT, MAGIC_POSITION, NO_TIMESTAMP
+from duralog.storage.segment.segment import Segment
+
+LARGEST_CLOCK_ERROR_MS = 3_600_000
+
+_LOG_APPEND_TIME = "LogAppendTime"
+_BEHIND_ALL = 2**63
+_WORTH_CUTTING_BYTES = 256 << 10
+"""A smaller segment is read whole: to look up where a time begins in it would take longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """The times that a reader wants records of; None for any."""
+
+    not_before_ms: int | None
+    before_ms: int | None
+    """None also for a topic of which it tells nothing."""
+
+    @classmethod
+    def of(cls, config: TopicConfig, not_before_ms: int | None, before_ms: int | None) -> TimeRange:
+        return cls(not_before_ms, before_ms if config.message_timestamp_type == _LOG_APPEND_TIME else None)
+
+    def first_offset(self, segment: Segment) -> int:
+        """An offset below which no record of the segment is late enough; above all offsets if none is."""
+        if self.not_before_ms is None:
+            return segment.base_offset
+        largest_ms = segment.max_timestamp_ms
+        if largest_ms == NO_TIMESTAMP:
+            # There may be times that only the index does not tell.
+            return segment.base_offset
+        if largest_ms < self.not_before_ms:
+            return _BEHIND_ALL
+        if segment.size_bytes < _WORTH_CUTTING_BYTES:
+            return segment.base_offset
+        entry = segment.time_index.lookup(self.not_before_ms - 1)
+        return segment.base_offset if entry.timestamp_ms == NO_TIMESTAMP else entry.offset + 1
+
+    def is_before(self, segment: Segment) -> bool:
+        """Whether the range ends before the segment begins."""
+        if self.before_ms is None or segment.size_bytes < BATCH_V2.size:
+            return False
+        header = segment.file.read(0, BATCH_V2.size)
+        segment.let_go()
+        if header[MAGIC_POSITION] != 2:
+            return False
+        attributes = int.from_bytes(header[BATCH_V2.at.attributes : BATCH_V2.at.last_offset_delta])
+        largest_ms = int.from_bytes(header[BATCH_V2.at.max_timestamp : BATCH_V2.at.producer_id], signed=True)
+        return bool(attributes & LOG_APPEND_TIME_BIT) and largest_ms >= self.before_ms + LARGEST_CLOCK_ERROR_MS

@@ -1,0 +1,108 @@
+"""What `duralog job compact` did: for each partition what the store reports of a compaction, and totals."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from duralog.storage.compaction.report import CompactionReport
+from duralog.storage.disk.log_directory import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PARTITIONS_SCHEMA = (
+    "topic string, partition int, form string, failure string, first_dirty_offset bigint, end_offset bigint,"
+    " rounds int, records_before bigint, records_after bigint, bytes_before bigint, bytes_after bigint,"
+    " segments_before bigint, segments_after bigint, superseded_records bigint, expired_tombstones bigint,"
+    " kept_tombstones bigint, keyless_records bigint, aborted_records bigint, seconds double, notes array<string>,"
+    " damage array<string>"
+)
+
+
+class CompactionForm(StrEnum):
+    ONE_TASK = "one task"
+    """The whole partition by one task, with a map of its keys."""
+    SHUFFLED = "shuffled"
+    """By many tasks: digests of keys are shuffled, and each group of segments is rewritten by a task of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCompaction:
+    """What became of one partition. Either there is a report, or a failure."""
+
+    partition: TopicPartition
+    form: CompactionForm
+    report: CompactionReport | None = None
+    failure: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `duralog compact --json` tells it, and the form."""
+        told: dict[str, Any] = {"topic": self.partition.topic, "partition": self.partition.partition}
+        if self.report is not None:
+            told |= dataclasses.asdict(self.report)
+            told["freed_bytes"] = self.report.bytes_before - self.report.bytes_after
+        return {"kind": "partition", **told, "form": self.form.value, "failure": self.failure}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactJobReport:
+    path: str
+    partitions: Sequence[PartitionCompaction]
+    """By name."""
+    seconds: float
+    is_rehearsal: bool = False
+    """Nothing was changed: this is what would have been done."""
+
+    @property
+    def reports(self) -> list[CompactionReport]:
+        """Of the partitions that did not fail."""
+        return [found.report for found in self.partitions if found.report is not None]
+
+    @property
+    def failures(self) -> list[PartitionCompaction]:
+        return [found for found in self.partitions if found.failure is not None]
+
+    @property
+    def is_well(self) -> bool:
+        """Nothing failed, and no damage was met."""
+        return not self.failures and not any(found.corrupt_batches or found.left_segments for found in self.reports)
+
+    def totals(self) -> dict[str, int]:
+        """Sums over all partitions."""
+        done = [report for report in self.reports if report.rounds]
+        names = (
+            *("records_before", "records_after", "bytes_before", "bytes_after", "segments_before", "segments_after"),
+            *("superseded_records", "expired_tombstones", "keyless_records", "aborted_records"),
+        )
+        sums = {name: sum(getattr(report, name) for report in done) for name in names}
+        return {
+            "compacted": len(done),
+            "idle": len(self.reports) - len(done),
+            "failed": len(self.failures),
+            **sums,
+            "freed_bytes": sums["bytes_before"] - sums["bytes_after"],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "is_rehearsal": self.is_rehearsal,
+            **self.totals(),
+            "seconds": self.seconds,
+            "per_partition": [found.to_dict() for found in self.partitions],
+        }
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """A row for each partition."""
+        return spark.createDataFrame([_row(found) for found in self.partitions], PARTITIONS_SCHEMA)
+
+
+def _row(found: PartitionCompaction) -> tuple[object, ...]:
+    told = found.to_dict()
+    damage = [*told.get("left_segments", ()), *told.get("corrupt_batches", ())]
+    names = [column.split()[0] for column in PARTITIONS_SCHEMA.split(",")]
+    return tuple({**told, "damage": damage}.get(name) for name in names)

@@ -1,0 +1,75 @@
+"""What the tasks of a snapshot read: of each partition what is new in its log, and the files of the last snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+from duralog.columnar.schema import PARTITION
+from duralog.scanning.planning import OffsetRange, plan
+from duralog.spark.jobs.snapshots.task import PartitionTask
+from duralog.spark.lake.parquet_table import ParquetVersions
+from duralog.spark.lake.table_state import TableState
+from duralog.spark.lake.tables import LakeTable
+from duralog.spark.lake.writing_right import WritingRight
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.isolation import Isolation
+from duralog.storage.store import Store
+
+
+def partition_tasks(
+    store: Store,
+    table: LakeTable,
+    ranges: Mapping[TopicPartition, OffsetRange],
+    before: TableState,
+    old_files: Sequence[str],
+    *,
+    right: WritingRight,
+    run: int,
+    isolation: Isolation,
+    map_bytes: int,
+    max_slice_bytes: int,
+) -> list[PartitionTask]:
+    """A task for each partition that has something to do. `before` is what it goes on from, `run` its number."""
+    spec = table.spec
+    planned = plan(store, ranges, isolation=isolation, max_slice_bytes=max_slice_bytes)
+    copies = isinstance(table, ParquetVersions)
+    slices_of = {number: tuple(found) for number, found in groupby(planned.slices, key=lambda found: found.partition)}
+    files_of = _by_folder(old_files if before.run else ())
+    tasks = []
+    is_changed = {}
+    for partition, wanted in ranges.items():
+        number = partition.partition
+        first_offset = store.partition(*partition).start_offset
+        slices = slices_of.get(number, ())
+        known = before.details["live_keys"].get(str(number), 0)
+        is_changed[number] = bool(slices) or first_offset != before.details["first_offsets"].get(str(number))
+        tasks.append(
+            PartitionTask(
+                topic=spec.topic,
+                partition=number,
+                slices=slices,
+                files=files_of.get(f"{PARTITION}={number}", ()),
+                first_offset=first_offset,
+                most_keys=known + wanted.end_offset - wanted.start_offset,
+                map_bytes=map_bytes,
+                right=right,
+                target=spec.target,
+                folder=table.data_folder,
+                schema=table.file_schema,
+                stem=f"part-{run:06d}-{number:05d}-{right.run_id[:8]}",
+                copies=copies,
+            )
+        )
+    # A folder of its own must hold everything, unless nothing at all has changed.
+    needs_all = copies and any(is_changed.values())
+    return [task for task in tasks if (needs_all or is_changed[task.partition]) and (task.slices or task.files)]
+
+
+def _by_folder(paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """By the last folder of each."""
+    folders: dict[str, tuple[str, ...]] = {}
+    for path in paths:
+        folder = path.rpartition("/")[0].rpartition("/")[2]
+        folders[folder] = (*folders.get(folder, ()), path)
+    return folders

@@ -1,0 +1,169 @@
+"""The latest state of a partition whose keys do not fit into one task's memory: keys are shuffled, records are not.
+
+Each part of the log, and each file of the previous snapshot, is a source. First a task for each source finds the last
+mark of each of its keys (digest and mark, see `keyed_offsets`). Spark brings those of one key together and keeps the
+largest, spilling to disk as it needs to. Then a task for each source that has records left writes them.
+
+A source of the previous snapshot that has all its rows left is not touched. Names tell the run and the source, so a
+task that runs twice writes the same files.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import functions
+
+from duralog.columnar.schema import PARTITION
+from duralog.scanning.slices import Slice
+from duralog.spark.jobs.snapshots.key_shuffle import keys_frame, last_marks, mark_batches, slices_by_task
+from duralog.spark.jobs.snapshots.task import PartitionOutcome, PartitionTask, check_complete, copied_path
+from duralog.spark.lake.columns import to_table_columns
+from duralog.spark.lake.parquet_files import DataFile, ParquetFiles
+from duralog.spark.plain_errors import plain_errors
+from duralog.spark.source.connector_columns import record_columns
+from duralog.spark.tasks import as_sentence
+from duralog.statistics.keyed_offsets import (
+    KeyedChunk,
+    Numbers,
+    count_of_file,
+    keys_of_file,
+    keys_of_log,
+    live_offsets,
+    rows_of_file,
+    rows_of_log,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_OUTCOME_SCHEMA = "outcome binary"
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Slices of the log, or a file of the previous snapshot."""
+
+    slices: tuple[Slice, ...] = ()
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """What came of a source."""
+
+    source: int
+    live_keys: int
+    deleted_keys: int
+    records_read: int
+    keyless_records: int
+    added: list[DataFile] = field(default_factory=list)
+    is_kept: bool = False
+    """Whether it is a file that stays as it is."""
+
+
+def snapshot_by_shuffle(spark: SparkSession, task: PartitionTask) -> PartitionOutcome:
+    """As `snapshot_task.snapshot_partition`, with the memory and the cores of all executors."""
+    sources = _sources(task)
+    return _outcome(task, sources, _shuffle(spark, task, sources))
+
+
+def _sources(task: PartitionTask) -> list[_Source]:
+    files = [_Source(file=path) for path in task.files]
+    return [*files, *(_Source(slices=slices) for slices in slices_by_task(task.slices))]
+
+
+def _shuffle(spark: SparkSession, task: PartitionTask, sources: list[_Source]) -> list[_Written]:
+    def write(table: pa.Table) -> pa.Table:
+        with plain_errors(), task.right.used():
+            number = table.column("source")[0].as_py()
+            written = _write(task, sources[number], number, table.column("mark").to_numpy())
+            return pa.table({"outcome": [pickle.dumps(written)]})
+
+    keys = keys_frame(spark, len(sources), lambda number: _keys_of(task, sources[number], number))
+    latest = keys.groupBy("high", "low").agg(
+        functions.max("mark").alias("mark"), functions.max_by("source", "mark").alias("source")
+    )
+    # With the number of parts given, Spark does not put several sources together into one task.
+    parted = latest.repartition(len(sources), "source")
+    try:
+        rows = parted.groupBy("source").applyInArrow(write, _OUTCOME_SCHEMA).collect()
+    except PySparkException as error:
+        raise as_sentence("snapshot", error) from error
+    return [pickle.loads(row.outcome) for row in rows]
+
+
+def _keys_of(task: PartitionTask, source: _Source, number: int) -> Iterator[pa.RecordBatch]:
+    """The last mark of each key of the source, and at the end how many records there were."""
+    counts = np.zeros(2, np.int64)
+
+    def chunks() -> Iterator[KeyedChunk]:
+        if source.file is not None:
+            yield from keys_of_file(task.target, source.file, task.first_offset)
+            return
+        for chunk in keys_of_log(source.slices):
+            counts[:] += (chunk.records, chunk.keyless)
+            yield chunk
+
+    yield from last_marks(number, chunks(), task.map_bytes)
+    # As if they were keys: no digest is like these, and no mark of a record is negative.
+    names = np.array([[number, name] for name in range(len(counts))], np.uint64)
+    yield from mark_batches(number, names, -1 - counts)
+
+
+def _write(task: PartitionTask, source: _Source, number: int, marks: Numbers) -> _Written:
+    """Write what is left of a source."""
+    # The two counts are the only marks below zero. Which is which: no more records are without a key than there are.
+    keyless, records = sorted((-1 - marks[marks < 0]).tolist())
+    marks = marks[marks >= 0]
+    wanted = live_offsets(marks)
+    counts = {
+        "source": number,
+        "live_keys": len(wanted),
+        "deleted_keys": len(marks) - len(wanted),
+        "records_read": records,
+        "keyless_records": keyless,
+    }
+    if source.file is not None:
+        total, latest = count_of_file(task.target, source.file, wanted)
+        check_complete(task.topic, task.partition, len(wanted) - latest)
+        if latest == total:
+            if task.copies:
+                task.target.copy(source.file, copied_path(task, source.file))
+            return _Written(**counts, is_kept=True)
+    value = str(task.partition)
+    left = len(wanted)
+    stem = f"{task.stem}-{number:06d}"
+    with ParquetFiles(task.target, task.schema, column=PARTITION, stem=stem, folder=task.folder) as files:
+        for rows in _rows_of(task, source, wanted):
+            files.write(value, rows)
+            left -= rows.num_rows
+        check_complete(task.topic, task.partition, left)
+        return _Written(**counts, added=files.finish())
+
+
+def _rows_of(task: PartitionTask, source: _Source, wanted: Numbers) -> Iterator[pa.RecordBatch]:
+    if source.file is not None:
+        yield from rows_of_file(task.target, source.file, wanted, task.schema)
+    else:
+        for records in rows_of_log(source.slices, wanted, record_columns(task.schema.names)):
+            yield to_table_columns(records, task.schema)
+
+
+def _outcome(task: PartitionTask, sources: list[_Source], written: list[_Written]) -> PartitionOutcome:
+    kept = {found.source for found in written if found.is_kept}
+    return PartitionOutcome(
+        partition=task.partition,
+        added=[file for found in written for file in found.added],
+        removed=[source.file for number, source in enumerate(sources) if source.file and number not in kept],
+        live_keys=sum(found.live_keys for found in written),
+        deleted_keys=sum(found.deleted_keys for found in written),
+        records_read=sum(found.records_read for found in written),
+        keyless_records=sum(found.keyless_records for found in written),
+    )

@@ -1,0 +1,1 @@
+"""Reads and streams: what `spark.read.format("duralog")` and `readStream` do."""

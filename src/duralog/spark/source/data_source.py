@@ -1,0 +1,120 @@
+"""`format("duralog")` for Spark: batch and streaming reads, batch and streaming writes.
+
+A user of Spark's Kafka connector changes the format and gives a path. The schema, the options and their meaning are the
+connector's; `read_options` and `write_options` have them.
+
+Spark makes this object in a Python worker, pickles it right away, and unpickles it in others, one for each step of a
+query. So it holds nothing but the options and a batch read's snapshot, and loads what a step needs when it comes to it:
+the driver itself needs none of it.
+
+The first pickling is the one moment of a read that is the same for all its queries: `load()`, or `CREATE TEMPORARY
+VIEW`. With a schema of the user's own, Spark does without the object until the first query is planned. Then the offsets
+of the frame are found; see `frame_snapshot`. Whether the read is a stream is not known then. A stream has no use for
+the snapshot, so an error is kept until a batch read asks for it. Writes are not pickled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
+from pyspark.sql.types import StructType
+
+from duralog.errors import DuralogError
+from duralog.spark.frozen_imports import freeze_imports
+from duralog.spark.plain_errors import plain_errors
+
+if TYPE_CHECKING:
+    from duralog.spark.source.frame_snapshot import Snapshot
+
+
+class DuralogDataSource(DataSource):
+    """What `format("duralog")` stands for."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._is_new = True
+        """Neither pickled nor used yet."""
+        self._snapshot: Snapshot | DuralogError | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return "duralog"
+
+    def __getstate__(self) -> dict[str, object]:
+        if self._is_new:
+            self._is_new = False
+            self._snapshot = self._take_snapshot()
+        return self.__dict__
+
+    def schema(self) -> StructType:
+        from duralog.spark.source.read_options import ReadOptions
+        from duralog.spark.source.spark_schema import schema_of
+
+        freeze_imports()
+        with plain_errors():
+            return schema_of(ReadOptions.of(self.options, streaming=None))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from duralog.spark.source.batch_read import reader_of
+        from duralog.spark.source.read_options import ReadOptions
+
+        freeze_imports()
+        snapshot = self._hand_over_snapshot()
+        with plain_errors():
+            options = ReadOptions.of(self.options, streaming=False)
+            if isinstance(snapshot, DuralogError):
+                raise DuralogError(
+                    f"{snapshot}; this was found when the frame was loaded: load again when it is put right"
+                )
+            return reader_of(schema, options, snapshot)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from duralog.spark.source.read_options import ReadOptions
+        from duralog.spark.source.refused_stream import RefusedStreamReader
+        from duralog.spark.source.stream import DuralogStreamReader
+
+        self._hand_over_snapshot()
+        try:
+            return DuralogStreamReader(schema, ReadOptions.of(self.options, streaming=True))
+        except DuralogError as error:
+            return RefusedStreamReader(error)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from duralog.spark.sink.writers import DuralogArrowWriter
+
+        with plain_errors():
+            return DuralogArrowWriter(schema, self.options, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        from duralog.spark.sink.writers import DuralogStreamArrowWriter
+
+        with plain_errors():
+            return DuralogStreamArrowWriter(schema, self.options, overwrite)
+
+    def _take_snapshot(self) -> Snapshot | DuralogError | None:
+        from duralog.spark.option_text import InvalidOption
+        from duralog.spark.source.planned_read import take_snapshot
+        from duralog.spark.source.read_options import ReadOptions
+
+        try:
+            options = ReadOptions.of(self.options, streaming=False)
+        except InvalidOption:
+            # Those of a stream, or wrong ones, which every reader refuses itself.
+            return None
+        try:
+            return take_snapshot(options)
+        except DuralogError as error:
+            return error
+
+    def _hand_over_snapshot(self) -> Snapshot | DuralogError | None:
+        """To the reader that is made from it. Tasks get this object, too, and have no use for it."""
+        self._is_new = False
+        snapshot, self._snapshot = self._snapshot, None
+        return snapshot

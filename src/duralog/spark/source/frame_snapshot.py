@@ -1,0 +1,46 @@
+"""What a frame is about: the offsets that the log directory had when Spark loaded it.
+
+Spark plans a frame again whenever it likes: once for all its queries, or for each query with filters. So where reading
+starts and ends is found once, at `load()`, and every plan of the frame has these offsets. Records that come later are
+not in it. Records that have gone since are data loss, except for what compaction took away: that leaves no rows and is
+not an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from duralog.scanning.offset_ranges import OffsetRange, OnDataLoss, tell_loss, total_loss
+from duralog.scanning.slices import CREATED_AGAIN, PARTITION_GONE
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    ranges: Mapping[TopicPartition, OffsetRange]
+    topic_ids: Mapping[str, str]
+    """Of the topics that have one. A topic that was deleted and created again has other records at these offsets."""
+
+    @classmethod
+    def of(cls, store: Store, ranges: Mapping[TopicPartition, OffsetRange]) -> Snapshot:
+        ids = {topic: store.topic_id(topic) for topic in {partition.topic for partition in ranges}}
+        return cls(ranges, {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None})
+
+    def ranges_left(self, store: Store, on_data_loss: OnDataLoss | None) -> dict[TopicPartition, OffsetRange]:
+        """The ranges of the partitions that are still there. What planning finds missing in a range is not left out."""
+        there = {topic: set(store.partitions(topic)) for topic in store.topics()}
+        left = {}
+        for partition, found in self.ranges.items():
+            topic_id = self.topic_ids.get(partition.topic)
+            if partition.partition not in there.get(partition.topic, ()):
+                reason = PARTITION_GONE
+            elif topic_id is not None and store.topic_id(partition.topic) not in (None, topic_id):
+                reason = CREATED_AGAIN
+            else:
+                left[partition] = found
+                continue
+            if found.start_offset < found.end_offset:
+                tell_loss(total_loss(partition, found, reason), on_data_loss)
+        return left

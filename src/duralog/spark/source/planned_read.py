@@ -1,0 +1,135 @@
+"""From the options of a read to what Spark's tasks read; no PySpark here.
+
+The batch source and `duralog.spark.explain` go this way, so that what is explained is what is done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from duralog.errors import UnknownTopic
+from duralog.scanning.locations import open_store
+from duralog.scanning.offset_ranges import Bound, OffsetRange, Offsets, OnDataLoss, resolve, select_partitions
+from duralog.scanning.planning import Plan, plan
+from duralog.scanning.slices import DataLoss
+from duralog.spark.collector_pause import collector_paused
+from duralog.spark.option_text import InvalidOption
+from duralog.spark.source.frame_snapshot import Snapshot
+from duralog.spark.source.read_options import ReadOptions
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.store import Store
+
+if TYPE_CHECKING:
+    from duralog.spark.source.pushed_filters import PushedFilters
+
+_logger = logging.getLogger(__name__)
+
+
+def explain(path: str, options: Mapping[str, str] | None = None, **more: str) -> Plan:
+    """What `spark.read.format("duralog").options(...).load(path)` would read, and what it leaves out.
+
+    Options whose names are no Python names (`kafka.isolation.level`) go into `options`. `str()` of the answer is for
+    people.
+    """
+    return plan_read(ReadOptions.of({**(options or {}), **more, "path": path}, streaming=False))
+
+
+def take_snapshot(options: ReadOptions) -> Snapshot:
+    """What the options mean now, in offsets."""
+    with collector_paused(), open_store(options.path, options.storage_options) as store:
+        return Snapshot.of(store, _resolve(store, options, data_loss_handler(options)))
+
+
+def plan_read(options: ReadOptions, snapshot: Snapshot | None = None, filters: PushedFilters | None = None) -> Plan:
+    """The slices of a batch read: of a snapshot, or of what the options mean now."""
+    with collector_paused(), open_store(options.path, options.storage_options) as store:
+        on_data_loss = data_loss_handler(options)
+        if snapshot is None:
+            ranges = _resolve(store, options, on_data_loss)
+        else:
+            ranges = snapshot.ranges_left(store, on_data_loss)
+        if filters is not None:
+            ranges = filters.narrow(ranges)
+        planned = plan(
+            store,
+            ranges,
+            isolation=options.isolation,
+            max_slice_bytes=options.max_split_bytes,
+            min_slices=options.min_partitions,
+            not_before_ms=None if filters is None else filters.not_before_ms,
+            before_ms=None if filters is None else filters.before_ms,
+            on_data_loss=on_data_loss,
+        )
+    _logger.info("%s: %s", options.path, planned)
+    return planned
+
+
+def _resolve(store: Store, options: ReadOptions, on_data_loss: OnDataLoss | None) -> dict[TopicPartition, OffsetRange]:
+    return resolve_bounds(store, chosen_partitions(store, options), options, on_data_loss)
+
+
+def chosen_partitions(store: Store, options: ReadOptions, *, may_be_gone: bool = False) -> list[TopicPartition]:
+    """The partitions that the options name, those of every topic if they name none.
+
+    `UnknownTopic` for one that is not there; with `may_be_gone` it is left out.
+    """
+    selection = options.selection
+    there = set(store.topics()) if may_be_gone else None
+    if selection.assigned is not None:
+        assigned: Mapping[str, Collection[int]] = selection.assigned
+        if there is not None:
+            assigned = {
+                topic: set(of) & set(store.partitions(topic)) for topic, of in assigned.items() if topic in there
+            }
+        return select_partitions(store, assigned=assigned)
+    if selection.topics is not None:
+        return select_partitions(store, topics=[name for name in selection.topics if there is None or name in there])
+    found = select_partitions(store, pattern=selection.pattern or ".*")
+    if selection.pattern is None and not found and not may_be_gone:
+        raise UnknownTopic(f"{options.path}: there are no topics: no folder is a partition, TOPIC-NUMBER")
+    return found
+
+
+def resolve_bounds(
+    store: Store,
+    partitions: list[TopicPartition],
+    options: ReadOptions,
+    on_data_loss: OnDataLoss | None,
+) -> dict[TopicPartition, OffsetRange]:
+    """Where the options say that reading starts and ends, in offsets."""
+    for bound in (options.start, options.end):
+        _check_named(bound, partitions, is_start=bound is options.start)
+    return resolve(
+        store, partitions, options.start, options.end, isolation=options.isolation, on_data_loss=on_data_loss
+    )
+
+
+def _check_named(bound: Bound, partitions: list[TopicPartition], *, is_start: bool) -> None:
+    """As the connector: who gives offsets for single partitions gives them for all that are read, and no others."""
+    if not bound.of:
+        return
+    option = f"{'starting' if is_start else 'ending'}Offsets{'' if isinstance(bound, Offsets) else 'ByTimestamp'}"
+    if strange := sorted(set(bound.of) - set(partitions)):
+        raise InvalidOption(f"option {option} names {strange[0]}, which is not read: {_listed(partitions)} are")
+    if missing := sorted(set(partitions) - set(bound.of)):
+        hint = "; -2 stands for the earliest offset" if is_start else "; -1 stands for the latest offset"
+        raise InvalidOption(
+            f"option {option} does not name {_listed(missing)}: name every partition that is read"
+            f"{hint if isinstance(bound, Offsets) else ''}"
+        )
+
+
+def _listed(partitions: list[TopicPartition], most: int = 10) -> str:
+    shown = ", ".join(map(str, partitions[:most]))
+    return shown if len(partitions) <= most else f"{shown} and {len(partitions) - most} more"
+
+
+def data_loss_handler(options: ReadOptions) -> OnDataLoss | None:
+    """None where loss is an error."""
+    return None if options.fail_on_data_loss else _tell_loss
+
+
+def _tell_loss(loss: DataLoss) -> None:
+    _logger.warning("%s", loss)

@@ -1,0 +1,252 @@
+"""A streaming read: micro-batches between offsets, while a store or a broker writes, rolls, compacts and deletes.
+
+Spark keeps one Python worker for the driver's side of a query. It asks for the latest offset, for the tasks between two
+offsets, and writes each pair down before a task runs. After a crash it asks for the tasks between the same two offsets
+again; offsets never change, so a sink that knows its batches gets every record exactly once.
+
+What must always be true:
+- An end is never behind what a reader of this isolation may see: the last stable offset, or the end of the log.
+- An end names every partition that is read from then on. One that appears later starts at its beginning.
+- A start that moves is written down before anything behind it is read. Spark writes ends down, but not where the first
+  batch started; that it asks again, also after a crash. So a query that starts at the end of a log has an empty first
+  batch.
+- Each look opens the directory anew, since a read-only store shows what was there when it was opened.
+
+Records that went by retention before they were read, a partition that is gone, a log that ends before the place where
+the query stood, a topic that was made anew while the query ran: all that is data loss. With `failOnDataLoss` (the
+default) it is an error; without, it is logged and the query goes on with what is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from duralog.errors import OffsetOutOfRange
+from duralog.scanning.locations import open_store
+from duralog.scanning.offset_ranges import FROM_EARLIEST, TO_LATEST, Bound, OffsetRange, Timestamps, resolve
+from duralog.scanning.planning import plan
+from duralog.spark.plain_errors import plain_errors
+from duralog.spark.source.planned_read import chosen_partitions, data_loss_handler, resolve_bounds
+from duralog.spark.source.read_options import ReadOptions
+from duralog.spark.source.spark_schema import Columns
+from duralog.spark.source.stream_limits import within_bytes
+from duralog.spark.source.stream_offsets import OffsetJson, Positions, distance, from_json, only, shared_out, to_json
+from duralog.spark.source.task_reading import SliceTask, read_task
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.time_lookup import LATEST
+from duralog.storage.store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOOK_SECONDS = 0.1
+"""Between two looks at a directory that had nothing new. Spark itself would ask a hundred times a second."""
+_PAUSE_TO_LOOK = 4
+"""Where a look takes long, with many partitions or far away, the pause is so many times as long."""
+
+_logger = logging.getLogger(__name__)
+
+
+class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Of one query. Pickled into tasks for `read`, which needs nothing of its state."""
+
+    def __init__(self, schema: StructType, options: ReadOptions) -> None:
+        self._columns = Columns(schema, options)
+        self._options = options
+        self._target: Positions | None = None
+        """For `Trigger.AvailableNow`: where everything ended when the query began."""
+        self._initial: OffsetJson | None = None
+        self._is_begun = False
+        self._seen: Positions | None = None
+        self._topic_ids: dict[str, str] = {}
+        """Of the topics that this query has seen. Its checkpoint knows them by name alone, as the connector's does."""
+        self._last_trigger: float | None = None
+        self._next_look = float("-inf")
+
+    # What Spark asks
+
+    def initialOffset(self) -> OffsetJson:  # noqa: N802
+        """The same whenever Spark asks: once for the end of the first batch, and again for its tasks."""
+        if self._initial is None:
+            with plain_errors(), self._open() as store:
+                partitions = chosen_partitions(store, self._options)
+                ranges = resolve_bounds(store, partitions, self._options, data_loss_handler(self._options))
+                self._initial = to_json({partition: found.start_offset for partition, found in ranges.items()})
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """One of the limits: Spark takes no more than one, but gives it back to say that limits are in force."""
+        limits = self._options.limits
+        if limits.max_offsets is not None:
+            return ReadMaxRows(limits.max_offsets)
+        if limits.max_bytes is not None:
+            return ReadMaxBytes(limits.max_bytes)
+        return ReadAllAvailable() if limits.min_offsets is None else ReadMinRows(limits.min_offsets)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        with plain_errors(), self._open() as store:
+            self._target = self._ends(store)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetJson:  # noqa: N802
+        with plain_errors():
+            begin = from_json(start)
+            is_begun, self._is_begun = self._is_begun, True
+            if not is_begun and start == self._initial and _starts_at_the_end(self._options.start):
+                return self._initial
+            self._wait()
+            began = time.monotonic()
+            with self._open() as store:
+                ends = self._ends(store)
+                self._seen = ends
+                if self._target is not None:
+                    ends = _not_behind(self._target, begin, ends)
+                self._check_loss(begin, ends)
+                self._check_topics(store, begin)
+                begin = self._begins(store, begin, ends)
+                if not isinstance(limit, ReadAllAvailable):
+                    ends = self._limited(store, begin, ends)
+            now = time.monotonic()
+            if distance(begin, ends):
+                self._last_trigger = now
+            else:
+                self._next_look = now + max(LOOK_SECONDS, _PAUSE_TO_LOOK * (now - began))
+            return to_json(ends)
+
+    def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802
+        return None if self._seen is None else to_json(self._seen)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        with plain_errors():
+            starts = from_json(start)
+            with self._open() as store:
+                ends = self._still_there(store, starts, from_json(end))
+                begin = self._begins(store, starts, ends)
+                ranges = {
+                    partition: OffsetRange(begin[partition], end_offset)
+                    for partition, end_offset in ends.items()
+                    if end_offset > begin[partition]
+                }
+                planned = plan(
+                    store,
+                    ranges,
+                    isolation=self._options.isolation,
+                    max_slice_bytes=self._options.max_split_bytes,
+                    min_slices=self._options.min_partitions,
+                    on_data_loss=data_loss_handler(self._options),
+                )
+            _logger.info("%s: %s", self._options.path, planned)
+            return [SliceTask(slices) for slices in planned.tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_task(partition, self._columns, self._options)
+
+    # How it is found out
+
+    def _open(self) -> Store:
+        return open_store(self._options.path, self._options.storage_options)
+
+    def _wait(self) -> None:
+        pause = self._next_look - time.monotonic()
+        if pause > 0:
+            time.sleep(pause)
+
+    def _ends(self, store: Store) -> Positions:
+        """Up to where each partition can be read now."""
+        ranges = resolve(
+            store,
+            chosen_partitions(store, self._options, may_be_gone=True),
+            FROM_EARLIEST,
+            TO_LATEST,
+            isolation=self._options.isolation,
+        )
+        return {partition: found.end_offset for partition, found in ranges.items()}
+
+    def _begins(self, store: Store, start: Mapping[TopicPartition, int], ends: Positions) -> Positions:
+        """Where reading begins: partitions that are new to the query begin at their start, which should be 0."""
+        begins = only(start, ends)
+        for partition in ends:
+            if partition not in begins:
+                begins[partition] = 0
+                first = store.partition(*partition).start_offset
+                if first > 0:
+                    self._tell_loss(f"{partition} is new to the query, but its log starts at offset {first}, not at 0")
+                    begins[partition] = first
+        return begins
+
+    def _still_there(self, store: Store, start: Mapping[TopicPartition, int], ends: Positions) -> Positions:
+        """The ends without those of partitions that went after Spark wrote them down."""
+        numbers = {topic: set(store.partitions(topic)) for topic in store.topics()}
+        found = {}
+        for partition, end_offset in ends.items():
+            if partition.partition in numbers.get(partition.topic, ()):
+                found[partition] = end_offset
+            elif end_offset > start.get(partition, 0):
+                self._tell_loss(f"{partition} is gone; it was to be read up to offset {end_offset}")
+        return found
+
+    def _check_loss(self, start: Mapping[TopicPartition, int], ends: Positions) -> None:
+        for partition, offset in start.items():
+            if partition not in ends:
+                self._tell_loss(f"{partition} is gone, or not read any more; the query stood at offset {offset}")
+            elif ends[partition] < offset:
+                self._tell_loss(f"{partition} ends at offset {ends[partition]}, but the query stood at {offset}")
+
+    def _check_topics(self, store: Store, start: Mapping[TopicPartition, int]) -> None:
+        """A topic that was deleted and made anew has other records at the offsets where the query stood."""
+        for topic in {partition.topic for partition in start}.intersection(store.topics()):
+            topic_id = store.topic_id(topic)
+            if topic_id is not None and self._topic_ids.setdefault(topic, topic_id) != topic_id:
+                self._topic_ids[topic] = topic_id
+                self._tell_loss(f"the topic {topic} was deleted and made anew since the query read it")
+
+    def _tell_loss(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise OffsetOutOfRange(
+                f"{self._options.path}: {what}: records may be lost; set failOnDataLoss to false to go on all the same"
+            )
+        _logger.warning("%s: %s: records may be lost", self._options.path, what)
+
+    def _limited(self, store: Store, begin: Positions, ends: Positions) -> Positions:
+        limits = self._options.limits
+        if limits.min_offsets is not None and self._target is None and distance(begin, ends) < limits.min_offsets:
+            waited = None if self._last_trigger is None else time.monotonic() - self._last_trigger
+            if waited is not None and waited * 1000 < limits.max_delay_ms:
+                return begin
+        if limits.max_offsets is not None:
+            ends = shared_out(begin, ends, limits.max_offsets)
+        if limits.max_bytes is not None:
+            ends = within_bytes(store, begin, ends, limits.max_bytes)
+        return ends
+
+
+def _starts_at_the_end(start: Bound) -> bool:
+    """Whether the same query, started later, would start behind records that are there.
+
+    The earliest offset moves as well, but only over records that are gone.
+    """
+    if isinstance(start, Timestamps):
+        return start.if_none == "latest"
+    return LATEST in (start.everywhere, *start.of.values())
+
+
+def _not_behind(target: Positions, begin: Positions, ends: Positions) -> Positions:
+    """The ends of a query that goes no further than the target, but not back to it either.
+
+    A partition that is younger than the target stays where the query began with it, if it did.
+    """
+    known = {partition: max(target.get(partition, 0), begin.get(partition, 0)) for partition in target | begin}
+    return {partition: min(ends[partition], offset) for partition, offset in only(known, ends).items()}

@@ -1,0 +1,54 @@
+"""What a Spark task does: reads its slices and yields Arrow batches with the columns that were asked for.
+
+It runs in a Python worker on an executor, which may go on to other tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from duralog.scanning.slice_reading import read_slices
+from duralog.scanning.slices import Slice
+from duralog.spark.frozen_imports import freeze_imports
+from duralog.spark.plain_errors import plain_errors
+from duralog.spark.source.corrupt_report import CorruptReport
+from duralog.spark.source.planned_read import data_loss_handler
+from duralog.spark.source.read_options import ReadOptions
+from duralog.spark.source.spark_schema import Columns
+
+
+@dataclass(frozen=True, slots=True)
+class SliceTask(InputPartition):
+    slices: tuple[Slice, ...]
+
+
+def read_task(partition: InputPartition, columns: Columns, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of a task. Spark makes up a partition where nothing is to be read."""
+    if not isinstance(partition, SliceTask):
+        return
+    freeze_imports()
+    with plain_errors():
+        report = CorruptReport(options.bad_records) if options.is_permissive else None
+        batches = read_slices(
+            partition.slices,
+            columns=columns.of_records,
+            on_corrupt=None if report is None else report.add,
+            on_data_loss=data_loss_handler(options),
+        )
+        is_complete = False
+        try:
+            for records in batches:
+                if report is not None:
+                    yield from report.take_rows(columns)
+                yield columns.batch(records)
+            if report is not None:
+                yield from report.take_rows(columns)
+            is_complete = True
+        finally:
+            # Also where Spark has enough rows before the end, as with a limit.
+            if report is not None:
+                report.write(partition.slices, is_complete=is_complete)

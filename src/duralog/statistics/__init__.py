@@ -1,0 +1,1 @@
+"""Counts and shapes of the records of a directory, collected by threads or by Spark."""

@@ -1,0 +1,253 @@
+"""Counting what is in the topics of a log directory, for `stats` on Spark and on threads alike.
+
+Who does the work is the caller's choice (`Workers`); what is counted, and how the figures come about, is here once.
+
+Everything that lies in the log counts, data of aborted transactions too, since it takes room; the log's own control
+batches count as batches and bytes. What cannot be read is told as damage of its partition, and the others are counted
+all the same. Keys are equal if their digests are, as in compaction, and are compared within a
+partition: `duplicate_records` are those that a later one of the same partition makes obsolete.
+
+Records are read twice, for counts and for keys. What retention deletes before that is not counted; what it deletes in
+between, and no later record has the key of, counts as a duplicate.
+
+What compaction would save is what `duralog compact --explain` says: of what the cleaner would take up now, how many
+records and bytes would go. It is told of compacted topics only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any, Protocol
+
+from duralog.errors import CorruptRecord, DuralogError, StorageError
+from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
+from duralog.scanning.locations import Location, location_of
+from duralog.scanning.planning import Plan, plan, resolve
+from duralog.scanning.remote_work import side_by_side
+from duralog.spark.jobs.snapshots.key_shuffle import slices_by_task
+from duralog.spark.lake.tables import now_ms
+from duralog.statistics.distinct_keys import KeyCounts, KeysTask
+from duralog.statistics.key_prefixes import PrefixRule
+from duralog.statistics.record_counts import CountRules, Counts, count_slices
+from duralog.statistics.report import (
+    CompactionSaving,
+    StatsReport,
+    log_figures,
+    prefix_figures,
+    topic_figures,
+)
+from duralog.statistics.shapes import SegmentSizes, segment_sizes, topic_shape
+from duralog.statistics.topic_choice import partitions_by_topic
+from duralog.storage.compaction.cleaner_settings import CleanerSettings
+from duralog.storage.compaction.preview import ExplainSettings, explain_compaction
+from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.retention import COMPACT
+from duralog.storage.store import Store
+
+
+class Workers(Protocol):
+    """Who does the work."""
+
+    def run(
+        self,
+        items: Sequence[Any],
+        function: Callable[..., Any],
+        *,
+        weight: Callable[[Any], int] | None = None,
+        name: str,
+    ) -> list[Any]:
+        """`function` of every item, in their order."""
+
+    def count_keys(self, tasks: Sequence[KeysTask]) -> list[KeyCounts]:
+        """Of every task, also where the keys do not fit into the memory of one."""
+
+    def savings(
+        self, location: Location, sizes: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, CompactionSaving]:
+        """What a compaction of these would save now, each of so many bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatsRequest:
+    topics: Sequence[str] | None
+    """None for all but the internal ones."""
+    partition: int | None = None
+    prefix: PrefixRule | None = None
+    largest: int = 5
+    compaction: bool = True
+    map_bytes: int
+    """Of a task, for keys."""
+    max_slice_bytes: int
+    hot_keys: int = 0
+    """So many keys that come most are named for each topic, and charts can be drawn of it all. 0 for no charts."""
+
+
+def collect(store: Store, request: StatsRequest, workers: Workers) -> StatsReport:
+    """REQUIRES: the store is read-only."""
+    began = time.perf_counter()
+    location = location_of(store)
+    checkpoints = read_checkpoints(location) if request.hot_keys else {}
+    chosen = partitions_by_topic(store, request.topics, request.partition)
+    closed = _closed(store, location, [partition for found in chosen.values() for partition in found])
+    readable = {topic: [partition for partition in found if partition not in closed] for topic, found in chosen.items()}
+    partitions = [partition for found in readable.values() for partition in found]
+    ranges = resolve(store, partitions)
+    planned = plan(store, ranges, max_slice_bytes=request.max_slice_bytes)
+    compacted = {topic for topic in chosen if COMPACT in store.topic_config(topic).cleanup_policy}
+    segments: dict[TopicPartition, SegmentSizes] = {}
+    if request.hot_keys:
+        segments = {
+            partition: segment_sizes(
+                store.partition(*partition), partition.topic in compacted, checkpoints.get(partition)
+            )
+            for partition in partitions
+        }
+    counts = _count(partitions, planned, request, workers)
+    keys, prefixes = _keys(planned, request, counts, workers)
+    savings: Mapping[TopicPartition, CompactionSaving] = {}
+    if request.compaction:
+        whole = [partition for partition in partitions if not counts[partition].unread]
+        sizes = {found: counts[found].disk_bytes for found in whole if found.topic in compacted}
+        savings = workers.savings(location, sizes)
+    unread = {found for of_partition in counts.values() for found in of_partition.unread}
+    counts |= {partition: Counts(damage=[reason]) for partition, reason in closed.items()}
+    rows = [
+        log_figures(
+            topic=partition.topic,
+            partition=partition.partition,
+            offsets=ranges.get(partition, (0, 0)),
+            counts=counts[partition],
+            distinct=sum(keys[partition].by_number.values()) if partition in keys else 0,
+            is_compacted=partition.topic in compacted,
+            saving=savings.get(partition),
+        )
+        for found in chosen.values()
+        for partition in found
+    ]
+    shapes = {}
+    if request.hot_keys:
+        shapes = {
+            topic: topic_shape(
+                store,
+                [counts[partition] for partition in found],
+                [keys[partition].popularity for partition in found],
+                [segments[partition] for partition in found],
+                topic,
+                request.hot_keys,
+            )
+            for topic, found in readable.items()
+        }
+    return StatsReport(
+        topics=tuple(topic_figures(topic, rows, counts, request.largest) for topic in chosen),
+        partitions=tuple(rows),
+        prefixes=tuple(
+            prefix_figures(partition, prefix, of_prefix, keys[partition].by_number.get(prefixes[prefix], 0))
+            for partition in partitions
+            for prefix, of_prefix in sorted(counts[partition].prefixes.items(), key=lambda item: item[0] or b"")
+        ),
+        read_bytes=sum(found.size_bytes for found in planned.slices if found not in unread),
+        seconds=time.perf_counter() - began,
+        shapes=shapes,
+    )
+
+
+def _closed(store: Store, location: Location, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
+    """Those that cannot be opened: the system does not let, or the folder does not say whose it is."""
+
+    def refusal(partition: TopicPartition) -> str | None:
+        try:
+            store.partition(*partition).view.segments.active.let_go()
+        except (CorruptRecord, StorageError) as error:
+            if location.is_remote and isinstance(error, StorageError):
+                raise
+            return str(error)
+        return None
+
+    found = zip(partitions, side_by_side(refusal, partitions, is_remote=location.is_remote), strict=True)
+    return {partition: reason for partition, reason in found if reason is not None}
+
+
+def _count(
+    partitions: Sequence[TopicPartition], planned: Plan, request: StatsRequest, workers: Workers
+) -> dict[TopicPartition, Counts]:
+    tasks = [
+        slices
+        for _, found in groupby(planned.slices, key=lambda found: (found.topic, found.partition))
+        for slices in slices_by_task(found, request.max_slice_bytes)
+    ]
+    rules = CountRules(prefix=request.prefix, largest=request.largest, shapes=request.hot_keys > 0)
+    counted = workers.run(
+        tasks,
+        partial(count_slices, rules=rules),
+        weight=lambda slices: sum(found.size_bytes for found in slices),
+        name="stats: records",
+    )
+    totals = {partition: Counts() for partition in partitions}
+    for slices, counts in zip(tasks, counted, strict=True):
+        totals[TopicPartition(slices[0].topic, slices[0].partition)].add(counts, request.largest)
+    return totals
+
+
+def _keys(
+    planned: Plan, request: StatsRequest, counts: Mapping[TopicPartition, Counts], workers: Workers
+) -> tuple[dict[TopicPartition, KeyCounts], dict[bytes | None, int]]:
+    """By partition: how many keys there are by the number of their prefix. And these numbers, 0 for no prefix."""
+    prefixes: list[bytes | None] = [None]
+    prefixes += sorted({prefix for found in counts.values() for prefix in found.prefixes if prefix is not None})
+    numbers = {prefix: number for number, prefix in enumerate(prefixes)}
+    tasks = {}
+    for (topic, number), slices in groupby(planned.slices, key=lambda found: (found.topic, found.partition)):
+        partition = TopicPartition(topic, number)
+        of_partition = counts[partition]
+        tasks[partition] = KeysTask(
+            slices=tuple(found for found in slices if found not in of_partition.unread),
+            rule=request.prefix,
+            numbers={prefix: numbers[prefix] for prefix in of_partition.prefixes},
+            most_keys=of_partition.records - of_partition.keyless_records,
+            map_bytes=request.map_bytes,
+            frequent=request.hot_keys,
+        )
+    found = workers.count_keys(list(tasks.values()))
+    return {**{partition: KeyCounts() for partition in counts}, **dict(zip(tasks, found, strict=True))}, numbers
+
+
+@contextmanager
+def open_savings(location: Location) -> Iterator[Callable[[TopicPartition], CompactionSaving]]:
+    """Gives what a compaction of a partition would save now, by the cleaner's own rules."""
+    # Before the logs: a checkpoint must not be ahead of what is read.
+    checkpoints = read_checkpoints(location)
+    with location.open_store() as store:
+        cleaner = CleanerSettings.of(store.config)
+
+        def saving(partition: TopicPartition) -> CompactionSaving:
+            try:
+                return _saving_in(store.partition(*partition), checkpoints.get(partition), cleaner)
+            except DuralogError:
+                # Its segments may have been replaced since their names were read: once more, as it is now.
+                checkpoint = read_checkpoints(location).get(partition)
+                with location.open_store() as as_it_is_now:
+                    return _saving_in(as_it_is_now.partition(*partition), checkpoint, cleaner)
+
+        yield saving
+
+
+def _saving_in(log: PartitionLog, checkpoint: int | None, cleaner: CleanerSettings) -> CompactionSaving:
+    settings = ExplainSettings(now_ms=now_ms(), memory_bytes=cleaner.memory_bytes, load_factor=cleaner.load_factor)
+    report = explain_compaction(log, checkpoint, settings).report
+    if report is None:
+        return CompactionSaving(records=0, size_bytes=0)
+    return CompactionSaving(
+        records=report.records_before - report.records_after, size_bytes=report.bytes_before - report.bytes_after
+    )
+
+
+def read_checkpoints(location: Location) -> Mapping[TopicPartition, int]:
+    """Up to where the cleaner has compacted each log."""
+    files, path = location.connect()
+    return LogDirectory(files, path).read_checkpoint(CLEANER_OFFSET_CHECKPOINT)

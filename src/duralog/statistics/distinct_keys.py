@@ -1,0 +1,162 @@
+"""How many different keys a partition has, by prefix: exactly, by the digests of all keys.
+
+A task has a map of the keys of a whole partition, with the number of its prefix as each key's mark. A partition whose
+keys do not fit is shuffled, or read again and again, a share of its keys at a time. Keys that are equal have the same
+prefix, so any of their marks will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from duralog.columnar.pieces import Piece
+from duralog.columnar.refusals import OnCorrupt
+from duralog.columnar.runs import Rows
+from duralog.kernels.key_digests import digests_of
+from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap
+from duralog.scanning.slice_reading import read_slice_pieces
+from duralog.scanning.slices import CorruptBytes, Slice
+from duralog.spark.jobs.snapshots.key_shuffle import keys_frame, last_marks, slices_by_task
+from duralog.spark.tasks import as_sentence
+from duralog.statistics.key_popularity import KeyTally, Popularity
+from duralog.statistics.key_prefixes import PrefixRule, prefixes_of
+from duralog.statistics.keyed_offsets import KeyedChunk, MapFull, Numbers, put_all, within
+from duralog.statistics.record_counts import pass_over
+from duralog.statistics.thread_tasks import Advance, ignore
+from duralog.storage.compaction.run import map_bytes_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeysTask:
+    """All keys of one partition."""
+
+    slices: tuple[Slice, ...]
+    rule: PrefixRule | None
+    numbers: Mapping[bytes | None, int]
+    """Of the prefixes."""
+    most_keys: int
+    """There are not more records with a key."""
+    map_bytes: int
+    frequent: int = 0
+    """How many of the keys that come most are told; 0 if nobody wants to know how often keys come."""
+    share: int = 0
+    """Which of the shares of its keys is counted."""
+    shares: int = 1
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(found.size_bytes for found in self.slices)
+
+
+@dataclass(slots=True)
+class KeyCounts:
+    by_number: dict[int, int] = field(default_factory=dict)
+    """How many keys there are, by the number of their prefix."""
+    popularity: Popularity | None = None
+
+    def add(self, other: KeyCounts, frequent: int) -> None:
+        for number, count in other.by_number.items():
+            self.by_number[number] = self.by_number.get(number, 0) + count
+        if other.popularity is not None:
+            self.popularity = self.popularity or Popularity()
+            self.popularity.add(other.popularity, frequent)
+
+
+class _NumberedKeys(NamedTuple):
+    chunk: KeyedChunk
+    offsets: Numbers
+
+
+def count_keys(task: KeysTask, advance: Advance = ignore) -> KeyCounts | None:
+    """What a task does. None if the keys do not fit."""
+    offset_map = OffsetMap(min(task.map_bytes, map_bytes_for(max(1, task.most_keys), DEFAULT_LOAD_FACTOR)))
+    tally = KeyTally() if task.frequent else None
+    try:
+        for chunk, offsets in _numbered(task, task.slices, advance):
+            put_all(offset_map, chunk)
+            if tally is not None:
+                tally.add(chunk.digests, offsets)
+    except MapFull:
+        return None
+    found, counts = np.unique(offset_map.offsets(), return_counts=True)
+    by_number = dict(zip(found.tolist(), counts.tolist(), strict=True))
+    if tally is None or not task.slices:
+        return KeyCounts(by_number)
+    return KeyCounts(by_number, tally.popularity(task.slices[0].partition, task.frequent))
+
+
+def count_keys_in_shares(task: KeysTask, advance: Advance = ignore) -> KeyCounts:
+    """The same with no more memory than the map, however many keys there are. Each share reads the whole partition."""
+    total = KeyCounts()
+    waiting = [task]
+    while waiting:
+        found = waiting.pop()
+        counts = count_keys(found, advance)
+        if counts is not None:
+            total.add(counts, task.frequent)
+            continue
+        shares = found.shares * 2
+        waiting += [replace(found, share=found.share + place * found.shares, shares=shares) for place in (1, 0)]
+    return total
+
+
+def count_shuffled_keys(spark: SparkSession, task: KeysTask) -> dict[int, int]:
+    """The same with the memory of all executors."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions
+
+    sources = slices_by_task(task.slices)
+
+    def batches_of(number: int) -> Iterator[pa.RecordBatch]:
+        chunks = (found.chunk for found in _numbered(task, sources[number], ignore))
+        return last_marks(number, chunks, task.map_bytes)
+
+    keys = keys_frame(spark, len(sources), batches_of)
+    distinct = keys.groupBy("high", "low").agg(functions.max("mark").alias("mark"))
+    try:
+        return {row.mark: row["count"] for row in distinct.groupBy("mark").count().collect()}
+    except PySparkException as error:
+        raise as_sentence("stats", error) from error
+
+
+def _numbered(task: KeysTask, slices: tuple[Slice, ...], advance: Advance) -> Iterator[_NumberedKeys]:
+    for found in slices:
+        yield from read_slice_pieces(
+            found,
+            partial(_numbered_piece, task, found, advance),
+            on_corrupt=_counted_before,
+            on_data_loss=pass_over,
+        )
+
+
+def _counted_before(_: CorruptBytes) -> None:
+    """Damage is told by the first pass (`record_counts`)."""
+
+
+def _numbered_piece(
+    task: KeysTask, found: Slice, advance: Advance, piece: Piece, rows: Rows | None, refuse: OnCorrupt
+) -> Iterator[_NumberedKeys]:
+    for decoded in piece.decode(rows, on_corrupt=refuse):
+        records = within(decoded, found)
+        records = records.take(records.columns.key_length >= 0)
+        columns = records.columns
+        digests = digests_of(records.data, columns.key_position, columns.key_length)
+        marks = np.zeros(len(records), np.int64)
+        if task.rule is not None and len(records):
+            prefixes = prefixes_of(records, task.rule)
+            marks = np.array([task.numbers[prefix] for prefix in prefixes.values], np.int64)[prefixes.codes]
+        offsets = columns.offset
+        if task.shares > 1:
+            chosen = digests[:, 1] % np.uint64(task.shares) == task.share
+            digests, marks, offsets = np.ascontiguousarray(digests[chosen]), marks[chosen], offsets[chosen]
+        yield _NumberedKeys(KeyedChunk(digests, marks, len(marks), 0), offsets)
+    advance(len(piece.data))

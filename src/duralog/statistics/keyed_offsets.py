@@ -1,0 +1,167 @@
+"""Keys and offsets of records, and nothing else: what tells which record of a key is its last.
+
+A key is known by its digest, as in compaction, and a record by a number that holds its offset and whether it is a
+tombstone. These numbers rise with the offsets, so the largest one of a key is its last record. The records come from
+the log or from the files of a table that an earlier run wrote.
+
+Memory is bounded by the chunks that pieces are decoded in, and by the row groups of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from duralog.columnar.decoded import CHUNK_RECORDS, DecodedRecords
+from duralog.columnar.pieces import Piece
+from duralog.columnar.refusals import OnCorrupt
+from duralog.columnar.runs import Rows
+from duralog.columnar.schema import KEY, OFFSET
+from duralog.kernels.key_digests import Digests, digests_of
+from duralog.kernels.offset_map import OffsetMap
+from duralog.scanning.slice_reading import read_slice_pieces
+from duralog.scanning.slices import Slice
+from duralog.spark.lake.targets import Target
+
+Numbers = NDArray[np.int64]
+
+
+class KeyedChunk(NamedTuple):
+    digests: Digests
+    marks: Numbers
+    """For each key: twice the offset of its record, and one more for a tombstone."""
+    records: int
+    """How many records were read for it."""
+    keyless: int
+    """How many of these have no key."""
+
+
+def marks_of(offsets: Numbers, is_tombstone: NDArray[np.bool_]) -> Numbers:
+    marks: Numbers = (offsets << 1) | is_tombstone
+    return marks
+
+
+def live_offsets(marks: Numbers) -> Numbers:
+    """The offsets of those that are no tombstones, in order."""
+    offsets: Numbers = np.sort(marks[marks & 1 == 0] >> 1)
+    return offsets
+
+
+def keys_of_log(slices: Iterable[Slice]) -> Iterator[KeyedChunk]:
+    """The keys of the records that a reader of the slices sees, in the order of the log."""
+    for found in slices:
+        yield from read_slice_pieces(found, partial(_keys_of_piece, found))
+
+
+def _keys_of_piece(found: Slice, piece: Piece, rows: Rows | None, refuse: OnCorrupt) -> Iterator[KeyedChunk]:
+    for decoded in piece.decode(rows, on_corrupt=refuse):
+        records = within(decoded, found)
+        columns = records.columns
+        has_key = columns.key_length >= 0
+        keyless = len(records) - int(np.count_nonzero(has_key))
+        if keyless:
+            columns = records.take(has_key).columns
+        digests = digests_of(records.data, columns.key_position, columns.key_length)
+        yield KeyedChunk(digests, marks_of(columns.offset, columns.value_length < 0), len(records), keyless)
+
+
+def rows_of_log(slices: Iterable[Slice], wanted: Numbers, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """The records with these offsets, which are in order. Batches that hold none of them are not even unpacked."""
+    for found in slices:
+        yield from read_slice_pieces(found, partial(_rows_of_piece, found, wanted, columns))
+
+
+def _rows_of_piece(
+    found: Slice, wanted: Numbers, columns: list[str], piece: Piece, rows: Rows | None, refuse: OnCorrupt
+) -> Iterator[pa.RecordBatch]:
+    batches = piece.batches
+    rows = np.arange(len(batches), dtype=np.intp) if rows is None else rows
+    # Of a wrapper of old messages only the last offset is known. Its first one, -1, takes in more than it has.
+    first = np.searchsorted(wanted, batches["base_offset"][rows], side="left")
+    end = np.searchsorted(wanted, batches["last_offset"][rows], side="right")
+    for decoded in piece.decode(rows[end > first], on_corrupt=refuse):
+        records = within(decoded, found)
+        chosen = is_among(records.columns.offset, wanted)
+        if chosen.any():
+            records = records if chosen.all() else records.take(chosen)
+            yield records.to_arrow(topic=found.topic, partition=found.partition, columns=columns)
+
+
+def within(decoded: DecodedRecords, found: Slice) -> DecodedRecords:
+    """Only the records of the slice: its first and last batches may hold others."""
+    offsets = decoded.columns.offset
+    inside = (offsets >= found.start_offset) & (offsets < found.end_offset)
+    return decoded if inside.all() else decoded.take(inside)
+
+
+def is_among(offsets: Numbers, wanted: Numbers) -> NDArray[np.bool_]:
+    """Whether each offset is one of the wanted ones, which are in order."""
+    if not len(wanted):
+        return np.zeros(len(offsets), np.bool_)
+    places = np.searchsorted(wanted, offsets)
+    found: NDArray[np.bool_] = wanted[np.minimum(places, len(wanted) - 1)] == offsets
+    return found
+
+
+def keys_of_file(target: Target, path: str, first_offset: int) -> Iterator[KeyedChunk]:
+    """The keys of a table's file, as far as the log still has offsets like theirs. No row there is a tombstone."""
+    for rows in _batches(target, path, [KEY, OFFSET]):
+        offsets = _int64s(rows.column(OFFSET))
+        keys = rows.column(KEY)
+        if len(offsets) and offsets.min() < first_offset:
+            kept = offsets >= first_offset
+            offsets, keys = offsets[kept], keys.filter(pa.array(kept))
+        positions, lengths, data = _places(keys)
+        marks = marks_of(offsets, np.zeros(len(offsets), np.bool_))
+        yield KeyedChunk(digests_of(data, positions, lengths), marks, len(offsets), 0)
+
+
+def rows_of_file(target: Target, path: str, wanted: Numbers, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows with these offsets, which are in order."""
+    for rows in _batches(target, path, schema.names):
+        chosen = is_among(_int64s(rows.column(OFFSET)), wanted)
+        if chosen.any():
+            kept = rows if chosen.all() else rows.filter(pa.array(chosen))
+            yield pa.RecordBatch.from_arrays([kept.column(name) for name in schema.names], schema=schema)
+
+
+def count_of_file(target: Target, path: str, wanted: Numbers) -> tuple[int, int]:
+    """How many rows a file has, and how many of them have one of these offsets."""
+    total = found = 0
+    for rows in _batches(target, path, [OFFSET]):
+        total += rows.num_rows
+        found += int(np.count_nonzero(is_among(_int64s(rows.column(OFFSET)), wanted)))
+    return total, found
+
+
+class MapFull(Exception):
+    """The keys do not fit into the map."""
+
+
+def put_all(offset_map: OffsetMap, chunk: KeyedChunk) -> None:
+    if offset_map.put(chunk.digests, chunk.marks) < len(chunk.marks):
+        raise MapFull
+
+
+def _batches(target: Target, path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    with target.file_system.open_input_file(target.path(path)) as file, pq.ParquetFile(file) as parquet:
+        yield from parquet.iter_batches(CHUNK_RECORDS, columns=columns)
+
+
+def _int64s(column: pa.Array) -> Numbers:
+    numbers: Numbers = column.to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _places(keys: pa.Array) -> tuple[Numbers, NDArray[np.int32], NDArray[np.uint8]]:
+    """Where each key lies in the bytes of all."""
+    _, offsets, content = keys.buffers()
+    edges = np.frombuffer(offsets, np.int32, len(keys) + 1, keys.offset * 4)
+    data = np.frombuffer(content, np.uint8) if content is not None else np.empty(0, np.uint8)
+    return edges[:-1].astype(np.int64), np.diff(edges), data

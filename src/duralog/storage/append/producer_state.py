@@ -1,0 +1,418 @@
+"""What a partition knows of its producers: epochs, sequence numbers and open transactions.
+
+It keeps a retried batch from being stored twice, a replaced producer from writing on, and readers of committed data
+from seeing what is still open. It is pure: batches come in, verdicts and index entries go out; a snapshot is bytes.
+
+An append asks `check` before the batch is written and tells `update` after, so that a write that fails leaves no trace.
+A log that is read again goes through `replay`, which checks nothing: what is in a log was accepted once, and a
+state must come out of it whatever it is. So a batch without a transaction inside an open one, which Kafka's own
+loading stops at, is taken as data that leaves the transaction open.
+
+What must always be true: `end_offset` is the offset up to which all batches were taken in; every open transaction
+belongs to a known producer; the open transactions are in the order of their first offsets; the producers are in the
+order in which they last wrote.
+
+A producer is a value that is replaced, never changed: so a copy of the mapping (`frozen`) costs little, and can be
+written, listed or searched on another thread while appends go on. For everything else the log's lock is held.
+
+Any client may make up producer ids, and each is remembered for a day. So a partition knows `MOST_PRODUCERS` at most.
+Above that, those that have not written for longest are forgotten, as if they had expired, but not in the middle of a
+transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from duralog.errors import (
+    CoordinatorFenced,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    ProducerFenced,
+)
+from duralog.format.control_records import ControlType, EndTransactionMarker
+from duralog.format.index_entries import AbortedTransaction
+from duralog.format.layout import NO_SEQUENCE
+from duralog.format.producer_snapshot import ProducerEntry, decode_producer_snapshot, encode_producer_fields
+from duralog.format.varint import Bytes
+from duralog.storage.append.origin import AppendOrigin
+from duralog.storage.append.producer_batch import (
+    EMPTIED_MARKER,
+    REMEMBERED_BATCHES,
+    ProducerBatch,
+    ReadBytes,
+    producer_batches,
+)
+
+DEFAULT_EXPIRATION_MS = 86_400_000
+"""Kafka's default of `producer.id.expiration.ms`."""
+
+MOST_PRODUCERS = 200_000
+"""Of one partition. Two new ones each second for a day are fewer; at a hundred each second, those that are forgotten
+have been silent for half an hour, and nothing sends a batch again after so long."""
+_FORGOTTEN_SHARE = 20
+"""So large a part is forgotten at once: one by one, to find the first would take longer each time."""
+
+EPOCH_BUMPING = 2
+"""The first transaction version that gives a producer a new epoch after each transaction."""
+
+_NONE = -1
+_SEQUENCES = 2**31
+_LAST_EPOCH = 2**15 - 1
+
+
+class WrittenBatch(NamedTuple):
+    """A batch that is in the log already. A producer that sends it again is told these offsets."""
+
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class Producer(NamedTuple):
+    """What is known of one producer."""
+
+    epoch: int
+    batches: tuple[WrittenBatch, ...] = ()
+    """Of this epoch, the oldest first."""
+    timestamp_ms: int = _NONE
+    coordinator_epoch: int = _NONE
+    transaction_first_offset: int = _NONE
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+_as_written: Callable[[tuple[object, ...]], WrittenBatch] = partial(tuple.__new__, WrittenBatch)
+_as_producer: Callable[[tuple[object, ...]], Producer] = partial(tuple.__new__, Producer)
+"""As `_make` of either, in half the time."""
+
+
+class FrozenProducers(NamedTuple):
+    """The producers at one offset. They do not change any more: any thread may use them."""
+
+    end_offset: int
+    producers: dict[int, Producer]
+
+    def snapshot(self) -> bytes:
+        """The `.snapshot` file of `end_offset`."""
+        return encode_producer_fields([_fields(*known) for known in self.producers.items()])
+
+    def entries(self) -> list[ProducerEntry]:
+        """What a snapshot keeps: of each producer, the last batch only."""
+        return [_entry(producer_id, known) for producer_id, known in self.producers.items()]
+
+    def expired(self, now_ms: int, expiration_ms: int) -> dict[int, Producer]:
+        """Those that have not written for too long, by the time of their records."""
+        return {
+            producer_id: known
+            for producer_id, known in self.producers.items()
+            if _is_expired(known, now_ms, expiration_ms)
+        }
+
+
+class ProducerState:
+    def __init__(
+        self,
+        *,
+        end_offset: int = 0,
+        expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        most_producers: int = MOST_PRODUCERS,
+    ) -> None:
+        self.end_offset = end_offset
+        """All batches below it were taken in."""
+        self.expiration_ms = expiration_ms
+        self.evicted = 0
+        """How many producers were forgotten because there were too many."""
+        self.most_producers = most_producers
+        self._producers: dict[int, Producer] = {}
+        """The one that wrote last comes last."""
+        self._open: dict[int, int] = {}
+        """First offset to producer id, the smallest offset first."""
+        self._completed: dict[int, int] = {}
+        """First offset to the offset of the marker, as long as that is not below the high watermark."""
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    # Appending
+
+    def check(
+        self, batch: ProducerBatch, *, origin: AppendOrigin = AppendOrigin.CLIENT, transaction_version: int = 0
+    ) -> WrittenBatch | None:
+        """Whether the batch may be written: None if so, or the batch in the log that it repeats.
+
+        `transaction_version` is that of the producer's transaction, for markers and for the first batch of one.
+        """
+        producer = self._producers.get(batch.producer_id)
+        if batch.marker is not None:
+            if producer is not None:
+                _check_marker(producer, batch, batch.marker, transaction_version)
+            return None
+        if producer is None:
+            if origin is AppendOrigin.CLIENT and transaction_version >= EPOCH_BUMPING and batch.base_sequence != 0:
+                raise _out_of_order(batch, "0, since nothing is known of the producer")
+            return None
+        if origin is AppendOrigin.CLIENT:
+            repeated = _find_repeated(producer, batch)
+            if repeated is not None:
+                return repeated
+        if batch.producer_epoch < producer.epoch:
+            raise _fenced(batch, f"at least {producer.epoch}")
+        if origin is AppendOrigin.CLIENT:
+            _check_sequence(producer, batch, transaction_version)
+        if producer.transaction_first_offset != _NONE and not batch.is_transactional:
+            raise InvalidTransactionState(
+                f"producer {batch.producer_id} has a transaction open since offset {producer.transaction_first_offset}:"
+                " it cannot write outside of it"
+            )
+        return None
+
+    def update(self, batches: Iterable[ProducerBatch], end_offset: int) -> list[AbortedTransaction]:
+        """Take in batches that were written, up to `end_offset`. Returns what belongs into the transaction index."""
+        aborted = []
+        for batch in batches:
+            if batch.marker is None:
+                self._take_data(batch)
+            elif (entry := self._take_marker(batch, batch.marker)) is not None:
+                aborted.append(entry)
+        self.end_offset = max(self.end_offset, end_offset)
+        if len(self._producers) - len(self._open) > self.most_producers:
+            self._evict_surplus()
+        return aborted
+
+    def replay(self, rows: NDArray[Any], read: ReadBytes) -> list[AbortedTransaction]:
+        """Take in batches that were read from the log (`BATCH_DTYPE`), which follow those before in order.
+
+        `read(position, size)` gives the bytes that the rows' positions count in; it is asked for markers only.
+        """
+        if not len(rows):
+            return []
+        return self.update(producer_batches(rows, read, only_lasting=True), int(rows["last_offset"][-1]) + 1)
+
+    def _take_data(self, batch: ProducerBatch) -> None:
+        producer_id, epoch, base_sequence, base_offset, last_offset, timestamp_ms, is_transactional, _, _ = batch
+        known = self._producers.pop(producer_id, None)
+        written = _as_written((base_sequence, batch.last_sequence, base_offset, last_offset, timestamp_ms))
+        if known is None:
+            batches: tuple[WrittenBatch, ...] = (written,)
+            coordinator_epoch = first_offset = _NONE
+        else:
+            before = known.batches if known.epoch == epoch else ()
+            batches = (*before[1 - REMEMBERED_BATCHES :], written)
+            coordinator_epoch, first_offset = known.coordinator_epoch, known.transaction_first_offset
+        if is_transactional and first_offset == _NONE:
+            first_offset = base_offset
+            self._open[base_offset] = producer_id
+        self._producers[producer_id] = _as_producer((epoch, batches, timestamp_ms, coordinator_epoch, first_offset))
+
+    def _take_marker(self, batch: ProducerBatch, marker: EndTransactionMarker) -> AbortedTransaction | None:
+        """The entry for the transaction index, if the marker aborts a transaction that has data here."""
+        known = self._producers.pop(batch.producer_id, None) or Producer(batch.producer_epoch)
+        is_emptied = marker is EMPTIED_MARKER
+        self._producers[batch.producer_id] = Producer(
+            batch.producer_epoch,
+            known.batches if known.epoch == batch.producer_epoch else (),
+            batch.max_timestamp_ms,
+            known.coordinator_epoch if is_emptied else marker.coordinator_epoch,
+        )
+        first_offset = known.transaction_first_offset
+        if first_offset == _NONE:
+            return None
+        self._open.pop(first_offset, None)
+        self._completed[first_offset] = batch.base_offset
+        if marker.type is not ControlType.ABORT:
+            return None
+        return AbortedTransaction(
+            producer_id=batch.producer_id,
+            first_offset=first_offset,
+            last_offset=batch.base_offset,
+            last_stable_offset=next(iter(self._open), batch.base_offset + 1),
+        )
+
+    # Transactions
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction starts that is open, or whose end readers cannot see yet."""
+        return min((*self._completed, *islice(self._open, 1)), default=None)
+
+    def advance_high_watermark(self, high_watermark: int) -> None:
+        """Readers see everything below this offset: transactions that end there are stable."""
+        if self._completed:
+            self._completed = {first: last for first, last in self._completed.items() if last >= high_watermark}
+
+    def last_stable_offset(self, high_watermark: int, log_start_offset: int = 0) -> int:
+        """Up to where readers of committed data may read."""
+        if not self._open and not self._completed:
+            return high_watermark
+        self.advance_high_watermark(high_watermark)
+        first = self.first_unstable_offset
+        return high_watermark if first is None else min(max(first, log_start_offset), high_watermark)
+
+    # Keeping and losing
+
+    def advance_log_start(self, log_start_offset: int) -> None:
+        """What lies below is deleted. An open transaction stays open although its first records are gone."""
+        self.advance_high_watermark(log_start_offset)
+        self.end_offset = max(self.end_offset, log_start_offset)
+
+    def forget(self, producers: dict[int, Producer]) -> int:
+        """Forget these, but for those that have written since. Returns how many."""
+        gone = [producer_id for producer_id, known in producers.items() if self._producers.get(producer_id) is known]
+        for producer_id in gone:
+            del self._producers[producer_id]
+        return len(gone)
+
+    def _evict_surplus(self) -> None:
+        """Forget those that have not written for longest, if there are too many. Open transactions do not count."""
+        surplus = len(self._producers) - len(self._open) - self.most_producers
+        if surplus > 0:
+            idle = (item for item in self._producers.items() if item[1].transaction_first_offset == _NONE)
+            self.evicted += self.forget(dict(islice(idle, surplus + self.most_producers // _FORGOTTEN_SHARE)))
+
+    def clear(self, end_offset: int) -> None:
+        """Start again at this offset, knowing nobody."""
+        self.end_offset = end_offset
+        self._producers.clear()
+        self._open.clear()
+        self._completed.clear()
+
+    def frozen(self) -> FrozenProducers:
+        """The producers as they are now."""
+        return FrozenProducers(self.end_offset, self._producers.copy())
+
+    def entries(self) -> list[ProducerEntry]:
+        """What a snapshot keeps: of each producer, the last batch only."""
+        return self.frozen().entries()
+
+    def snapshot(self) -> bytes:
+        """The `.snapshot` file of `end_offset`."""
+        return self.frozen().snapshot()
+
+    def entry(self, producer_id: int) -> ProducerEntry | None:
+        """What a snapshot keeps of one producer; None if nothing is known of it."""
+        known = self._producers.get(producer_id)
+        return None if known is None else _entry(producer_id, known)
+
+    @classmethod
+    def from_snapshot(
+        cls,
+        data: Bytes,
+        end_offset: int,
+        *,
+        now_ms: int,
+        expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        most_producers: int = MOST_PRODUCERS,
+    ) -> ProducerState:
+        """The state that a snapshot file holds, without the producers that have expired. `CorruptRecord` if damaged."""
+        state = cls(end_offset=end_offset, expiration_ms=expiration_ms, most_producers=most_producers)
+        open_offsets: list[tuple[int, int]] = []
+        # Of a producer that has only ended a transaction, the file does not tell where: it counts as a recent one.
+        entries = decode_producer_snapshot(data)
+        for entry in sorted(entries, key=lambda one: one.last_offset if one.last_offset >= 0 else end_offset):
+            batches: tuple[WrittenBatch, ...] = ()
+            if entry.last_offset >= 0:
+                first_offset = entry.last_offset - entry.offset_delta
+                batches = (
+                    WrittenBatch(
+                        entry.first_sequence, entry.last_sequence, first_offset, entry.last_offset, entry.timestamp_ms
+                    ),
+                )
+            open_from = max(entry.transaction_first_offset, _NONE)
+            producer = Producer(entry.producer_epoch, batches, entry.timestamp_ms, entry.coordinator_epoch, open_from)
+            if _is_expired(producer, now_ms, expiration_ms):
+                continue
+            state._producers[entry.producer_id] = producer
+            if open_from != _NONE:
+                open_offsets.append((open_from, entry.producer_id))
+        state._open = dict(sorted(open_offsets))
+        state._evict_surplus()
+        return state
+
+
+def _is_expired(producer: Producer, now_ms: int, expiration_ms: int) -> bool:
+    return producer.transaction_first_offset == _NONE and now_ms - producer.timestamp_ms >= expiration_ms
+
+
+def _fields(producer_id: int, known: Producer) -> tuple[int, ...]:
+    """As a snapshot has them, in its order."""
+    epoch, batches, timestamp_ms, coordinator_epoch, first_offset = known
+    if not batches:
+        return producer_id, epoch, NO_SEQUENCE, _NONE, 0, timestamp_ms, coordinator_epoch, first_offset
+    _, last_sequence, base_offset, last_offset, _ = batches[-1]
+    delta = last_offset - base_offset
+    return producer_id, epoch, last_sequence, last_offset, delta, timestamp_ms, coordinator_epoch, first_offset
+
+
+def _entry(producer_id: int, known: Producer) -> ProducerEntry:
+    fields = _fields(producer_id, known)
+    return ProducerEntry(
+        producer_id=fields[0],
+        producer_epoch=fields[1],
+        last_sequence=fields[2],
+        last_offset=fields[3],
+        offset_delta=fields[4],
+        timestamp_ms=fields[5],
+        coordinator_epoch=fields[6],
+        transaction_first_offset=fields[7],
+    )
+
+
+def _find_repeated(producer: Producer, batch: ProducerBatch) -> WrittenBatch | None:
+    if batch.producer_epoch == producer.epoch:
+        for written in producer.batches:
+            if written.base_sequence == batch.base_sequence and written.last_sequence == batch.last_sequence:
+                return written
+    return None
+
+
+def _check_sequence(producer: Producer, batch: ProducerBatch, transaction_version: int) -> None:
+    sequence = batch.base_sequence
+    if batch.producer_epoch != producer.epoch:
+        if sequence != 0:
+            raise _out_of_order(batch, f"0, the first of epoch {batch.producer_epoch}")
+    elif transaction_version >= EPOCH_BUMPING and not producer.batches and sequence != 0:
+        raise _out_of_order(batch, "0, the first of the producer")
+    elif sequence != (producer.last_sequence + 1) % _SEQUENCES:
+        raise _out_of_order(batch, str((producer.last_sequence + 1) % _SEQUENCES))
+
+
+def _check_marker(
+    producer: Producer, batch: ProducerBatch, marker: EndTransactionMarker, transaction_version: int
+) -> None:
+    epoch, known = batch.producer_epoch, producer.epoch
+    if transaction_version >= EPOCH_BUMPING:
+        # The marker of such a transaction has the next epoch already. A coordinator that lost the answer sends it
+        # again, and after the last epoch there is no next one.
+        is_retry = epoch == known and (producer.transaction_first_offset == _NONE or epoch == _LAST_EPOCH)
+        if epoch <= known and not is_retry:
+            raise _fenced(batch, f"over {known}")
+    elif epoch < known:
+        raise _fenced(batch, f"at least {known}")
+    if marker.coordinator_epoch < producer.coordinator_epoch:
+        raise CoordinatorFenced(
+            f"the coordinator of producer {batch.producer_id} has epoch {producer.coordinator_epoch} by now:"
+            f" a marker of epoch {marker.coordinator_epoch} comes too late"
+        )
+
+
+def _fenced(batch: ProducerBatch, expected: str) -> ProducerFenced:
+    return ProducerFenced(
+        f"producer {batch.producer_id} has been replaced: expected an epoch {expected}, found {batch.producer_epoch}"
+    )
+
+
+def _out_of_order(batch: ProducerBatch, expected: str) -> OutOfOrderSequence:
+    return OutOfOrderSequence(
+        f"a batch of producer {batch.producer_id} is missing or out of order:"
+        f" expected sequence number {expected}, found {batch.base_sequence}"
+    )

@@ -1,0 +1,1 @@
+"""What `verify` checks, from one file to a whole directory. Nothing here writes."""

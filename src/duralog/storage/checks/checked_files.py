@@ -1,0 +1,117 @@
+"""Where checks read from: the disk of this machine, or whatever else somebody makes look like it, an object store say.
+
+The checks' language is the operating system's: a file that is gone is a `FileNotFoundError`, one that cannot be read
+another `OSError`, and one that is no file of its kind a `CorruptRecord`. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+from duralog.columnar.pieces import ByteSource
+from duralog.errors import StorageError
+from duralog.storage.disk.file_system import File, FileSystem
+from duralog.storage.disk.files import (
+    FileSource,
+    FoundFile,
+    check_small,
+    in_order,
+    is_growing,
+    look_into,
+    read_small,
+    size_of,
+)
+
+
+class CheckedFiles(Protocol):
+    """Files to be checked. Paths are whatever `look_into` gives, and what findings call the files."""
+
+    def look_into(self, folder: str) -> tuple[list[FoundFile], list[str]]:
+        """As `duralog.storage.disk.files.look_into`."""
+
+    def read_small(self, path: str) -> bytes | None:
+        """All of a file that is no log; None if there is no such file."""
+
+    def size_of(self, path: str) -> int:
+        """Of a file that a listing had; 0 if it has gone meanwhile."""
+
+    def is_growing(self, path: str, size: int) -> bool:
+        """Whether somebody writes to the end of a file that had this size."""
+
+    def open(self, path: str) -> AbstractContextManager[ByteSource]:
+        """A log, to be read from its start to its end."""
+
+
+class LocalFiles:
+    """The disk of this machine."""
+
+    def look_into(self, folder: str) -> tuple[list[FoundFile], list[str]]:
+        return look_into(folder)
+
+    def read_small(self, path: str) -> bytes | None:
+        return read_small(path)
+
+    def size_of(self, path: str) -> int:
+        return size_of(path)
+
+    def is_growing(self, path: str, size: int) -> bool:
+        return is_growing(path, size)
+
+    def open(self, path: str) -> AbstractContextManager[ByteSource]:
+        try:
+            return FileSource(path)
+        except FileNotFoundError:
+            if not os.path.islink(path):
+                raise
+            raise OSError(errno.ENXIO, "a link to a file that is not there", path) from None
+
+
+LOCAL_FILES = LocalFiles()
+
+
+class FilesOf:
+    """Those of a file system, which may be one that only tries changes out."""
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+
+    def look_into(self, folder: str) -> tuple[list[FoundFile], list[str]]:
+        with _told_by_the_system():
+            entries = self._fs.list(folder)
+        files = (os.path.join(folder, entry.name) for entry in entries if not entry.is_folder)
+        return in_order(files, (os.path.join(folder, entry.name) for entry in entries if entry.is_folder))
+
+    def read_small(self, path: str) -> bytes | None:
+        if not self._fs.exists(path):
+            return None
+        check_small(path, self.size_of(path))
+        with _told_by_the_system():
+            return self._fs.read_all(path)
+
+    def size_of(self, path: str) -> int:
+        entry = self._fs.entry(path)
+        return 0 if entry is None else entry.size
+
+    def is_growing(self, path: str, size: int) -> bool:  # noqa: ARG002 (nobody else writes here)
+        return False
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[File]:
+        with _told_by_the_system():
+            file = self._fs.open(path)
+        try:
+            yield file
+        finally:
+            file.close()
+
+
+@contextmanager
+def _told_by_the_system() -> Iterator[None]:
+    try:
+        yield
+    except StorageError as error:
+        raise OSError(str(error)) from error

@@ -1,0 +1,429 @@
+"""The cleaner: threads that compact the logs which need it most.
+
+A thread looks at all compacted logs, takes the one with the highest dirty ratio of those that are due
+(`duralog.storage.compaction.cleanable`), compacts it, and looks again. When none is due it rests for
+`log.cleaner.backoff.ms`.
+
+What must always be true:
+- No log is compacted by two at the same time (`duralog.storage.compaction.cleaning_claims`), threads or callers of
+  `compact`.
+- A compaction that fails costs the other logs nothing. It is tried again later
+  (`duralog.storage.compaction.cleaner_history`), and `states` shows why. Nothing that a compaction raises ends a
+  thread.
+- The checkpoint is raised after the segments of a round are in their places, and lowered before the end of a log is cut
+  off. Both happen under the log's lock. A crash in between only has work done twice.
+- Before offsets go missing, the recovery point beyond them and the start of the log are on disk. Above the recovery
+  point, recovery takes missing offsets for a loss, if it does not know that the log was compacted: the topic's policy
+  may be another one by then. What is below the start is not compacted: if a crash brought it back, it would be found
+  without the tombstones that had come after it.
+- Whoever deletes a topic, or takes `compact` from its policy, stops its compactions and waits for their end. Closing
+  the store does that to all.
+
+Kafka lets its cleaner do the retention of compacted logs; here that is done beside. It may take segments that are to be
+compacted: those whose turn has not come are left out. Of those whose turn it is, the compaction finds out before it
+puts anything in their place, and is done again. Nor does retention take what a compaction has put into the place of the
+segments that it looked at (`duralog.storage.log.log_retention`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+
+from duralog.config import BrokerConfig
+from duralog.errors import DuralogError, InvalidConfig, StorageError
+from duralog.kernels.offset_map import MakeMap
+from duralog.storage.compaction.cleanable import DirtyRange, dirty_range, first_dirty_offset
+from duralog.storage.compaction.cleaner_checkpoint import CleanerCheckpoint
+from duralog.storage.compaction.cleaner_history import CleanerHistory
+from duralog.storage.compaction.cleaner_settings import CleanerSettings
+from duralog.storage.compaction.cleaner_state import CleanerTotals, PartitionState, state_of, totals_of
+from duralog.storage.compaction.cleaning import Cleaning, CompactLog, WaitFor, wait_for
+from duralog.storage.compaction.cleaning_claims import CleaningClaims
+from duralog.storage.compaction.compact import compact_log
+from duralog.storage.compaction.kept_maps import KeptMaps
+from duralog.storage.compaction.report import CompactionProgress, CompactionReport, CompactionStopped, ShowCompaction
+from duralog.storage.compaction.summary import summary
+from duralog.storage.disk.background import Clock, Scheduler, steady_clock_ms
+from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.throttle import Throttle
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.retention import COMPACT, DELETE
+from duralog.storage.upkeep import Logs
+
+_TASK = "compaction"
+_MOST_REPETITIONS = 5
+
+_logger = logging.getLogger(__name__)
+
+
+class Cleaner:
+    """Compacts the logs of one directory. Any thread may call anything."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        config: BrokerConfig,
+        *,
+        logs: Logs,
+        clock: Clock,
+        scheduler: Scheduler,
+        tell: Callable[[str, BaseException], None],
+        write_checkpoints: Callable[[], None],
+        compact_log: CompactLog = compact_log,
+        wait: WaitFor = wait_for,
+        steady_clock: Clock = steady_clock_ms,
+    ) -> None:
+        """The scheduler's threads are the cleaner's; `tell` hears of what goes wrong in them.
+
+        `write_checkpoints` writes the recovery points and starts of all logs. `steady_clock` is the one that goes on
+        while `wait` waits: that of a scheduler may stand still.
+        """
+        self._settings = CleanerSettings.of(config)
+        self._logs = logs
+        self._clock = clock
+        self._scheduler = scheduler
+        self._tell = tell
+        self._write_checkpoints = write_checkpoints
+        self._compact_log = compact_log
+        self._checkpoint = CleanerCheckpoint(directory)
+        self._claims = CleaningClaims(logs, clock, wait)
+        self._history = CleanerHistory(clock=clock, steady_clock=scheduler.clock, latest=self._settings.threads)
+        self._steady_clock = steady_clock
+        self._throttle = Throttle(self._settings.bytes_per_second, steady_clock)
+        self._maps = KeptMaps()
+        self._is_started = False
+        self._row = 0
+        self._last_run: int | None = None
+
+    # The threads
+
+    def start(self) -> None:
+        """Begin to compact in the background, if `log.cleaner.enable` says so."""
+        for partition, log in self._logs().items():
+            self.watch(partition, log)
+            self._correct(partition, log)
+        self._checkpoint.write()
+        if self._settings.is_enabled:
+            self._is_started = True
+            self._begin_row()
+
+    def stop(self) -> None:
+        """Stop all compactions, and return when none is running any more."""
+        self._claims.stop_all("the store is closed")
+        self._scheduler.stop()
+        self._maps.drop()
+
+    def wake(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Look for logs to compact now, and not only after the pause. These have changed: failures do not count."""
+        for partition in partitions:
+            self._history.forgive(partition)
+        if self._is_started:
+            self._scheduler.after(0, _TASK, self._clean_all)
+
+    def follow(self, config: BrokerConfig) -> None:
+        """Go by other configs from now on. A compaction that is going on has its share of memory until its end."""
+        settings = CleanerSettings.of(config)
+        if settings == self._settings:
+            return
+        before, self._settings = self._settings, settings
+        if settings.bytes_per_second != before.bytes_per_second:
+            self._throttle = Throttle(settings.bytes_per_second, self._steady_clock)
+            self._claims.hurry()
+        self._history.keep_latest(settings.threads)
+        if self._is_started:
+            self._scheduler.set_threads(settings.threads)
+            self._begin_row()
+
+    def _begin_row(self) -> None:
+        """Let every thread have its turns, at once and then after each pause. Those that were begun before end."""
+        self._row += 1
+        for _ in range(self._settings.threads):
+            self._scheduler.after(0, _TASK, partial(self._turn, self._row))
+
+    def _turn(self, row: int) -> None:
+        if row != self._row:
+            return
+        pause_ms = self._settings.backoff_ms
+        try:
+            if self.clean_next():
+                pause_ms = 0
+        finally:
+            self._scheduler.after(pause_ms, _TASK, partial(self._turn, row))
+
+    def _clean_all(self) -> None:
+        while self.clean_next():
+            pass
+
+    def clean_next(self) -> bool:
+        """Compact the log that needs it most, in this thread. Returns whether there was one."""
+        self._last_run = self._scheduler.clock()
+        try:
+            self._checkpoint.write()  # What could not be written before.
+        except StorageError as error:
+            self._tell(f"{_TASK}: writing the checkpoint", error)
+        return any(self._clean_if_due(partition, log) for partition, log in self._due_logs())
+
+    def _due_logs(self) -> list[tuple[TopicPartition, PartitionLog]]:
+        """The dirtiest first."""
+        ratios: dict[TopicPartition, float] = {}
+        logs = self._compacted_logs()
+        for partition, log in logs.items():
+            if self._claims.of(partition) is None and not self._history.is_waiting(partition) and not log.in_doubt:
+                try:
+                    dirty = self._look(partition, log)
+                except Exception as error:
+                    self._fail(partition, error)
+                else:
+                    if dirty.is_eligible:
+                        ratios[partition] = dirty.dirty_ratio
+        return [(partition, logs[partition]) for partition in sorted(ratios, key=lambda found: (-ratios[found], found))]
+
+    def _clean_if_due(self, partition: TopicPartition, log: PartitionLog) -> bool:
+        """Returns False if the log was not due any more, or is compacted by somebody else."""
+        cleaning: Cleaning | None = None
+        try:
+            with self._claims.claim(partition, log, wait=False) as cleaning:
+                # Again, now that nobody changes the policy without stopping this, and no other thread is at the log.
+                if cleaning is None or COMPACT not in log.config.cleanup_policy or self._history.is_waiting(partition):
+                    return False
+                cleaning.begin()
+                dirty = self._look(partition, log)
+                if not dirty.is_eligible:
+                    return False
+                self._clean(cleaning, dirty, workers=1, memory_bytes=self._settings.memory_bytes)
+        except CompactionStopped as stopped:
+            _logger.info("%s", stopped)
+            if cleaning is None or cleaning.stop_reason is not None:
+                return False
+            self._history.note_postponed(partition, str(stopped), self._settings.backoff_ms)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # A panic of a native library is no `Exception`.
+            self._fail(partition, error)
+        return True
+
+    def _fail(self, partition: TopicPartition, error: BaseException) -> None:
+        pause_ms = self._history.note_failure(partition, error)
+        self._tell(f"{_TASK} of {partition}, to be tried again in {pause_ms // 1000} s", error)
+
+    # On request
+
+    def compact(
+        self,
+        partition: TopicPartition,
+        log: PartitionLog,
+        *,
+        workers: int | None = None,
+        memory_bytes: int | None = None,
+        again: bool = False,
+        on_progress: ShowCompaction | None = None,
+    ) -> CompactionReport:
+        """Compact what can be compacted now, however little. Waits for a compaction of the log that is going on."""
+        workers = self._settings.threads if workers is None else workers
+        memory_bytes = self._settings.memory_bytes if memory_bytes is None else memory_bytes
+        _check_policy(partition, log)
+        with self._claims.claim(partition, log, wait=True) as cleaning:
+            assert cleaning is not None
+            # Again, now that nobody changes it without stopping this.
+            _check_policy(partition, log)
+            repetitions = 0
+            while True:
+                try:
+                    return self._clean_now(cleaning, workers, memory_bytes, again, on_progress)
+                except CompactionStopped:
+                    # If nobody wanted it, then retention has taken segments: what is left can be compacted.
+                    repetitions += 1
+                    if cleaning.stop_reason is not None or repetitions == _MOST_REPETITIONS:
+                        raise
+
+    def _clean_now(
+        self, cleaning: Cleaning, workers: int, memory_bytes: int, again: bool, on_progress: ShowCompaction | None
+    ) -> CompactionReport:
+        try:
+            cleaning.begin()
+            dirty = self._look(cleaning.partition, cleaning.log, again=again)
+            if dirty.cleanable_bytes:
+                return self._clean(cleaning, dirty, workers=workers, memory_bytes=memory_bytes, on_progress=on_progress)
+        except CompactionStopped:
+            raise
+        except Exception as error:
+            self._history.note_failure(cleaning.partition, error)
+            raise
+        assert dirty.why_not is not None
+        return CompactionReport(
+            topic=cleaning.partition.topic,
+            partition=cleaning.partition.partition,
+            first_dirty_offset=dirty.first_dirty_offset,
+            end=dirty.first_dirty_offset,
+            end_offset=dirty.first_dirty_offset,
+            notes=[dirty.why_not],
+        )
+
+    # One compaction
+
+    def _clean(
+        self,
+        cleaning: Cleaning,
+        dirty: DirtyRange,
+        *,
+        workers: int,
+        memory_bytes: int,
+        on_progress: ShowCompaction | None = None,
+    ) -> CompactionReport:
+        def pass_bytes(count: int) -> None:
+            self._throttle.add(count, cleaning.pause)
+            cleaning.check_stop()
+
+        def show(progress: CompactionProgress) -> None:
+            cleaning.progress = progress
+            if on_progress is not None:
+                on_progress(progress)
+
+        end = cleaning.end = dirty.first_uncleanable.offset
+        cleaning.log.flush(end)
+        self._write_checkpoints()
+        with self._lent_maps() as make_map:
+            report = self._compact_log(
+                cleaning.log,
+                first_dirty_offset=dirty.first_dirty_offset,
+                end=end,
+                now_ms=self._clock(),
+                memory_bytes=memory_bytes,
+                load_factor=self._settings.load_factor,
+                buffer_bytes=self._settings.buffer_bytes,
+                workers=workers,
+                on_bytes=pass_bytes,
+                check_stop=cleaning.check_stop,
+                on_round=lambda end_offset: self._advance(cleaning, end_offset),
+                on_progress=show,
+                make_map=make_map,
+            )
+        self._advance(cleaning, report.end_offset)
+        if report.end_offset <= dirty.first_dirty_offset:
+            # Or it would be tried again and again without a pause.
+            raise StorageError(f"{cleaning.log.folder}: compaction does not come beyond offset {report.end_offset}")
+        self._history.note_success(cleaning.partition, report)
+        _logger.info("%s", summary(report))
+        for note in (*report.notes, *report.left_segments, *report.corrupt_batches):
+            _logger.warning("%s: %s", cleaning.partition, note)
+        return report
+
+    @contextmanager
+    def _lent_maps(self) -> Iterator[MakeMap]:
+        """For one compaction. However it ends, what is kept of them goes after the pause."""
+        try:
+            with self._maps.lent() as make_map:
+                yield make_map
+        finally:
+            self._scheduler.after(self._settings.backoff_ms, "giving memory back", self._maps.drop)
+
+    def _advance(self, cleaning: Cleaning, end_offset: int) -> None:
+        with cleaning.log.writers_waiting():
+            # Of what was cut off meanwhile, and written anew, nothing is compacted.
+            limit = end_offset if cleaning.cut_at is None else min(end_offset, cleaning.cut_at)
+            self._checkpoint.put(cleaning.partition, limit)
+        self._checkpoint.write()
+
+    # What happens to partitions
+
+    def watch(self, partition: TopicPartition, log: PartitionLog) -> None:
+        """Follow a log, whose end may be cut off."""
+        log.before_cut = lambda offset: self._lose_end(partition, offset)
+
+    def _correct(self, partition: TopicPartition, log: PartitionLog) -> None:
+        """Before the first append: after it, a log that has lost its end may reach beyond the checkpoint again."""
+        offset, correction = first_dirty_offset(self._checkpoint.get(partition), log.start_offset, log.end_offset)
+        if correction is not None:
+            # With both policies it is ordinary that retention takes more than was compacted.
+            level = logging.INFO if DELETE in log.config.cleanup_policy else logging.WARNING
+            _logger.log(level, "%s: compaction begins at offset %d: %s", partition, offset, correction)
+            self._checkpoint.put(partition, offset)
+
+    def _lose_end(self, partition: TopicPartition, offset: int) -> None:
+        """REQUIRES: the log's lock is held."""
+        cleaning = self._claims.of(partition)
+        if cleaning is not None and (cleaning.end is None or offset < cleaning.end):
+            cleaning.cut_at = offset if cleaning.cut_at is None else min(offset, cleaning.cut_at)
+            cleaning.stop(f"the log is cut off at offset {offset}")
+        self._checkpoint.lower(partition, offset)
+        self._checkpoint.write()
+
+    def kept_away(self, partitions: Collection[TopicPartition], reason: str) -> AbstractContextManager[None]:
+        """While it lasts, nobody compacts these. Compactions that run are stopped and waited for."""
+        return self._claims.kept_away(partitions, reason)
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Leave nothing of deleted partitions to a new topic of the name."""
+        self._checkpoint.forget(partitions)
+        self._history.forget(partitions)
+        self._checkpoint.write()
+
+    # Looking
+
+    def states(self) -> list[PartitionState]:
+        """What goes on with each compacted partition, by name, and why."""
+        return [self._state(partition, log) for partition, log in sorted(self._compacted_logs().items())]
+
+    def totals(self) -> CleanerTotals:
+        since_ms = None if self._last_run is None else self._scheduler.clock() - self._last_run
+        threads = self._settings.threads if self._is_started else 0
+        return totals_of(self.states(), self._history, threads=threads, time_since_last_run_ms=since_ms)
+
+    def _state(self, partition: TopicPartition, log: PartitionLog) -> PartitionState:
+        try:
+            dirty: DirtyRange | str = self._look(partition, log)
+        except DuralogError as error:
+            dirty = str(error)
+        return state_of(
+            partition,
+            dirty,
+            is_in_doubt=log.in_doubt,
+            cleaning=self._claims.of(partition),
+            history=self._history,
+            has_threads=self._is_started,
+        )
+
+    def _compacted_logs(self) -> dict[TopicPartition, PartitionLog]:
+        return {partition: log for partition, log in self._logs().items() if COMPACT in log.config.cleanup_policy}
+
+    def _look(self, partition: TopicPartition, log: PartitionLog, *, again: bool = False) -> DirtyRange:
+        """With `again`, as if the log had never been compacted."""
+        while True:
+            view = log.view
+            try:
+                return dirty_range(
+                    view.segments,
+                    start_offset=view.start_offset,
+                    end_offset=view.end_offset,
+                    last_stable_offset=view.last_stable_offset,
+                    checkpoint=None if again else self._checkpoint.get(partition),
+                    config=log.config,
+                    now_ms=self._clock(),
+                )
+            except StorageError:
+                # Of a segment that was deleted meanwhile, nothing has to be known.
+                if log.view.segments is view.segments:
+                    raise
+
+
+@contextmanager
+def reports_only() -> Iterator[None]:
+    """Keep the cleaner from logging what is in the report of a compaction, too."""
+    level = _logger.level
+    _logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        _logger.setLevel(level)
+
+
+def _check_policy(partition: TopicPartition, log: PartitionLog) -> None:
+    policy = log.config.cleanup_policy
+    if COMPACT not in policy:
+        told = log.config.text("cleanup.policy") if policy else "empty"
+        raise InvalidConfig(
+            f"{partition} is not compacted: the cleanup.policy of its topic is {told}, without {COMPACT}"
+        )

@@ -1,0 +1,93 @@
+"""One compaction that is going on: who does it, how far it is, and how it is made to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from duralog.kernels.offset_map import MakeMap
+from duralog.storage.compaction.report import CompactionProgress, CompactionReport, CompactionStopped, ShowCompaction
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.partition_log import PartitionLog
+
+WaitFor = Callable[[threading.Event, float], object]
+"""Lets seconds pass, but no more when the event is set."""
+
+_LONGEST_WAIT_SECONDS = 1.0
+
+
+def wait_for(event: threading.Event, seconds: float) -> None:
+    """Wait, but not beyond the end of the process's main thread."""
+    end = time.monotonic() + seconds
+    while threading.main_thread().is_alive() and (left := end - time.monotonic()) > 0:
+        if event.wait(min(left, _LONGEST_WAIT_SECONDS)):
+            return
+
+
+class CompactLog(Protocol):
+    """`duralog.storage.compaction.compact.compact_log`."""
+
+    def __call__(
+        self,
+        log: PartitionLog,
+        *,
+        first_dirty_offset: int,
+        end: int,
+        now_ms: int,
+        memory_bytes: int,
+        load_factor: float,
+        buffer_bytes: int,
+        workers: int,
+        on_bytes: Callable[[int], None],
+        check_stop: Callable[[], None],
+        on_round: Callable[[int], None],
+        on_progress: ShowCompaction,
+        make_map: MakeMap,
+    ) -> CompactionReport: ...
+
+
+class Cleaning:
+    """The thread that compacts calls `check_stop` and `pause`; any thread may call `stop` and `hurry`."""
+
+    def __init__(self, partition: TopicPartition, log: PartitionLog, started_ms: int, wait: WaitFor) -> None:
+        self.partition = partition
+        self.log = log
+        self.started_ms = started_ms
+        self.thread = threading.current_thread()
+        self.progress: CompactionProgress | None = None
+        self.end: int | None = None
+        """Up to which offset it goes."""
+        self.cut_at: int | None = None
+        """The log was cut off here meanwhile, below the end."""
+        self.stop_reason: str | None = None
+        self._wait = wait
+        self._woken = threading.Event()
+
+    def begin(self) -> None:
+        """To be called before the log is looked at: who cuts off its end is done with that by now, or stops this."""
+        self.end = None
+        with self.log.writers_waiting():
+            pass
+
+    def stop(self, reason: str) -> None:
+        """End it where it can end, which is soon. What it has put in place stays."""
+        self.stop_reason = self.stop_reason or reason
+        self._woken.set()
+
+    def check_stop(self) -> None:
+        if not threading.main_thread().is_alive():
+            self.stop("the process ends")
+        if self.stop_reason is not None:
+            raise CompactionStopped(f"{self.partition}: the compaction was stopped: {self.stop_reason}")
+
+    def hurry(self) -> None:
+        """End a pause: what it was for has changed."""
+        self._woken.set()
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass, or no more when it is to hurry, or stopped."""
+        self._wait(self._woken, seconds)
+        if self.stop_reason is None:
+            self._woken.clear()

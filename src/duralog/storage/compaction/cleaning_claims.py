@@ -1,0 +1,102 @@
+"""Who compacts which log: one at a time for each, and nobody while its topic is deleted or the store is closed.
+
+The lock in here is held for moments only: never while a log's lock is taken, a file is touched, or a compaction runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from duralog.storage.compaction.cleaning import Cleaning, WaitFor
+from duralog.storage.compaction.report import CompactionStopped
+from duralog.storage.disk import forks
+from duralog.storage.disk.background import Clock
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.upkeep import Logs
+
+
+class CleaningClaims:
+    """The compactions that are going on. Any thread may call anything."""
+
+    def __init__(self, logs: Logs, clock: Clock, wait: WaitFor) -> None:
+        self._logs = logs
+        self._clock = clock
+        self._wait = wait
+        self._changed = threading.Condition()
+        self._cleanings: dict[TopicPartition, Cleaning] = {}
+        self._kept_away: set[TopicPartition] = set()
+        self._is_stopping = False
+        forks.belongs_here(self)
+
+    def on_fork(self) -> None:
+        """The threads that compact are not in the child, nor does any begin there."""
+        self._changed = threading.Condition()
+        self._is_stopping = True
+        self._cleanings = {}
+
+    def of(self, partition: TopicPartition) -> Cleaning | None:
+        return self._cleanings.get(partition)
+
+    @contextmanager
+    def claim(self, partition: TopicPartition, log: PartitionLog, *, wait: bool) -> Iterator[Cleaning | None]:
+        """Compact a log as the only one. None if another does, unless that one's end is to be waited for.
+
+        Raises `CompactionStopped` if the log must not be compacted any more.
+        """
+        with self._changed:
+            if wait:
+                running = self._cleanings.get(partition)
+                if running is not None and running.thread is threading.current_thread():
+                    raise CompactionStopped(f"{partition} is being compacted by this very thread")
+                self._changed.wait_for(lambda: self._is_stopping or partition not in self._cleanings)
+            # A log that is not the partition's any more belonged to a topic that was deleted.
+            if self._is_stopping or partition in self._kept_away or self._logs().get(partition) is not log:
+                raise CompactionStopped(f"{partition} is not compacted: its topic changes, or the store is closed")
+            cleaning: Cleaning | None = None
+            if partition not in self._cleanings:
+                cleaning = self._cleanings[partition] = Cleaning(partition, log, self._clock(), self._wait)
+        try:
+            yield cleaning
+        finally:
+            if cleaning is not None:
+                with self._changed:
+                    self._cleanings.pop(partition, None)  # A forked child has none.
+                    self._changed.notify_all()
+
+    @contextmanager
+    def kept_away(self, partitions: Collection[TopicPartition], reason: str) -> Iterator[None]:
+        """While it lasts, nobody compacts these. Compactions that run are stopped and waited for."""
+        with self._changed:
+            self._kept_away.update(partitions)
+            self._stop(partitions, reason)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._kept_away.difference_update(partitions)
+
+    def hurry(self) -> None:
+        """End the pauses of all compactions."""
+        with self._changed:
+            for cleaning in self._cleanings.values():
+                cleaning.hurry()
+
+    def stop_all(self, reason: str) -> None:
+        """Return when no compaction is running. None begins after that."""
+        with self._changed:
+            self._is_stopping = True
+            self._stop([*self._cleanings], reason)
+
+    def _stop(self, partitions: Collection[TopicPartition], reason: str) -> None:
+        for cleaning in self._running(partitions):
+            cleaning.stop(reason)
+        self._changed.notify_all()
+        # What this thread itself does, and is in the middle of, cannot be waited for.
+        this = threading.current_thread()
+        self._changed.wait_for(lambda: all(cleaning.thread is this for cleaning in self._running(partitions)))
+
+    def _running(self, partitions: Collection[TopicPartition]) -> list[Cleaning]:
+        return [self._cleanings[partition] for partition in partitions if partition in self._cleanings]

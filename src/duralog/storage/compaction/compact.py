@@ -1,0 +1,292 @@
+"""Compaction of a log: of each key, only the last record stays.
+
+A round has two passes. The first one goes over the dirty part, what was appended since the last compaction, and
+remembers the last offset of each key. The second one goes over the whole log, as far as the first one came, and copies
+what survives, group by group, each of which replaces the segments it was made from. If the keys do not all fit into
+the map, a round ends where it was full, and the next one goes on from there.
+
+What must always be true:
+- Offsets and the order of records never change; the last record of a key stays, unless it is a tombstone whose time has
+  passed.
+- Only one group is on disk twice at any time, but for the old files until `file.delete.delay.ms` has passed. At any
+  moment the log is complete: if the machine dies, each group is found old or new, and the same compaction can be done
+  again.
+- Readers and appends are not kept waiting, but for the moment of renaming the files of a group.
+- Damage stops nothing. A batch that cannot be read is copied as it is, a segment that cannot be walked through stays.
+- Memory is bounded: the map, and a few pieces for each worker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duralog.columnar.compacting import CompactedPiece
+from duralog.columnar.pieces import Piece
+from duralog.errors import DuralogError, StorageError
+from duralog.format.filenames import FileState
+from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, MakeMap, OffsetMap
+from duralog.storage.compaction.cleaned_segment import CleanedSegment
+from duralog.storage.compaction.mapping import map_keys
+from duralog.storage.compaction.report import (
+    CompactionPhase,
+    CompactionProgress,
+    CompactionReport,
+    CompactionStopped,
+    ShowCompaction,
+    Tallies,
+)
+from duralog.storage.compaction.rewriting import Rewriter
+from duralog.storage.compaction.run import DEFAULT_MAP_BYTES, CompactionRun, CompactionSettings, ignore, map_bytes_for
+from duralog.storage.compaction.source import SegmentBroken, SegmentSource
+from duralog.storage.disk.file_system import FileSystem
+from duralog.storage.disk.ordered_work import OrderedWork
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.view import LogView
+from duralog.storage.segment.segment import Segment
+from duralog.storage.segment.segment_files import segment_options
+
+__all__ = [
+    "CompactionPreview",
+    "CompactionProgress",
+    "CompactionReport",
+    "CompactionStopped",
+    "PreviewedPiece",
+    "compact_log",
+    "extent_below",
+    "preview_compaction",
+]
+
+
+def compact_log(
+    log: PartitionLog,
+    *,
+    first_dirty_offset: int,
+    end: int,
+    now_ms: int,
+    memory_bytes: int = DEFAULT_MAP_BYTES,
+    load_factor: float = DEFAULT_LOAD_FACTOR,
+    buffer_bytes: int = 0,
+    workers: int = 1,
+    on_bytes: Callable[[int], None] = ignore,
+    check_stop: Callable[[], None] = ignore,
+    on_round: Callable[[int], None] = ignore,
+    on_progress: ShowCompaction = ignore,
+    make_map: MakeMap = OffsetMap,
+) -> CompactionReport:
+    """Compact the log up to the segment that holds `end`, in as many rounds as it takes.
+
+    `now_ms` is the time by which delete horizons are set and have passed. `on_round` is told the first dirty offset of
+    the next compaction whenever a round is complete. `on_bytes` is told of bytes read and written, and may wait.
+    `check_stop`, like all of them, may raise what is to end the compaction: what is swapped in by then stays.
+
+    Raises `CompactionStopped` if the log changes in the way of it: then it is to be done again.
+    """
+    began = time.perf_counter()
+    settings = CompactionSettings(
+        now_ms=now_ms,
+        memory_bytes=memory_bytes,
+        load_factor=load_factor,
+        buffer_bytes=buffer_bytes,
+        workers=workers,
+        on_bytes=on_bytes,
+        check_stop=check_stop,
+        on_progress=on_progress,
+        make_map=make_map,
+    )
+    with log.being_compacted() as files, OrderedWork(workers) as work:
+        run = CompactionRun(log, settings, work, first_dirty_offset=first_dirty_offset, end=end)
+        try:
+            _compact_to_the_end(run, files, on_round)
+        except CompactionStopped:
+            raise
+        except DuralogError:
+            if not log.in_doubt:
+                check_stop()  # What goes wrong because the log is cut off meanwhile is no failure.
+            raise
+        run.report.seconds = time.perf_counter() - began
+        return run.report
+
+
+def _compact_to_the_end(run: CompactionRun, files: FileSystem, on_round: Callable[[int], None]) -> None:
+    """As many rounds as it takes, and the report of them."""
+    log, report, settings = run.log, run.report, run.settings
+    settings.check_stop()
+    # Gaps in offsets are a loss above the recovery point, and compaction below it.
+    log.flush(run.end)
+    before = log.view
+    keys = 0
+    while report.end_offset < run.end:
+        reached = _compact_once(run, files, report.end_offset)
+        if reached <= report.end_offset:
+            raise StorageError(f"{log.folder}: compaction does not come beyond offset {reached}")
+        report.end_offset = reached
+        keys += run.offset_map.size
+        on_round(report.end_offset)
+    report.segments_before, report.bytes_before = extent_below(before, report.end_offset)
+    report.segments_after, report.bytes_after = extent_below(log.view, report.end_offset)
+    if report.rounds > 1:
+        report.notes.append(_too_small(report.rounds, keys, settings))
+    run.finish_report()
+
+
+def _compact_once(run: CompactionRun, files: FileSystem, first_dirty_offset: int) -> int:
+    """One round. Returns up to where it came."""
+    report = run.report
+    report.rounds += 1
+    view = run.log.view
+    sources = run.sources(view)
+    map_keys(run, view, sources, first_dirty_offset)
+    began = time.perf_counter()
+    rewriter = Rewriter(run, view, sources, first_dirty_offset)
+    run.begin_phase(CompactionPhase.REWRITING, sum(source.size_bytes for source in rewriter.sources))
+    report.begin_round()
+    for group in rewriter:
+        tallies = _rewrite(run, files, rewriter, group)
+        if tallies is not None:
+            report.add(tallies)
+    report.rewrite_seconds += time.perf_counter() - began
+    return run.offset_map.latest_offset + 1
+
+
+def _rewrite(run: CompactionRun, files: FileSystem, rewriter: Rewriter, group: list[SegmentSource]) -> Tallies | None:
+    """Compact one group and put the result into its place; None if it has to be given up."""
+    log = run.log
+    tallies = Tallies()
+    cleaned = CleanedSegment(files, log.folder, group[0].base_offset, segment_options(log.config))
+    segment: Segment | None = None
+    # What is written takes memory of the system's cache. As much of what it replaces is let go, so that the cache does
+    # not lose what others read; and memory that was at hand a moment ago is faster than any other.
+    cached_more = 0
+    try:
+        with closing(rewriter.rewrite(group, tallies)) as pieces:
+            for found in pieces:
+                cleaned.add_aborted(found.kept_aborts)
+                if not cleaned.fits(found.compacted.size_bytes):
+                    # Compressing anew may take more room than there was.
+                    raise SegmentBroken(found.source, "what is left of it does not fit a segment")
+                if len(found.compacted.batches):
+                    cached_more += found.compacted.size_bytes
+                    if cached_more > 0:
+                        found.source.segment.file.forget(found.piece.position, len(found.piece.data))
+                        cached_more -= len(found.piece.data)
+                    run.has_written(cleaned.append(found.compacted.buffers, found.compacted.batches))
+        segment = cleaned.finish(modified_ms=group[-1].modified_ms, created_ms=run.settings.now_ms)
+        files.sync_folder(log.folder)
+        log.swap_in(group, segment, run.settings.check_stop)
+    except SegmentBroken as broken:
+        run.leave(broken)
+        cleaned.discard()
+        return None
+    except BaseException:
+        if segment is None or segment.state is FileState.CLEANED:
+            cleaned.discard()
+        raise
+    return tallies
+
+
+def extent_below(view: LogView, end_offset: int) -> tuple[int, int]:
+    """How many segments start below the offset, and how many bytes they have."""
+    sizes = [segment.size_bytes for segment in view.segments.inactive if segment.base_offset < end_offset]
+    return len(sizes), sum(sizes)
+
+
+def _too_small(rounds: int, keys: int, settings: CompactionSettings) -> str:
+    needed = map_bytes_for(keys, settings.load_factor)
+    return (
+        f"the keys did not fit into the map of {settings.memory_bytes} bytes, so it took {rounds} rounds, each over the"
+        f" whole log: log.cleaner.dedupe.buffer.size of {needed} for each cleaner thread makes it one"
+    )
+
+
+class PreviewedPiece(NamedTuple):
+    """What would become of a piece of the log."""
+
+    group: int
+    """Pieces with the same number would be in one segment."""
+    segment: Segment
+    piece: Piece
+    verdicts: NDArray[np.int8]
+    """A `BatchVerdict` for each batch of the piece."""
+    compacted: CompactedPiece
+
+
+class CompactionPreview:
+    """What a round would do, after its first pass. Nothing is written."""
+
+    def __init__(self, run: CompactionRun) -> None:
+        self._run = run
+        self.report = run.report
+        """Filled while the pieces are gone through."""
+        view = run.log.view
+        sources = run.sources(view)
+        run.report.rounds = 1
+        map_keys(run, view, sources, run.report.first_dirty_offset)
+        self.end_offset = run.report.end_offset = run.offset_map.latest_offset + 1
+        self.map_records = run.report.map_records
+        self.map_fill = run.map_fill
+        self.offset_map = run.offset_map
+        for source in sources:
+            # The first pass has seen the others to their end.
+            if source.bad_checksums is None:
+                _find_break(run, source)
+        self._rewriter = Rewriter(run, view, sources, run.report.first_dirty_offset)
+        self.groups = tuple(tuple(source.segment for source in group) for group in self._rewriter.groups())
+
+    def pieces(self) -> Iterator[PreviewedPiece]:
+        """What would become of each piece of the log, in order. To be called once."""
+        run, report = self._run, self.report
+        run.begin_phase(CompactionPhase.REWRITING, sum(source.size_bytes for source in self._rewriter.sources))
+        report.segments_before, report.bytes_before = extent_below(run.log.view, self.end_offset)
+        report.segments_after = report.segments_before
+        report.bytes_after = report.bytes_before
+        for number, group in enumerate(self._rewriter):
+            tallies = Tallies()
+            with closing(self._rewriter.rewrite(group, tallies)) as pieces:
+                for source, piece, verdicts, _, compacted in pieces:
+                    report.written_bytes += compacted.size_bytes
+                    yield PreviewedPiece(number, source.segment, piece, verdicts, compacted)
+            report.segments_after -= len(group) - 1
+            report.bytes_after -= sum(source.size_bytes for source in group)
+            report.add(tallies)
+        report.bytes_after += report.written_bytes
+        run.finish_report()
+
+
+def _find_break(run: CompactionRun, source: SegmentSource) -> None:
+    """Look whether the segment would have to stay as it is."""
+    try:
+        for _ in source.pieces(check_crc=False):
+            run.settings.check_stop()
+    except SegmentBroken as broken:
+        run.leave(broken)
+
+
+def preview_compaction(
+    log: PartitionLog,
+    *,
+    first_dirty_offset: int,
+    end: int,
+    now_ms: int,
+    memory_bytes: int = DEFAULT_MAP_BYTES,
+    load_factor: float = DEFAULT_LOAD_FACTOR,
+    buffer_bytes: int = 0,
+    check_stop: Callable[[], None] = ignore,
+    on_progress: ShowCompaction = ignore,
+) -> CompactionPreview:
+    """What `compact_log` would do in its first round, which is all if the keys fit into the map."""
+    settings = CompactionSettings(
+        now_ms=now_ms,
+        memory_bytes=memory_bytes,
+        load_factor=load_factor,
+        buffer_bytes=buffer_bytes,
+        check_stop=check_stop,
+        on_progress=on_progress,
+    )
+    run = CompactionRun(log, settings, OrderedWork(1), first_dirty_offset=first_dirty_offset, end=end)
+    return CompactionPreview(run)

@@ -1,0 +1,141 @@
+"""What a compaction tells: how far it is, what it did, and why it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from duralog.columnar.compacting import CompactedPiece
+from duralog.errors import CompactionStopped
+
+__all__ = ["CompactionPhase", "CompactionProgress", "CompactionReport", "CompactionStopped", "ShowCompaction"]
+
+
+class CompactionPhase(StrEnum):
+    MAPPING = "mapping"
+    """The first pass: which offset is the last of each key."""
+    REWRITING = "rewriting"
+    """The second pass: copying what survives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionProgress:
+    phase: CompactionPhase
+    round: int
+    """Counted from 1."""
+    bytes_done: int
+    """Of the source, in this phase of this round."""
+    bytes_total: int
+    map_fill: float
+    """How much of the map is used, 0 to 1."""
+    records_read: int
+    """By the second pass, in all rounds."""
+    records_kept: int
+
+
+ShowCompaction = Callable[[CompactionProgress], None]
+"""Told for every piece of the log, in the thread that compacts."""
+
+
+@dataclass(slots=True)
+class Tallies:
+    """What became of the records of a group."""
+
+    records_read: int = 0
+    records_kept: int = 0
+    superseded: int = 0
+    expired_tombstones: int = 0
+    kept_tombstones: int = 0
+    keyless: int = 0
+    aborted: int = 0
+    read_bytes: int = 0
+    earliest_horizon_ms: int | None = None
+    latest_horizon_ms: int | None = None
+
+    def add(self, compacted: CompactedPiece) -> None:
+        self.records_read += compacted.records_read
+        self.records_kept += compacted.records_kept
+        self.superseded += compacted.superseded
+        self.expired_tombstones += compacted.expired_tombstones
+        self.kept_tombstones += compacted.kept_tombstones
+        self.keyless += compacted.keyless
+        if len(horizons := compacted.delete_horizons_ms):
+            self.earliest_horizon_ms = _known(min, self.earliest_horizon_ms, int(horizons.min()))
+            self.latest_horizon_ms = _known(max, self.latest_horizon_ms, int(horizons.max()))
+
+
+@dataclass(slots=True, kw_only=True)
+class CompactionReport:
+    """What a compaction did. Figures are of the part of the log below `end_offset`, in all rounds together."""
+
+    topic: str
+    partition: int
+    first_dirty_offset: int
+    end: int
+    """Up to where it was to go."""
+    end_offset: int
+    """Up to where it went: the next compaction's first dirty offset."""
+    rounds: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    records_before: int = 0
+    records_after: int = 0
+    seconds: float = 0.0
+    map_seconds: float = 0.0
+    rewrite_seconds: float = 0.0
+    map_bytes: int = 0
+    """Read by the first pass."""
+    map_records: int = 0
+    """Records with a key that the first pass took in."""
+    map_fill: float = 0.0
+    """How full the map was, in the round that filled it most."""
+    read_bytes: int = 0
+    """By the second pass."""
+    written_bytes: int = 0
+    superseded_records: int = 0
+    expired_tombstones: int = 0
+    kept_tombstones: int = 0
+    """Left by the last round."""
+    keyless_records: int = 0
+    """Dropped, since nothing tells what they would be replaced by: a compacted log should have none."""
+    aborted_records: int = 0
+    """Dropped with the transactions they belonged to."""
+    earliest_horizon_ms: int | None = None
+    """When the first of the tombstones and markers that the last round left may go; None if none has a time yet."""
+    latest_horizon_ms: int | None = None
+    corrupt_batches: list[str] = field(default_factory=list)
+    """Copied as they are."""
+    left_segments: list[str] = field(default_factory=list)
+    """Not touched, and why."""
+    notes: list[str] = field(default_factory=list)
+
+    def _repr_html_(self) -> str:
+        from duralog.notebook.notebook_tables import compaction_html
+
+        return compaction_html(self)
+
+    def begin_round(self) -> None:
+        """Forget what only the last round tells."""
+        self.records_before -= self.records_after
+        self.records_after = 0
+        self.kept_tombstones = 0
+        self.earliest_horizon_ms = self.latest_horizon_ms = None
+
+    def add(self, group: Tallies) -> None:
+        self.records_before += group.records_read
+        self.records_after += group.records_kept
+        self.read_bytes += group.read_bytes
+        self.superseded_records += group.superseded
+        self.expired_tombstones += group.expired_tombstones
+        self.kept_tombstones += group.kept_tombstones
+        self.keyless_records += group.keyless
+        self.aborted_records += group.aborted
+        self.earliest_horizon_ms = _known(min, self.earliest_horizon_ms, group.earliest_horizon_ms)
+        self.latest_horizon_ms = _known(max, self.latest_horizon_ms, group.latest_horizon_ms)
+
+
+def _known(choose: Callable[[int, int], int], first: int | None, second: int | None) -> int | None:
+    return choose(first, second) if first is not None and second is not None else first if second is None else second

@@ -1,0 +1,181 @@
+"""The second pass of a compaction: group after group, what survives of its segments.
+
+Pieces are read and judged in order, by one thread at a time; several can compact them, and the results come in order.
+A segment that turns out to be broken stays as it is: the group that it was in is begun again without it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, suppress
+from itertools import chain, dropwhile
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duralog.columnar.compacting import CompactedPiece, SurvivalRules, compact_piece
+from duralog.columnar.pieces import Piece
+from duralog.format.index_entries import AbortedTransaction
+from duralog.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from duralog.storage.compaction.batch_verdicts import BatchJudge, Judgement
+from duralog.storage.compaction.groups import SegmentExtent, group_segments
+from duralog.storage.compaction.report import Tallies
+from duralog.storage.compaction.run import CompactionRun
+from duralog.storage.compaction.source import SegmentBroken, SegmentSource, batch_bytes
+from duralog.storage.compaction.transaction_cleaning import TransactionTracker
+from duralog.storage.log.view import LogView
+
+
+class RewrittenPiece(NamedTuple):
+    source: SegmentSource
+    piece: Piece
+    verdicts: NDArray[np.int8]
+    kept_aborts: list[AbortedTransaction]
+    compacted: CompactedPiece
+
+
+class _Judged(NamedTuple):
+    source: SegmentSource
+    piece: Piece
+    judgement: Judgement
+    rules: SurvivalRules
+
+
+class Rewriter:
+    """The second pass of one round. Groups are to be asked for in order, each gone through to its end."""
+
+    def __init__(
+        self, run: CompactionRun, view: LogView, sources: Sequence[SegmentSource], first_dirty_offset: int
+    ) -> None:
+        """REQUIRES: the first pass has filled the map."""
+        self._run = run
+        self._view = view
+        self._config = run.log.config
+        self._sources = [source for source in sources if source.base_offset <= run.offset_map.latest_offset]
+        clean = [source for source in self._sources if source.base_offset < first_dirty_offset]
+        self._legacy_horizon_ms = clean[-1].modified_ms - self._config.delete_retention_ms if clean else 0
+        self._judge = BatchJudge(TransactionTracker(), run.log.producers(), end=run.end, round_ms=run.settings.now_ms)
+        following = [*(source.base_offset for source in self._sources[1:]), run.end]
+        self._extents = {
+            source.base_offset: _extent(source, base_offset - 1)
+            for source, base_offset in zip(self._sources, following, strict=True)
+        }
+
+    @property
+    def sources(self) -> Sequence[SegmentSource]:
+        return self._sources
+
+    def groups(self) -> list[list[SegmentSource]]:
+        """The segments that become one, as far as is known; those that stay as they are are in none."""
+        return [group for group in self._planned(self._sources) if not self._run.is_left(group[0])]
+
+    def keeps_legacy_tombstones(self, source: SegmentSource) -> bool:
+        """Formats v0 and v1 have no delete horizon: whether the segment is too young to lose its tombstones."""
+        return source.modified_ms > self._legacy_horizon_ms
+
+    def __iter__(self) -> Iterator[list[SegmentSource]]:
+        """The groups. One with a segment that turned out to be left is followed by what can be made of the rest."""
+        waiting = deque(self._planned(self._sources))
+        while waiting:
+            group = self._without_gone(waiting.popleft())
+            if not group:
+                continue
+            if self._run.is_left(group[0]):
+                self._pass_over(group[0])
+                continue
+            tracker = self._judge.tracker.copy()
+            yield group
+            if any(self._run.is_left(source) for source in group):
+                self._judge.tracker = tracker
+                waiting = deque(self._planned([*group, *chain.from_iterable(waiting)]))
+
+    def rewrite(self, group: Sequence[SegmentSource], tallies: Tallies) -> Generator[RewrittenPiece, None, None]:
+        """What is left of the group, piece by piece.
+
+        Raises `SegmentBroken` if it has to be given up: who tells the run to leave that segment gets the rest as new
+        groups.
+        """
+
+        def compact(judged: _Judged) -> CompactedPiece:
+            return compact_piece(judged.piece, judged.judgement.verdicts, judged.rules, on_corrupt=self._run.refuse)
+
+        with closing(self._run.work.map(compact, self._judged(group))) as results:
+            for (source, piece, judgement, _), compacted in results:
+                self._run.has_read(batch_bytes(piece))
+                tallies.read_bytes += batch_bytes(piece)
+                tallies.add(compacted)
+                verdicts, kept_aborts, aborted_records = judgement
+                tallies.aborted += aborted_records
+                self._run.has_judged(compacted.records_read, compacted.records_kept)
+                yield RewrittenPiece(source, piece, verdicts, kept_aborts, compacted)
+
+    def _judged(self, group: Sequence[SegmentSource]) -> Iterator[_Judged]:
+        run = self._run
+        for source in group:
+            self._judge.tracker.expect(run.aborted_transactions(self._view, source))
+            rules = SurvivalRules(
+                offset_map=run.offset_map,
+                round_ms=run.settings.now_ms,
+                delete_retention_ms=self._config.delete_retention_ms,
+                keep_legacy_tombstones=self.keeps_legacy_tombstones(source),
+                # A value in a segment that stays as it is would come back.
+                keep_tombstones=run.has_left_below(source),
+            )
+            for piece in source.checked_pieces(piece_bytes=run.settings.piece_bytes):
+                yield _Judged(source, piece, self._judge.judge(piece), rules)
+
+    def _without_gone(self, group: list[SegmentSource]) -> list[SegmentSource]:
+        """Without segments that retention has taken from the front of the log since the round began.
+
+        Were it all done again for them, a log that loses a segment in every round would never be compacted.
+        """
+        there = set(map(id, self._run.log.view.segments))
+        return list(dropwhile(lambda source: id(source.segment) not in there, group))
+
+    def _pass_over(self, source: SegmentSource) -> None:
+        """Take in the transactions of a segment that stays as it is."""
+        tracker = self._judge.tracker
+        tracker.expect(self._run.aborted_transactions(self._view, source))
+        with suppress(SegmentBroken):
+            for piece in source.pieces(check_crc=False):
+                self._run.has_read(0)
+                tracker.take(piece)
+        tracker.lose_sight()
+
+    def _planned(self, sources: Sequence[SegmentSource]) -> list[list[SegmentSource]]:
+        """Those that stay as they are are groups of their own."""
+        planned: list[list[SegmentSource]] = []
+        run: list[SegmentSource] = []
+
+        def end_run() -> None:
+            place = 0
+            for count in group_segments(
+                [self._extents[source.base_offset] for source in run],
+                segment_bytes=self._config.segment_bytes,
+                index_bytes=self._config.segment_index_bytes,
+            ):
+                planned.append(run[place : place + count])
+                place += count
+            run.clear()
+
+        for source in sources:
+            if self._run.is_left(source):
+                end_run()
+                planned.append([source])
+            else:
+                run.append(source)
+        end_run()
+        return planned
+
+
+def _extent(source: SegmentSource, last_offset: int) -> SegmentExtent:
+    segment = source.segment
+    return SegmentExtent(
+        base_offset=source.base_offset,
+        last_offset=last_offset,
+        log_bytes=source.size_bytes,
+        offset_index_bytes=segment.offset_index.entry_count * OFFSET_INDEX_ENTRY.size,
+        time_index_bytes=segment.time_index.entry_count * TIME_INDEX_ENTRY.size,
+    )

@@ -1,0 +1,189 @@
+"""What the two passes of a compaction share: the log, its settings, who wants to be told, and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from duralog.columnar.pieces import PIECE_BYTES
+from duralog.errors import CorruptRecord
+from duralog.format.filenames import FileKind
+from duralog.format.index_entries import AbortedTransaction
+from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, SLOT_BYTES, MakeMap, OffsetMap
+from duralog.storage.compaction.report import (
+    CompactionPhase,
+    CompactionProgress,
+    CompactionReport,
+    CompactionStopped,
+    ShowCompaction,
+)
+from duralog.storage.compaction.source import SegmentBroken, SegmentSource
+from duralog.storage.disk.ordered_work import OrderedWork
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.view import LogView
+
+DEFAULT_MAP_BYTES = 128 << 20
+
+_MOST_DAMAGE_TOLD = 1000
+"""So many damaged batches are named, no more: there may be millions."""
+
+
+def ignore(*_: object) -> None:
+    """For who does not want to be told."""
+
+
+def map_bytes_for(keys: int, load_factor: float) -> int:
+    """The memory of a map that takes so many keys and is not full then: a full one takes no record of any key."""
+    return (int((keys + 1) / load_factor) + 2) * SLOT_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionSettings:
+    now_ms: int
+    """The time of the compaction, by which delete horizons are set and have passed."""
+    memory_bytes: int = DEFAULT_MAP_BYTES
+    """Of the offset map."""
+    load_factor: float = DEFAULT_LOAD_FACTOR
+    buffer_bytes: int = 0
+    """How much of the log is read at a time, if it is more than a piece."""
+    workers: int = 1
+    on_bytes: Callable[[int], None] = ignore
+    """Told how many bytes were read or written."""
+    check_stop: Callable[[], None] = ignore
+    """Raises what is to end the compaction."""
+    on_progress: ShowCompaction = ignore
+    make_map: MakeMap = OffsetMap
+
+    @property
+    def piece_bytes(self) -> int:
+        return max(PIECE_BYTES, self.buffer_bytes)
+
+
+class CompactionRun:
+    """One compaction of one log, or a rehearsal of it."""
+
+    def __init__(
+        self, log: PartitionLog, settings: CompactionSettings, work: OrderedWork, *, first_dirty_offset: int, end: int
+    ) -> None:
+        self.log = log
+        self.settings = settings
+        self.work = work
+        inactive_end = log.view.segments.active.base_offset
+        floor = log.view.segments.floor(min(end, inactive_end))
+        self.end = log.view.segments.first.base_offset if floor is None else floor.base_offset
+        """The first offset that may not be compacted: where a segment starts."""
+        self.report = CompactionReport(
+            topic=log.topic,
+            partition=log.partition,
+            first_dirty_offset=first_dirty_offset,
+            end=self.end,
+            end_offset=first_dirty_offset,
+        )
+        self.offset_map = self._make_map(self.end - first_dirty_offset)
+        self._left: dict[int, str] = {}
+        self._corrupt: dict[str, None] = {}
+        self._phase = CompactionPhase.MAPPING
+        self._bytes_done = 0
+        self._bytes_total = 0
+        self._records_read = 0
+        self._records_kept = 0
+
+    def _make_map(self, offsets: int) -> OffsetMap:
+        """No larger than it could become: a small one stays in the CPU's cache."""
+        settings = self.settings
+        needed = map_bytes_for(max(offsets, 0), settings.load_factor)
+        # A map that takes nothing is refused by its settings, not by what there is to do.
+        return settings.make_map(min(settings.memory_bytes, needed), settings.load_factor)
+
+    @property
+    def map_fill(self) -> float:
+        """How much of the map's memory is used, whether or not all of it was taken."""
+        return self.offset_map.size / (self.settings.memory_bytes // SLOT_BYTES)
+
+    def sources(self, view: LogView) -> list[SegmentSource]:
+        """The segments that may be compacted; `CompactionStopped` if retention has taken all of them meanwhile."""
+        found = [segment for segment in view.segments.inactive if segment.base_offset < self.end]
+        if not found:
+            raise CompactionStopped(f"{self.log.folder}: no segment is left below offset {self.end}")
+        following = [*(segment.base_offset for segment in found[1:]), self.end]
+        return [
+            SegmentSource(segment, next_base_offset=base_offset)
+            for segment, base_offset in zip(found, following, strict=True)
+        ]
+
+    @staticmethod
+    def aborted_transactions(view: LogView, source: SegmentSource) -> Iterator[AbortedTransaction]:
+        """Those that may have something in the segment, whichever segment their marker is in.
+
+        As with Kafka, those that ended below the log's start are left out.
+        """
+        for transaction in view.unlisted_aborted_transactions(source.base_offset, source.next_base_offset):
+            if transaction.last_offset >= view.start_offset:
+                yield transaction
+        for segment in view.segments.from_floor(source.base_offset):
+            found = segment.transaction_index.overlapping(view.start_offset, source.next_base_offset)
+            yield from found.transactions
+            if found.is_complete:
+                return
+
+    # What cannot be compacted
+
+    def refuse(self, error: CorruptRecord, _row: int) -> None:
+        """A batch is damaged, and is copied as it is. Any thread may tell, and both passes do."""
+        # One more than is told, to know that there are more.
+        if len(self._corrupt) <= _MOST_DAMAGE_TOLD:
+            self._corrupt[str(error)] = None
+
+    def leave(self, broken: SegmentBroken) -> None:
+        """The segment stays as it is."""
+        path = broken.source.segment.path(FileKind.LOG)
+        self._left.setdefault(broken.source.base_offset, f"{path} stays as it is: {broken}")
+
+    def is_left(self, source: SegmentSource) -> bool:
+        return source.base_offset in self._left
+
+    def has_left_below(self, source: SegmentSource) -> bool:
+        return any(base_offset < source.base_offset for base_offset in self._left)
+
+    # How far it is
+
+    def begin_phase(self, phase: CompactionPhase, bytes_total: int) -> None:
+        self._phase = phase
+        self._bytes_done = 0
+        self._bytes_total = bytes_total
+        self.has_read(0)
+
+    def has_read(self, size_bytes: int) -> None:
+        """Called for every piece that was read, in the thread that compacts."""
+        settings, report = self.settings, self.report
+        settings.check_stop()
+        if size_bytes:
+            settings.on_bytes(size_bytes)
+        self._bytes_done += size_bytes
+        settings.on_progress(
+            CompactionProgress(
+                phase=self._phase,
+                round=report.rounds,
+                bytes_done=self._bytes_done,
+                bytes_total=self._bytes_total,
+                map_fill=self.map_fill,
+                records_read=self._records_read,
+                records_kept=self._records_kept,
+            )
+        )
+
+    def has_judged(self, records_read: int, records_kept: int) -> None:
+        self._records_read += records_read
+        self._records_kept += records_kept
+
+    def has_written(self, size_bytes: int) -> None:
+        self.report.written_bytes += size_bytes
+        if size_bytes:
+            self.settings.on_bytes(size_bytes)
+
+    def finish_report(self) -> None:
+        told = list(self._corrupt)
+        if len(told) > _MOST_DAMAGE_TOLD:
+            told[_MOST_DAMAGE_TOLD:] = [f"more batches are damaged than the {_MOST_DAMAGE_TOLD} that are named"]
+        self.report.corrupt_batches = told
+        self.report.left_segments = [self._left[base_offset] for base_offset in sorted(self._left)]

@@ -1,0 +1,1 @@
+"""The floor of the store: the file system behind one interface, locks on directories, worker threads."""

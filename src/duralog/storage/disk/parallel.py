@@ -1,0 +1,124 @@
+"""The same work on many partitions at once, loading or closing them say, where a bad one must not stop the rest."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
+
+from duralog.storage.disk.log_directory import TopicPartition
+
+T = TypeVar("T")
+
+_SHOW_EVERY_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far it is."""
+
+    partitions_done: int
+    partitions_total: int
+    bytes_done: int
+    bytes_total: int
+    """Bytes that have to be checked. After a clean stop, that is none."""
+
+
+ShowProgress = Callable[[Progress], None]
+"""Told at the beginning, at the end, and a few times a second between, in the thread that waits for the work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    results: Mapping[TopicPartition, T]
+    failures: Mapping[TopicPartition, Exception]
+
+
+class ByteCount:
+    """Bytes that are done, counted by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.bytes_done = 0
+
+    def add(self, count: int) -> None:
+        with self._lock:
+            self.bytes_done += count
+
+
+def for_each_partition(
+    partitions: Sequence[TopicPartition],
+    work: Callable[[TopicPartition, ByteCount], T],
+    *,
+    threads: int,
+    bytes_total: int = 0,
+    show: ShowProgress | None = None,
+) -> Outcome[T]:
+    """Do the work for all, and tell what it gave or which error ended it.
+
+    An interruption, or an error of `show`, drops what has not begun, waits for the rest and then goes on to the caller.
+    """
+    results: dict[TopicPartition, T] = {}
+    failures: dict[TopicPartition, Exception] = {}
+    count = ByteCount()
+
+    def tell() -> None:
+        if show is not None:
+            show(
+                Progress(
+                    partitions_done=len(results) + len(failures),
+                    partitions_total=len(partitions),
+                    bytes_done=count.bytes_done,
+                    bytes_total=bytes_total,
+                )
+            )
+
+    tell()
+    told_at = time.monotonic()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="duralog-partitions")
+    try:
+        partition_of: dict[Future[T], TopicPartition] = {}
+        done: SimpleQueue[Future[T]] = SimpleQueue()
+        for partition in partitions:
+            if threading.main_thread().is_alive():
+                future = pool.submit(work, partition, count)
+            else:
+                # `atexit` closes a store: a pool takes no more work then.
+                future = _done_here(work, partition, count)
+            partition_of[future] = partition
+            future.add_done_callback(done.put)
+        while partition_of:
+            # An empty queue only means that it is time to show how far it is.
+            with suppress(Empty):
+                future = done.get(timeout=_SHOW_EVERY_SECONDS)
+                partition = partition_of.pop(future)
+                error = future.exception()
+                if error is None:
+                    results[partition] = future.result()
+                elif isinstance(error, Exception):
+                    failures[partition] = error
+                else:
+                    raise error
+            if time.monotonic() - told_at >= _SHOW_EVERY_SECONDS:
+                told_at = time.monotonic()
+                tell()
+    finally:
+        pool.shutdown(cancel_futures=True)
+    tell()
+    return Outcome(results, failures)
+
+
+def _done_here(
+    work: Callable[[TopicPartition, ByteCount], T], partition: TopicPartition, count: ByteCount
+) -> Future[T]:
+    future: Future[T] = Future()
+    try:
+        future.set_result(work(partition, count))
+    except BaseException as error:
+        future.set_exception(error)
+    return future

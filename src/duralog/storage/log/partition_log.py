@@ -1,0 +1,408 @@
+"""One partition's log: append, read, look up, roll, flush, delete.
+
+This is what users of a store work with. Any thread may call anything at any time: writers wait for each other at one
+lock (`duralog.storage.log.writer`), readers wait for nobody (`duralog.storage.log.view`). Everything is on one node, so
+the high watermark is the end of the log.
+
+A log that was opened for reading refuses what would change it, and so does one that was closed, or that a failing disk
+has left in doubt.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from duralog.config import TopicConfig
+from duralog.errors import OffsetOutOfRange, StorageError
+from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec
+from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
+from duralog.format.producer_snapshot import ProducerEntry
+from duralog.format.record import Record
+from duralog.format.varint import Bytes
+from duralog.storage.append.origin import AppendOrigin
+from duralog.storage.append.plain_admission import admit_plain
+from duralog.storage.append.record_append import Producer, batches_of_records, batches_of_table, marker_batch
+from duralog.storage.append.validation import validate
+from duralog.storage.compaction.report import CompactionStopped
+from duralog.storage.compaction.source import SegmentSource
+from duralog.storage.disk.file_system import FileSystem
+from duralog.storage.log.leader_epochs import LeaderEpochs
+from duralog.storage.log.loaded_log import LoadedLog
+from duralog.storage.log.readable_log import ReadableLog
+from duralog.storage.log.reading import FetchedSlice
+from duralog.storage.log.rolling import RandomBelow
+from duralog.storage.log.segment_swap import swap_in
+from duralog.storage.log.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP
+from duralog.storage.log.trimming import delete_segments, raise_start_offset, start_at, truncate_to
+from duralog.storage.log.view import LogView, SegmentInfo
+from duralog.storage.log.writer import AppendResult, Clock, Later, LogWriter, OnExpired
+from duralog.storage.segment.lookup import TimestampedOffset
+from duralog.storage.segment.segment import Segment
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
+    "AppendOrigin",
+    "AppendResult",
+    "FetchedSlice",
+    "LoadedLog",
+    "PartitionLog",
+    "SegmentInfo",
+    "TimestampedOffset",
+]
+
+_CLIENT = AppendOrigin.CLIENT
+
+
+def _at_once(_delay_ms: int, _name: str, work: Callable[[], None]) -> None:
+    work()
+
+
+def _not_told(_offset: int) -> None:
+    pass
+
+
+class PartitionLog(ReadableLog):
+    """The log of one partition, made from what recovery found in its folder."""
+
+    def __init__(
+        self,
+        loaded: LoadedLog,
+        *,
+        topic: str,
+        partition: int,
+        config: TopicConfig,
+        file_system: FileSystem,
+        clock: Clock,
+        read_only: bool = False,
+        leader_epoch: int = 0,
+        later: Later = _at_once,
+        random_below: RandomBelow = random.randrange,
+    ) -> None:
+        """`later` runs what need not be waited for: flushing after a roll, removing the files of deleted segments.
+
+        `leader_epoch` is the one to write in, unless the log has seen a later one.
+        """
+        super().__init__(topic, partition)
+        self._compacting = Lock()
+        self._writer = LogWriter(
+            loaded,
+            config=config,
+            file_system=file_system,
+            clock=clock,
+            later=later,
+            random_below=random_below,
+            read_only=read_only,
+            leader_epoch=leader_epoch,
+        )
+        self.before_cut: Callable[[int], None] = _not_told
+        """Told the base offset of the segment that is to be cut off, or in, while the writers wait for it."""
+
+    # What it is
+
+    def __repr__(self) -> str:
+        if self.is_inherited:
+            return f"<PartitionLog {self.topic}-{self.partition} of process {self._writer.process.id}>"
+        return super().__repr__()
+
+    @property
+    def view(self) -> LogView:
+        writer = self._writer
+        if writer.is_inherited:
+            writer.process.check(writer.folder)
+        return writer.view
+
+    @property
+    def folder(self) -> str:
+        return self._writer.folder
+
+    @property
+    def config(self) -> TopicConfig:
+        return self._writer.config
+
+    @property
+    def on_expired(self) -> OnExpired | None:
+        """Called once, when records are appended that have expired already."""
+        return self._writer.on_expired
+
+    @on_expired.setter
+    def on_expired(self, report: OnExpired) -> None:
+        self._writer.on_expired = report
+
+    def update_config(self, config: TopicConfig) -> None:
+        """Follow other configs from now on. Segments keep the index sizes that they were made with."""
+        with self._writer.lock:
+            self._writer.follow(config)
+
+    @property
+    def read_only(self) -> bool:
+        return self._writer.read_only
+
+    @property
+    def in_doubt(self) -> bool:
+        """A failing disk has left the log in a state that only recovery can tell: it must not count as closed well."""
+        return self._writer.in_doubt
+
+    @property
+    def is_inherited(self) -> bool:
+        """This process is a forked child of the one that opened the log: it can neither read nor write here."""
+        return self._writer.is_inherited
+
+    @property
+    def has_left_files(self) -> bool:
+        """The disk has refused to rename files of deleted segments: the next start finds them below the log's start."""
+        return self._writer.has_left_files
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below this offset would survive a loss of power."""
+        return self._writer.recovery_point
+
+    @property
+    def last_flush_ms(self) -> int:
+        return self._writer.last_flush_ms
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        return self._writer.epochs
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch that new batches are written in."""
+        return self._writer.leader_epoch
+
+    # Appending
+
+    def append(
+        self,
+        records: Iterable[Record],
+        *,
+        codec: str | None = None,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        is_transactional: bool = False,
+    ) -> AppendResult:
+        """Append the records, all or none. Offsets and, where a record has none, timestamps are the log's to give.
+
+        `codec` is used if the topic leaves the choice. With a producer id, records that were sent before are
+        recognised by their sequence number, and they may be part of a transaction.
+        """
+        records = records if isinstance(records, list | tuple) else list(records)
+        chosen = None if codec is None else Codec.named(codec)
+        producer = Producer(producer_id, producer_epoch, base_sequence, is_transactional)
+        writer = self._writer
+        with writer.lock:
+            writer.check_writable()
+            if not records:
+                return self._nothing()
+            stamp = writer.stamp()
+            batches = batches_of_records(records, config=writer.config, stamp=stamp, codec=chosen, producer=producer)
+            return writer.append(batches)
+
+    def append_arrow(self, table: pa.Table | pa.RecordBatch, codec: str | None = None) -> AppendResult:
+        """Append the rows of a table, all or none: `value`, and `key`, `timestamp` and `headers` if it has them."""
+        chosen = None if codec is None else Codec.named(codec)
+        writer = self._writer
+        with writer.lock:
+            writer.check_writable()
+            if not table.num_rows:
+                return self._nothing()
+            stamp = writer.stamp()
+            batches = batches_of_table(table, config=writer.config, stamp=stamp, codec=chosen, producer=Producer())
+            return writer.append(batches)
+
+    def append_batches(
+        self,
+        data: Bytes,
+        *,
+        origin: AppendOrigin = _CLIENT,
+        transaction_version: int = 0,
+        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+        is_quick: bool = False,
+    ) -> AppendResult:
+        """Append whole batches as a client sends them, checked, and stamped in place if `data` can be written to.
+
+        With `AppendOrigin.AS_IS` they keep their bytes, offsets included: for copies of other logs. So they do with
+        `AppendOrigin.RESTORED`, but for a leader epoch of -1. With `is_quick`, a batch that takes long to check raises
+        `TakesLong`, and is neither written nor changed.
+        """
+        writer = self._writer
+        with writer.lock:
+            if writer.refusal is not None:
+                writer.check_writable()
+            next_offset, leader_epoch, now_ms = writer.view.end_offset, writer.leader_epoch, writer.clock()
+            batches = None
+            if origin is _CLIENT:
+                batches = admit_plain(data, writer.plain_rules, next_offset, leader_epoch, now_ms)
+            if batches is None:
+                batches = validate(
+                    data,
+                    config=writer.config,
+                    next_offset=next_offset,
+                    leader_epoch=leader_epoch,
+                    now_ms=now_ms,
+                    origin=origin,
+                    max_decompressed_bytes=max_decompressed_bytes,
+                    is_quick=is_quick,
+                )
+            return writer.append(batches, origin=origin, transaction_version=transaction_version)
+
+    def end_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int = 0,
+        transaction_version: int = 0,
+    ) -> AppendResult:
+        """Write the marker that commits or aborts the producer's transaction."""
+        marker = marker_batch(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            commit=commit,
+            coordinator_epoch=coordinator_epoch,
+            now_ms=self._writer.clock(),
+        )
+        return self.append_batches(marker, origin=AppendOrigin.COORDINATOR, transaction_version=transaction_version)
+
+    def become_leader(self, epoch: int) -> None:
+        """Write in this epoch from now on."""
+        writer = self._writer
+        with writer.lock:
+            writer.check_writable()
+            writer.epochs.assign(epoch, writer.view.end_offset)
+            writer.leader_epoch = epoch
+
+    def _nothing(self) -> AppendResult:
+        end_offset = self._writer.view.end_offset
+        return AppendResult(end_offset, end_offset - 1, NO_TIMESTAMP)
+
+    # Keeping and losing
+
+    def roll(self) -> None:
+        """Start a new segment, unless the active one is empty."""
+        with self._writer.lock:
+            self._writer.check_writable()
+            self._writer.roll(self._writer.view.end_offset)
+
+    def flush(self, end_offset: int | None = None) -> None:
+        """Return when all records, or those below the offset, would survive a loss of power."""
+        if not self.read_only:
+            self._writer.check_writable()
+            self._writer.flush(end_offset)
+
+    def delete_records(self, before_offset: int) -> int:
+        """Let the log start at this offset, or at its end for -1. Returns where it starts now.
+
+        The records below cannot be read from here on. Their segments go when retention next looks at the log. This
+        holds for compacted topics too: that Kafka's clients may not ask it of them is a rule of the request, not of
+        the log.
+        """
+        writer = self._writer
+        with writer.lock:
+            writer.check_writable()
+            end_offset = writer.view.end_offset
+            offset = end_offset if before_offset == LATEST else before_offset
+            if not 0 <= offset <= end_offset:
+                raise OffsetOutOfRange(f"offset {before_offset} is not within the log, which ends at {end_offset}")
+            raise_start_offset(writer, offset)
+            return writer.view.start_offset
+
+    def start_at(self, offset: int) -> None:
+        """Let a log without records begin at this offset: what is restored next has offsets from there on."""
+        with self._writer.lock:
+            self._writer.check_writable()
+            start_at(self._writer, offset)
+
+    def writers_waiting(self) -> AbstractContextManager[object]:
+        """While it is held, nobody else changes the log: to decide by what is there, and then do it."""
+        return self._writer.lock
+
+    def delete_segments(self, base_offsets: Iterable[int], reason: str) -> int:
+        """Delete whole segments, by their base offsets. Returns how many. Readers that are in one of them read on."""
+        with self._writer.lock:
+            self._writer.check_writable()
+            return delete_segments(self._writer, base_offsets, reason)
+
+    @contextmanager
+    def being_compacted(self) -> Iterator[FileSystem]:
+        """Only one may compact a log at a time: the files it writes have the same names. Gives where to write them."""
+        writer = self._writer
+        writer.check_writable()
+        if not self._compacting.acquire(blocking=False):
+            raise CompactionStopped(f"{self.folder}: the log is being compacted already")
+        try:
+            yield writer.file_system
+        except StorageError as error:
+            if writer.refusal is None or writer.in_doubt:
+                raise
+            raise CompactionStopped(f"{self.folder}: {writer.refusal}") from error
+        finally:
+            self._compacting.release()
+
+    def swap_in(self, old: Sequence[SegmentSource], new: Segment, check: Callable[[], None]) -> None:
+        """Replace segments by the one that they were compacted to. `check` may raise to keep it from happening."""
+        with self._writer.lock:
+            self._writer.check_writable()
+            swap_in(self._writer, old, new, check)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut off the batch that holds the offset, and all that follow."""
+        with self._writer.lock:
+            self._writer.check_writable()
+            segment = self.view.segments.floor(offset)
+            if segment is not None and offset < self.end_offset:
+                self.before_cut(segment.base_offset)
+            truncate_to(self._writer, offset)
+
+    def producers(self) -> list[ProducerEntry]:
+        """The producers with an id that have written here, and what is known of each."""
+        with self._writer.lock:
+            producers = self._writer.producers.frozen()
+        return producers.entries()
+
+    def producer(self, producer_id: int) -> ProducerEntry | None:
+        """What is known of one of them; None if nothing is."""
+        with self._writer.lock:
+            return self._writer.producers.entry(producer_id)
+
+    def keep_producers_for(self, expiration_ms: int) -> None:
+        """Let a producer be forgotten when it has been silent for this long."""
+        with self._writer.lock:
+            self._writer.producers.expiration_ms = expiration_ms
+
+    def expire_producers(self) -> int:
+        """Forget producers that have not written for too long. Returns how many."""
+        writer = self._writer
+        with writer.lock:
+            producers, expiration_ms = writer.producers.frozen(), writer.producers.expiration_ms
+        expired = producers.expired(writer.clock(), expiration_ms)
+        if not expired:
+            return 0
+        with writer.lock:
+            return writer.producers.forget(expired)
+
+    def disown(self, reason: str) -> None:
+        """Write nothing from now on, for this reason: another process may. What is there can be read."""
+        self._writer.disown(reason)
+
+    def close(self) -> None:
+        """Bring everything to disk and let go of the files. What readers hold stays readable.
+
+        In a forked child of the process that opened the log, nothing is written.
+        """
+        if self.is_inherited:
+            self._writer.close()
+            return
+        with self._writer.lock:
+            self._writer.close()

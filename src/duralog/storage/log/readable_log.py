@@ -1,0 +1,174 @@
+"""The reading side of a log: what it holds, and every way to read it.
+
+All of it works on a `LogView`, the log as it was at the moment of the call: no lock is taken, and what a reader was
+given stays readable whatever happens to the log.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from duralog.format.index_entries import AbortedTransaction
+from duralog.format.record import Record
+from duralog.storage.log.isolation import Isolation
+from duralog.storage.log.leader_epochs import LeaderEpochs
+from duralog.storage.log.reading import FetchedSlice, read_record_batches, read_records, read_slice
+from duralog.storage.log.time_lookup import offset_for_timestamp
+from duralog.storage.log.view import LogView, SegmentInfo
+from duralog.storage.segment.lookup import TimestampedOffset
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+    import polars
+    import pyarrow as pa
+
+DEFAULT_SLICE_BYTES = 1 << 20
+
+
+class ReadableLog(ABC):
+    """One partition as its readers see it."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+
+    def __repr__(self) -> str:
+        return f"<PartitionLog {self.topic}-{self.partition} from {self.start_offset} to {self.end_offset}>"
+
+    def _repr_html_(self) -> str:
+        from duralog.notebook.notebook_tables import log_html
+
+        return log_html(self)
+
+    @property
+    @abstractmethod
+    def view(self) -> LogView:
+        """The log as it is now, which does not change any more."""
+
+    @property
+    @abstractmethod
+    def leader_epochs(self) -> LeaderEpochs: ...
+
+    @property
+    def start_offset(self) -> int:
+        return self.view.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset of the next record: reading from here means from now on."""
+        return self.view.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.view.end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below this offset every transaction is decided."""
+        return self.view.last_stable_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return self.view.segments.size_bytes
+
+    @property
+    def segments(self) -> tuple[SegmentInfo, ...]:
+        """Oldest first; the last one is active."""
+        return self.view.infos()
+
+    def read(
+        self,
+        offset: int,
+        *,
+        isolation: str = Isolation.READ_UNCOMMITTED,
+        max_bytes: int | None = None,
+        max_batch_bytes: int | None = None,
+    ) -> Iterator[Record]:
+        """The records from the offset, or the next one that exists, to where the log ends now.
+
+        They end when their batches have `max_bytes`, but the first batch always comes. `OffsetOutOfRange` if the offset
+        is not within the log; `RecordTooLarge` at a batch that is larger than `max_batch_bytes`.
+        """
+        view = self.view
+        view.check_offset(offset)
+        return read_records(view, offset, Isolation(isolation), max_bytes=max_bytes, max_batch_bytes=max_batch_bytes)
+
+    def read_arrow(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        *,
+        isolation: str = Isolation.READ_UNCOMMITTED,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """The records from one offset up to, not including, the other, as a table; of these columns, or of all.
+
+        They start where the log starts, and end where it ends now, if nothing else is said.
+        """
+        # Not at the top: pyarrow takes long to load, and not every reader wants tables.
+        from duralog.columnar.tables import to_table
+
+        view = self.view
+        level = Isolation(isolation)
+        start = view.start_offset if start_offset is None else start_offset
+        view.check_offset(start)
+        end = view.limit(level)
+        if end_offset is not None:
+            view.check_offset(end_offset)
+            end = min(end, end_offset)
+        batches = read_record_batches(
+            view, start, end, level, topic=self.topic, partition=self.partition, columns=columns
+        )
+        return to_table(batches, columns)
+
+    def to_pandas(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        *,
+        isolation: str = Isolation.READ_UNCOMMITTED,
+        columns: Sequence[str] | None = None,
+    ) -> pandas.DataFrame:
+        """As `read_arrow`, as a data frame of pandas, if that is installed."""
+        from duralog.columnar.frames import to_pandas
+
+        return to_pandas(self.read_arrow(start_offset, end_offset, isolation=isolation, columns=columns))
+
+    def to_polars(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        *,
+        isolation: str = Isolation.READ_UNCOMMITTED,
+        columns: Sequence[str] | None = None,
+    ) -> polars.DataFrame:
+        """As `read_arrow`, as a data frame of polars, if that is installed."""
+        from duralog.columnar.frames import to_polars
+
+        return to_polars(self.read_arrow(start_offset, end_offset, isolation=isolation, columns=columns))
+
+    def read_slice(
+        self,
+        offset: int,
+        max_bytes: int = DEFAULT_SLICE_BYTES,
+        isolation: str = Isolation.READ_UNCOMMITTED,
+        *,
+        min_one: bool = True,
+        max_batch_bytes: int | None = None,
+    ) -> FetchedSlice:
+        """Bytes of a log file from the batch that holds the offset, to be sent on as they are."""
+        return read_slice(
+            self.view, offset, max_bytes, Isolation(isolation), min_one=min_one, max_batch_bytes=max_batch_bytes
+        )
+
+    def offset_for_timestamp(
+        self, timestamp_ms: int, *, isolation: str = Isolation.READ_UNCOMMITTED
+    ) -> TimestampedOffset | None:
+        """The first record at this time or later; None if there is none. Also for EARLIEST, LATEST, MAX_TIMESTAMP."""
+        return offset_for_timestamp(self.view, timestamp_ms, Isolation(isolation), self.leader_epochs)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records from one offset up to, not including, the other."""
+        return self.view.aborted_transactions(start_offset, end_offset)

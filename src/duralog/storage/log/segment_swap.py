@@ -1,0 +1,94 @@
+"""Putting a compacted segment into the place of those that it was made from.
+
+The steps, each on disk before the next one begins:
+
+1. The new files are complete and called `.cleaned`.
+2. They are renamed to `.swap`. From here on the new segment counts.
+3. The old files are renamed to `.deleted`.
+4. The new files get their plain names.
+
+If the machine dies, the next start undoes step 2 if it was not complete, and otherwise finishes the rest
+(`duralog.storage.recovery.leftovers`): so a log has either the old segments or the new one. Without the order between 3
+and 4, old and new segments could be found side by side.
+
+One thing may be found half done: the last of the old segments, if none of their records survived, since the names do
+not tell that the new segment reaches so far. Their records are superseded ones, and the next compaction drops them.
+
+Readers see the new segment from step 2 on. Those that are in an old one read on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from duralog.format.filenames import FileKind, FileState, SegmentFile
+from duralog.storage.compaction.report import CompactionStopped
+from duralog.storage.compaction.source import SegmentSource
+from duralog.storage.log.trimming import discard
+from duralog.storage.log.writer import LogWriter
+from duralog.storage.segment.segment import Segment
+from duralog.storage.segment.segment_files import KINDS
+
+
+def swap_in(writer: LogWriter, old: Sequence[SegmentSource], new: Segment, check: Callable[[], None]) -> None:
+    """Replace the old segments by the new one, whose `.cleaned` files are on disk, names included.
+
+    `check` may raise as long as nothing has changed. If the old segments are not what they were, `CompactionStopped` is
+    raised. If a rename fails half-way, the log takes no more appends until it is opened again.
+
+    REQUIRES: the writer's lock is held, and `check_writable` was called.
+    """
+    view = writer.view
+    inactive = set(map(id, view.segments.inactive))
+    for source in old:
+        if id(source.segment) not in inactive or source.segment.size_bytes != source.size_bytes:
+            raise CompactionStopped(f"{writer.folder}: the segment at {source.base_offset} has changed meanwhile")
+    check()
+    _open(new)
+    fs = writer.file_system
+    try:
+        new.rename(FileState.SWAP)
+        fs.sync_folder(writer.folder)
+    except BaseException:
+        _undo(writer, new)
+        raise
+    replaced = [source.segment for source in old]
+    try:
+        writer.publish(view.segments.replaced(replaced, [new]), view.start_offset, view.end_offset)
+        discard(writer, replaced, replaced_by=new.base_offset)
+        fs.sync_folder(writer.folder)
+        new.rename(FileState.LIVE)
+        fs.sync_folder(writer.folder)
+    except BaseException as error:
+        writer.fail(error)
+        raise
+
+
+def _open(segment: Segment) -> None:
+    """Whoever reads the segment must not depend on names, should the renaming fail half-way."""
+    _ = (
+        segment.file,
+        segment.offset_index.entry_count,
+        segment.time_index.entry_count,
+        segment.transaction_index.entries,
+    )
+
+
+def _undo(writer: LogWriter, new: Segment) -> None:
+    """Remove the new files, some of which may be called `.swap` already."""
+
+    def path(kind: FileKind, state: FileState) -> str:
+        return f"{writer.folder}/{SegmentFile(new.base_offset, kind, state).name}"
+
+    fs = writer.file_system
+    try:
+        # With a `.cleaned` file beside them, `.swap` files do not count: so there must be one until they are gone.
+        if fs.exists(path(FileKind.LOG, FileState.SWAP)):
+            fs.rename(path(FileKind.LOG, FileState.SWAP), path(FileKind.LOG, FileState.CLEANED))
+            fs.sync_folder(writer.folder)
+        for state in (FileState.SWAP, FileState.CLEANED):
+            for kind in reversed(KINDS):
+                fs.remove(path(kind, state))
+            fs.sync_folder(writer.folder)
+    except BaseException as error:
+        writer.fail(error)

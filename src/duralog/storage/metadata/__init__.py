@@ -1,0 +1,1 @@
+"""Topics, their ids and configs: the log `__cluster_metadata` as Kafka keeps it."""

@@ -1,0 +1,209 @@
+"""The records of a change to the cluster metadata, such that Kafka 4.3.1, started on the directory, accepts them.
+
+Each function checks a change against the state as it is and returns its records. The caller appends them as one batch
+(`metadata_log.encode_batch`), which makes the change whole or not at all, then applies them to the state. A directory's
+first records are its feature levels: without them Kafka takes the log for one of another age.
+
+Everything is placed on the one node that owns the directory: it is replica, in-sync replica and leader. When Kafka
+starts, it elects itself and raises the epochs.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from duralog.config.plurals import plural
+from duralog.errors import InvalidRecord, InvalidTopic, TopicExists
+from duralog.format.filenames import collision_key, topic_name_fault
+from duralog.format.internal.internal_topics import COORDINATOR_TOPICS, PLACED_BY_COUNT
+from duralog.format.internal.metadata_records import METADATA_TYPES, MetadataRecord
+from duralog.format.uuids import uuid_text
+from duralog.storage.metadata.cluster_metadata import (
+    ALL_BROKERS,
+    BROKER_RESOURCE,
+    METADATA_VERSION,
+    TOPIC_RESOURCE,
+    ClusterMetadata,
+)
+from duralog.storage.metadata.metadata_log import METADATA_TOPIC
+
+_ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
+
+FEATURE_LEVELS: Mapping[str, int] = {
+    METADATA_VERSION: 30,
+    _ELIGIBLE_REPLICAS: 1,
+    "group.version": 1,
+    "share.version": 1,
+    "streams.version": 1,
+    "transaction.version": 2,
+}
+"""What Kafka 4.3.1 gives a new cluster."""
+
+MOST_PARTITIONS = 10_000
+"""Of one change. Kafka refuses larger ones, since a change is one batch."""
+
+PRODUCER_ID_BLOCK = 1000
+"""So many producer ids a broker takes at a time, as Kafka's do: what it does not use is lost."""
+
+_NO_BROKER_EPOCH = -1
+_LAST_PRODUCER_ID = 2**63 - 1
+
+# The metadata versions from which on Kafka writes partition records of version 1 and of version 2.
+_DIRECTORIES_SINCE = 17
+_ELIGIBLE_REPLICAS_SINCE = 23
+_TYPE_IDS = {message.name: type_id for type_id, message in METADATA_TYPES.items()}
+_RESERVED_IDS = (b"\0" * 16, b"\0" * 15 + b"\1", b"\0" * 15 + b"\2")
+
+
+def new_id() -> str:
+    """A random id for a topic, a directory or a cluster. None starts with a hyphen, which would look like an option."""
+    while True:
+        raw = uuid.uuid4().bytes
+        if raw not in _RESERVED_IDS and not uuid_text(raw).startswith("-"):
+            return uuid_text(raw)
+
+
+def first_records(bootstrap: Iterable[MetadataRecord] = ()) -> list[MetadataRecord]:
+    """What the log of a new directory begins with.
+
+    `bootstrap` are the records of `bootstrap.checkpoint`, which a directory has that Kafka formatted: they then tell.
+    """
+    records = list(bootstrap)
+    state = ClusterMetadata()
+    for record in records:
+        state.apply(record)
+    if not state.features:
+        records += [
+            _record("FEATURE_LEVEL_RECORD", name=name, feature_level=FEATURE_LEVELS[name]) for name in FEATURE_LEVELS
+        ]
+    if (state.features or FEATURE_LEVELS).get(_ELIGIBLE_REPLICAS):
+        # With this feature, Kafka wants the config to be in the metadata and not in anyone's server.properties.
+        records.append(_config_record(BROKER_RESOURCE, ALL_BROKERS, "min.insync.replicas", "1"))
+    return records
+
+
+def create_topic(
+    metadata: ClusterMetadata,
+    name: str,
+    *,
+    partitions: int,
+    configs: Mapping[str, str],
+    node_id: int,
+    directory_id: str,
+    topic_id: str | None = None,
+) -> list[MetadataRecord]:
+    """A new topic. The configs are as `config.topic_config_texts` gives them; without an id it gets a random one."""
+    fault = topic_name_fault(name)
+    if fault is not None:
+        raise InvalidTopic(fault)
+    if name == METADATA_TOPIC:
+        raise InvalidTopic(f"{METADATA_TOPIC} is Kafka's own topic")
+    for other in metadata.topics:
+        if collision_key(other) == collision_key(name):
+            alike = "" if other == name else f": it is too much like {name}, they differ in '.' and '_' only"
+            raise TopicExists(f"there is a topic {other} already{alike}")
+    topic_id = topic_id or new_id()
+    return _after_open_transaction(
+        metadata,
+        [
+            _record("TOPIC_RECORD", name=name, topic_id=topic_id),
+            *(_config_record(TOPIC_RESOURCE, name, key, value) for key, value in configs.items()),
+            *_partition_records(metadata, topic_id, 0, partitions, node_id, directory_id),
+        ],
+    )
+
+
+def add_partitions(
+    metadata: ClusterMetadata, name: str, *, partitions: int, node_id: int, directory_id: str
+) -> list[MetadataRecord]:
+    """More partitions for a topic: `partitions` is how many it has afterwards."""
+    topic = metadata.topic(name)
+    present = len(topic.partitions)
+    if partitions <= present:
+        raise InvalidTopic(f"{name} has {plural(present, 'partition')}; it can only get more, not {partitions}")
+    if name in COORDINATOR_TOPICS:
+        raise InvalidTopic(f"{name} cannot get more partitions: {PLACED_BY_COUNT}")
+    records = _partition_records(metadata, topic.topic_id, present, partitions, node_id, directory_id)
+    return _after_open_transaction(metadata, records)
+
+
+def delete_topic(metadata: ClusterMetadata, name: str) -> list[MetadataRecord]:
+    """The topic goes, and its configs with it."""
+    return _after_open_transaction(metadata, [_record("REMOVE_TOPIC_RECORD", topic_id=metadata.topic(name).topic_id)])
+
+
+def alter_topic_configs(
+    metadata: ClusterMetadata, name: str, changes: Mapping[str, str | None]
+) -> list[MetadataRecord]:
+    """Set configs of a topic, or with None give them back to the broker."""
+    metadata.topic(name)
+    return alter_configs(metadata, TOPIC_RESOURCE, name, changes)
+
+
+def alter_configs(
+    metadata: ClusterMetadata, resource_type: int, name: str, changes: Mapping[str, str | None]
+) -> list[MetadataRecord]:
+    """Set configs of a topic, a broker or a group, or with None take them back."""
+    return _after_open_transaction(
+        metadata, [_config_record(resource_type, name, key, value) for key, value in changes.items()]
+    )
+
+
+def take_producer_ids(metadata: ClusterMetadata, *, node_id: int) -> list[MetadataRecord]:
+    """The next block of producer ids is this node's: `PRODUCER_ID_BLOCK` of them from `next_producer_id` on."""
+    first = metadata.next_producer_id
+    if first > _LAST_PRODUCER_ID - PRODUCER_ID_BLOCK:
+        raise InvalidRecord(f"there are no producer ids left: {first} would be the next")
+    taken = _record(
+        "PRODUCER_IDS_RECORD",
+        broker_id=node_id,
+        broker_epoch=_NO_BROKER_EPOCH,
+        next_producer_id=first + PRODUCER_ID_BLOCK,
+    )
+    return _after_open_transaction(metadata, [taken])
+
+
+def _after_open_transaction(metadata: ClusterMetadata, records: list[MetadataRecord]) -> list[MetadataRecord]:
+    """Kafka died inside a transaction of its own and would abort it when it starts, and our records with it."""
+    if metadata.is_in_transaction:
+        return [_record("ABORT_TRANSACTION_RECORD", reason="the controller stopped before it ended"), *records]
+    return records
+
+
+def _partition_records(
+    metadata: ClusterMetadata, topic_id: str, first: int, end: int, node_id: int, directory_id: str
+) -> list[MetadataRecord]:
+    if not 1 <= end - first <= MOST_PARTITIONS:
+        raise InvalidTopic(
+            f"{end - first} is not a number of partitions to create: it must be from 1 to {MOST_PARTITIONS}"
+        )
+    level = metadata.features.get(METADATA_VERSION, FEATURE_LEVELS[METADATA_VERSION])
+    version = (level >= _DIRECTORIES_SINCE) + (level >= _ELIGIBLE_REPLICAS_SINCE)
+    directories = {"directories": [directory_id]} if level >= _DIRECTORIES_SINCE else {}
+    return [
+        _record(
+            "PARTITION_RECORD",
+            version=version,
+            partition_id=partition,
+            topic_id=topic_id,
+            replicas=[node_id],
+            isr=[node_id],
+            removing_replicas=[],
+            adding_replicas=[],
+            leader=node_id,
+            leader_epoch=0,
+            partition_epoch=0,
+            **directories,
+        )
+        for partition in range(first, end)
+    ]
+
+
+def _config_record(resource_type: int, resource: str, name: str, value: str | None) -> MetadataRecord:
+    return _record("CONFIG_RECORD", resource_type=resource_type, resource_name=resource, name=name, value=value)
+
+
+def _record(type_name: str, *, version: int = 0, **fields: Any) -> MetadataRecord:
+    return MetadataRecord(type_id=_TYPE_IDS[type_name], type_name=type_name, version=version, fields=fields)

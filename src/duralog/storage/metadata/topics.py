@@ -1,0 +1,299 @@
+"""The topics of a directory: what the cluster metadata says of them, and how it is changed.
+
+`Topics` holds the state of the metadata log and is the only one that appends to that log. A change is one batch: it is
+checked, written, synced, and only then applied here. So a crash leaves all of a change or nothing of it, and what a
+caller sees is on disk.
+
+Topics that only have folders, in a directory without metadata, are known by `add_found`: they have the configs that
+the store was opened with. If these say nothing of how long records are kept, they are kept for ever: the topic may have
+had that set, and Kafka's seven days are nobody's word. When there is a metadata log that may be written, `adopt` puts
+them into it, for Kafka sets folders aside that its metadata does not name.
+
+What is read here is immutable and replaced whole: readers take no lock. Changes are for one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Protocol
+
+from duralog.config import TopicConfig, topic_config_texts
+from duralog.config.topic import topic_definition
+from duralog.errors import DuralogError, InvalidTopic, StorageError, TopicExists, UnknownTopic
+from duralog.format.internal.metadata_records import MetadataRecord
+from duralog.format.layout import NO_LEADER_EPOCH
+from duralog.format.uuids import ZERO_UUID
+from duralog.format.varint import Bytes
+from duralog.storage.disk.background import Clock
+from duralog.storage.log.retention import is_retention_chosen
+from duralog.storage.metadata import changes as metadata_changes
+from duralog.storage.metadata.cluster_metadata import BROKER_RESOURCE, GROUP_RESOURCE, ClusterMetadata, PartitionState
+from duralog.storage.metadata.metadata_log import encode_batch
+
+_MOST_MISSING = 100
+_OTHER_RESOURCES = (BROKER_RESOURCE, GROUP_RESOURCE)
+"""What has configs beside topics."""
+
+_NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+_KEEP_FOR_EVER: Mapping[str, str] = MappingProxyType({"retention.ms": "-1"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    name: str
+    topic_id: str | None
+    """None for a topic that only has folders, none of which tells."""
+    partitions: tuple[int, ...]
+    """Those that belong into this directory, in order."""
+    overrides: Mapping[str, str]
+    """The configs that the topic sets itself, as they are stored."""
+    config: TopicConfig
+    leader_epochs: Mapping[int, int] = field(default_factory=dict, repr=False)
+
+    def leader_epoch(self, partition: int) -> int:
+        """The epoch of the partition's last leader, -1 if none is known."""
+        return self.leader_epochs.get(partition, NO_LEADER_EPOCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Whose directory this is, and so which partitions belong into it."""
+
+    node_id: int
+    directory_id: str | None
+
+    def holds(self, topic: str, partition: PartitionState) -> bool:
+        del topic
+        if self.node_id not in partition.replicas:
+            return False
+        replica = partition.replicas.index(self.node_id)
+        if self.directory_id is None or replica >= len(partition.directories):
+            return True
+        return partition.directories[replica] in (self.directory_id, ZERO_UUID)
+
+
+Holds = Callable[[str, PartitionState], bool]
+"""Whether a partition of a topic is in this directory."""
+
+
+class WritableLog(Protocol):
+    """What `Topics` needs of the metadata log."""
+
+    @property
+    def end_offset(self) -> int: ...
+
+    def append(self, batch: Bytes) -> None:
+        """Append a batch as it is, and return when it would survive a loss of power."""
+
+    def truncate_to(self, offset: int) -> None: ...
+
+
+OpenLog = Callable[[], WritableLog]
+"""Gives the metadata log, and makes it first if need be. Raises for a directory whose metadata must not be changed."""
+
+
+def _of_found_topics(defaults: TopicConfig) -> Mapping[str, str]:
+    return _NO_CONFIGS if is_retention_chosen(defaults) else _KEEP_FOR_EVER
+
+
+class Topics:
+    """The topics of one directory, by name."""
+
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        *,
+        defaults: TopicConfig,
+        placement: Placement,
+        open_log: OpenLog,
+        clock: Clock,
+        holds: Holds | None = None,
+        bootstrap: Callable[[], Iterable[MetadataRecord]] = lambda: (),
+    ) -> None:
+        self._metadata = metadata
+        self._defaults = defaults
+        self._placement = placement
+        self._holds = placement.holds if holds is None else holds
+        self._open_log = open_log
+        self._clock = clock
+        self._bootstrap = bootstrap
+        self._topics: Mapping[str, Topic] = {}
+        self._configs = {kind: metadata.configured(kind) for kind in _OTHER_RESOURCES}
+        self._replace(metadata.topics)
+
+    @property
+    def features(self) -> Mapping[str, int]:
+        return self._metadata.features or metadata_changes.FEATURE_LEVELS
+
+    @property
+    def by_name(self) -> Mapping[str, Topic]:
+        return self._topics
+
+    def get(self, name: str) -> Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {name}")
+        return topic
+
+    def partition_count(self, name: str) -> int:
+        """Of the whole topic, wherever its partitions are. Without metadata, the last one that is here tells."""
+        topic, state = self.get(name), self._metadata.topics.get(name)
+        return topic.partitions[-1] + 1 if state is None else len(state.partitions)
+
+    def is_in_metadata(self, name: str) -> bool:
+        """Whether the metadata knows the topic, here or on another node."""
+        return name in self._metadata.topics
+
+    def add_found(self, name: str, topic_id: str | None, partitions: Iterable[int]) -> None:
+        """Partitions that folders were found of, and that the metadata knows nothing about."""
+        known = self._topics.get(name)
+        if known is None:
+            config = self._defaults.with_stored(_of_found_topics(self._defaults))
+            known = Topic(name=name, topic_id=topic_id, partitions=(), overrides=_NO_CONFIGS, config=config)
+        found = replace(known, partitions=tuple(sorted({*known.partitions, *partitions})))
+        self._topics = {**self._topics, name: found}
+
+    def adopt(self, name: str) -> Topic:
+        """Put a topic that was found into the metadata. Partitions that are missing below its last one are new.
+
+        If that were many, the folder was hardly meant as a partition: `photos-2024` is not the last of 2,025.
+        """
+        found = self.get(name)
+        missing = found.partitions[-1] + 1 - len(found.partitions)
+        if missing > _MOST_MISSING:
+            raise InvalidTopic(
+                f"{missing} partitions below {name}-{found.partitions[-1]} are not in this directory; expected at most"
+                f" {_MOST_MISSING}"
+            )
+        return self._create(name, found.partitions[-1] + 1, _of_found_topics(self._defaults), found.topic_id)
+
+    def create(self, name: str, partitions: int, config: Mapping[str, object]) -> Topic:
+        if name in self._topics:
+            # Also if it only has folders: with another id in the metadata, the next start would refuse them.
+            raise TopicExists(f"there is a topic {name} already")
+        self._defaults.with_overrides(config)
+        return self._create(name, partitions, topic_config_texts(config), None)
+
+    def add_partitions(self, name: str, total: int) -> Topic:
+        """Let the topic have so many partitions."""
+        self._adopt_if_found(name)
+        records = metadata_changes.add_partitions(
+            self._metadata,
+            name,
+            partitions=total,
+            node_id=self._placement.node_id,
+            directory_id=self._placement.directory_id or ZERO_UUID,
+        )
+        self._change(records, name)
+        return self.get(name)
+
+    def delete(self, name: str) -> None:
+        if name in self._metadata.topics:
+            self._change(metadata_changes.delete_topic(self._metadata, name), name)
+        self._topics = {known: topic for known, topic in self._topics.items() if known != name}
+
+    def alter_config(self, name: str, changes: Mapping[str, object]) -> Topic:
+        """Set configs of a topic; those that are None go back to what the store was opened with.
+
+        A config that is stored can be taken back even if nothing is known of it, as one of another Kafka's.
+        """
+        kept = {key: value for key, value in changes.items() if value is not None}
+        texts: dict[str, str | None] = {**dict.fromkeys(changes), **topic_config_texts(kept)}
+        stored = self.get(name).overrides
+        for key in changes.keys() - kept.keys() - stored.keys():
+            topic_definition(key)
+        overrides = {**stored, **texts}
+        self._defaults.with_stored({key: value for key, value in overrides.items() if value is not None}).check()
+        self._adopt_if_found(name)
+        self._change(metadata_changes.alter_topic_configs(self._metadata, name, texts), name)
+        return self.get(name)
+
+    def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """What the metadata sets for a broker, for all brokers or for a group."""
+        return self._configs[resource_type].get(name, _NO_CONFIGS)
+
+    def alter_configs_of(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
+        """Set configs of brokers or of a group, unchecked: Kafka keeps names here that it does not know."""
+        if changes:
+            self._change(metadata_changes.alter_configs(self._metadata, resource_type, name, changes))
+
+    def follow(self, defaults: TopicConfig) -> list[Topic]:
+        """Let all topics have these configs that set none themselves. Returns those that have others now."""
+        before, self._defaults = self._topics, defaults
+        of_found = _of_found_topics(defaults)
+        self._topics = {
+            name: replace(
+                topic, config=defaults.with_stored(topic.overrides if self.is_in_metadata(name) else of_found)
+            )
+            for name, topic in before.items()
+        }
+        return [topic for name, topic in self._topics.items() if topic.config != before[name].config]
+
+    def take_producer_ids(self) -> range:
+        """A block of producer ids that nobody was given before, nor will be."""
+        first = self._metadata.next_producer_id
+        self._change(metadata_changes.take_producer_ids(self._metadata, node_id=self._placement.node_id))
+        return range(first, self._metadata.next_producer_id)
+
+    def _adopt_if_found(self, name: str) -> None:
+        if name in self._topics and name not in self._metadata.topics:
+            self.adopt(name)
+
+    def _create(self, name: str, partitions: int, configs: Mapping[str, str], topic_id: str | None) -> Topic:
+        records = metadata_changes.create_topic(
+            self._metadata,
+            name,
+            partitions=partitions,
+            configs=configs,
+            topic_id=topic_id,
+            node_id=self._placement.node_id,
+            directory_id=self._placement.directory_id or ZERO_UUID,
+        )
+        self._change(records, name)
+        return self.get(name)
+
+    def _change(self, records: list[MetadataRecord], *names: str) -> None:
+        """Write the records; `names` are the topics that they concern."""
+        log = self._open_log()
+        if log.end_offset != self._metadata.next_offset:
+            raise StorageError(
+                f"an earlier error has left the metadata log at offset {log.end_offset} instead of"
+                f" {self._metadata.next_offset}: open the directory again"
+            )
+        if not self._metadata.features:
+            records = metadata_changes.first_records(self._bootstrap()) + records
+        batch = encode_batch(records, self._metadata.next_offset, self._metadata.writing_epoch, self._clock())
+        try:
+            log.append(batch)
+        except DuralogError:
+            # What may have been written must not come to light after the caller was told of a failure.
+            with suppress(DuralogError):
+                log.truncate_to(self._metadata.next_offset)
+            raise
+        self._metadata.apply_batches(batch)
+        self._replace(names)
+        if any(record.type_name == "CONFIG_RECORD" for record in records):
+            self._configs = {kind: self._metadata.configured(kind) for kind in _OTHER_RESOURCES}
+
+    def _replace(self, names: Iterable[str]) -> None:
+        topics = dict(self._topics)
+        for name in names:
+            state = self._metadata.topics.get(name)
+            if state is None:
+                topics.pop(name, None)
+                continue
+            here = {number: part for number, part in sorted(state.partitions.items()) if self._holds(name, part)}
+            if here:
+                overrides = dict(self._metadata.topic_configs(name))
+                topics[name] = Topic(
+                    name=name,
+                    topic_id=state.topic_id,
+                    partitions=tuple(here),
+                    overrides=MappingProxyType(overrides),
+                    config=self._defaults.with_stored(overrides),
+                    leader_epochs={number: partition.leader_epoch for number, partition in here.items()},
+                )
+        self._topics = topics

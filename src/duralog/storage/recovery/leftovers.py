@@ -1,0 +1,162 @@
+"""The files that a crash leaves in a partition's folder, and what becomes of them.
+
+Compaction and splitting write new segments as `.cleaned`, rename all of them to `.swap` once they are complete and on
+disk, the last one first, and only then remove the segments that they replace and give the new ones their plain names.
+So the names alone tell how far that came:
+
+- A `.cleaned` file is left: not all were renamed. The originals count; every `.swap` at or above it belongs to the same
+  unfinished work and goes, then the `.cleaned` files go.
+- `.swap` files only: all are complete. They win, and everything in the range of offsets that they cover goes.
+- `.deleted` files were replaced or expired before, and go.
+- An index without its log is the rest of a deletion, and goes.
+- The folder in which a job's tasks have written parts of a compaction goes, with all that is in it.
+
+Each step is on disk before the next one begins, and each is its own repetition: a crash in between only means that
+the next start does the same again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from duralog.columnar.pieces import read_pieces
+from duralog.errors import StorageError
+from duralog.format.filenames import FileKind, FileState, SegmentFile, parse_segment_file
+from duralog.storage.disk.file_system import Entry, FileSystem
+
+STAGING_FOLDER = f"duralog-compaction{FileState.CLEANED.value}"
+"""In a partition's folder, while tasks of a job compact the partition together. Kafka looks at files only."""
+
+INDEX_KINDS = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+
+_INDEXES = tuple(kind.value for kind in INDEX_KINDS)
+_UNFINISHED = tuple(state.value for state in FileState if state is not FileState.LIVE)
+
+
+def settle_leftovers(fs: FileSystem, folder: str, listing: list[Entry] | None = None) -> list[Entry]:
+    """Finish or undo what a crash has interrupted. Returns what is in the folder afterwards.
+
+    `listing` is what the folder holds, if the caller has just looked.
+    """
+    if listing is None:
+        listing = fs.list(folder)
+    _check_logs(fs, folder, listing)
+    if not _has_leftovers({entry.name for entry in listing}):
+        return listing
+    if any(entry.name == STAGING_FOLDER for entry in listing):
+        fs.remove_folder(os.path.join(folder, STAGING_FOLDER))
+    parsed = (parse_segment_file(entry.name) for entry in listing if not entry.is_folder)
+    files = [file for file in parsed if file is not None]
+
+    unfinished = [file for file in files if file.state is FileState.CLEANED]
+    swaps = [file for file in files if file.state is FileState.SWAP]
+    gone = {file for file in files if file.state is FileState.DELETED}
+    if unfinished:
+        first = min(file.offset for file in unfinished)
+        undone = {file for file in swaps if file.offset >= first}
+        # Without the `.cleaned` files, a `.swap` would count as complete: so it must be gone before they are.
+        _remove(fs, folder, undone)
+        swaps = [file for file in swaps if file not in undone]
+        gone |= {*unfinished}
+    _remove(fs, folder, gone)
+
+    plain = {file for file in files if file.state is FileState.LIVE}
+    if swaps:
+        replaced = _replaced(fs, folder, swaps, plain)
+        doubtful = _doubtful_indexes(swaps, replaced)
+        _remove(fs, folder, doubtful)
+        _remove(fs, folder, replaced)
+        plain -= replaced
+        swaps = [file for file in swaps if file not in doubtful]
+        plain |= _rename_swaps(fs, folder, swaps)
+    _remove(fs, folder, _without_log(plain))
+    return fs.list(folder)
+
+
+def _check_logs(fs: FileSystem, folder: str, listing: list[Entry]) -> None:
+    """Refuse a folder in place of a log, and a link to a log that is not there now, as on a disk that is not mounted.
+
+    Passed over, it would be missing: the log would begin behind it, and what lies before that is retention's to delete.
+    """
+    for name in sorted(fs.list_names(folder).difference(entry.name for entry in listing if not entry.is_folder)):
+        file = parse_segment_file(name)
+        if file is not None and file.kind is FileKind.LOG and file.state is FileState.LIVE:
+            raise StorageError(f"{folder}/{name}: cannot open: neither a regular file nor a link to one")
+
+
+def _has_leftovers(names: set[str]) -> bool:
+    """Whether there may be any, by the ends of names only: of the many folders of a directory, hardly one has some."""
+    for name in names:
+        if name.endswith(_UNFINISHED):
+            return True
+        if name.endswith(_INDEXES) and f"{name.partition('.')[0]}{FileKind.LOG.value}" not in names:
+            return True
+    return False
+
+
+def _replaced(fs: FileSystem, folder: str, swaps: list[SegmentFile], plain: set[SegmentFile]) -> set[SegmentFile]:
+    """The plain files in the range of offsets that the new segments cover, snapshots of producers included."""
+    logs = [file for file in swaps if file.kind is FileKind.LOG]
+    if not logs:
+        return set()
+    first = min(file.offset for file in logs)
+    end = max(_end_offset(fs, os.path.join(folder, file.name), file.offset) for file in logs)
+    # An empty log covers no offsets, but the indexes of the one that it replaces must not stay with it.
+    bases = {file.offset for file in logs}
+    return {file for file in plain if first <= file.offset < end or (file.offset in bases and file.kind in INDEX_KINDS)}
+
+
+def _doubtful_indexes(swaps: list[SegmentFile], replaced: set[SegmentFile]) -> set[SegmentFile]:
+    """The new offset indexes beside which a plain transaction index goes that has no new one to take its place.
+
+    That may have been the new one, if power was lost while the files were renamed. Without its offset index the segment
+    is recovered, and gets both.
+    """
+    lost = {
+        file.offset
+        for file in replaced
+        if file.kind is FileKind.TRANSACTION_INDEX and SegmentFile(file.offset, file.kind, FileState.SWAP) not in swaps
+    }
+    return {file for file in swaps if file.kind is FileKind.OFFSET_INDEX and file.offset in lost}
+
+
+def _rename_swaps(fs: FileSystem, folder: str, swaps: list[SegmentFile]) -> set[SegmentFile]:
+    """Give the new segments their plain names, one after the other from the lowest.
+
+    A plain file at or above a `.log.swap` would be taken for one that is to be replaced. So no segment may have its
+    name for good before those below it have theirs, and no index before its log.
+    """
+    renamed = set()
+    for offset in sorted({file.offset for file in swaps}):
+        of_segment = [file for file in swaps if file.offset == offset]
+        logs = [file for file in of_segment if file.kind is FileKind.LOG]
+        for files in (logs, [file for file in of_segment if file.kind is not FileKind.LOG]):
+            for file in files:
+                target = SegmentFile(offset, file.kind)
+                fs.rename(os.path.join(folder, file.name), os.path.join(folder, target.name))
+                renamed.add(target)
+            if files:
+                fs.sync_folder(folder)
+    return renamed
+
+
+def _end_offset(fs: FileSystem, path: str, base_offset: int) -> int:
+    end = base_offset
+    for piece in read_pieces(fs.open(path), check_crc=False):
+        if len(piece.batches):
+            end = int(piece.batches["last_offset"][-1]) + 1
+    return end
+
+
+def _without_log(plain: Iterable[SegmentFile]) -> set[SegmentFile]:
+    files = set(plain)
+    logs = {file.offset for file in files if file.kind is FileKind.LOG}
+    return {file for file in files if file.kind in INDEX_KINDS and file.offset not in logs}
+
+
+def _remove(fs: FileSystem, folder: str, files: set[SegmentFile]) -> None:
+    for file in sorted(files, key=lambda file: file.name):
+        fs.remove(os.path.join(folder, file.name))
+    if files:
+        fs.sync_folder(folder)

@@ -1,0 +1,145 @@
+"""`duralog group` on a directory that Kafka wrote; tests/broker has it on a broker, and on what brokers leave."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from duralog.command_line import app
+from duralog.storage.store import Store
+from tests.support.places import GOLDEN
+
+GOLDEN_STORE = GOLDEN / "store"
+
+
+def run(*arguments: object, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, ["group", *map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def objects(*arguments: object) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run(*arguments, "--json").stdout.splitlines()]
+
+
+def test_groups_of_kafka() -> None:
+    (group,) = objects("list", GOLDEN_STORE)
+    assert group == {
+        "kind": "group",
+        "group": "readers",
+        "state": None,
+        "type": "classic",
+        "members": 0,
+        "partitions": 2,
+        "lag": 5481,
+    }
+    assert "readers" in run("list", GOLDEN_STORE).stdout
+
+
+def test_offsets_of_a_group() -> None:
+    _, *offsets = objects("describe", GOLDEN_STORE, "-g", "readers")
+    assert [(row["topic"], row["partition"], row["committed"], row["end_offset"], row["lag"]) for row in offsets] == [
+        ("plain", 0, 3000, 6001, 3001),
+        ("txn", 0, 0, 2480, 2480),
+    ]
+    assert "3001" in run("describe", GOLDEN_STORE).stdout
+    assert "there is no group nobody" in run("describe", GOLDEN_STORE, "-g", "nobody", code=1).stderr
+
+
+def test_a_directory_without_groups(tmp_path: Path) -> None:
+    Store(str(tmp_path)).close()
+    assert objects("list", tmp_path) == []
+    assert "no groups" in run("list", tmp_path).stdout
+    assert "no groups" in run("describe", tmp_path).stdout
+
+
+def test_wrong_usage() -> None:
+    run("delete", GOLDEN_STORE, "-g", "readers", code=2)
+    run("delete", "127.0.0.1:1", "-g", "readers", code=2)
+    run("delete", "127.0.0.1:1", "-g", "readers", "--yes", "--evict", code=2)
+    for name in ("", "x" * 32_768, "\udcff"):
+        assert "1 to 32,767 bytes" in run("delete", GOLDEN_STORE, "-g", name, "--yes", code=2).stderr
+        run("reset", GOLDEN_STORE, "-g", name, "-t", "plain", "--latest", code=2)
+    run("reset", GOLDEN_STORE, "-g", "readers", "-t", "plain", code=2)
+    run("reset", GOLDEN_STORE, "-g", "readers", "-t", "plain", "--earliest", "--latest", code=2)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """What Kafka wrote, to be changed."""
+    copy = tmp_path / "data"
+    shutil.copytree(GOLDEN_STORE, copy)
+    return copy
+
+
+def committed(directory: Path) -> dict[tuple[str, int], int]:
+    _, *offsets = objects("describe", directory, "-g", "readers")
+    return {(offset["topic"], offset["partition"]): offset["committed"] for offset in offsets}
+
+
+@pytest.mark.parametrize(
+    ("to", "expected"),
+    [
+        (("--earliest",), 0),
+        (("--latest",), 6001),
+        (("--offset", 17), 17),
+        (("--offset", 10**9), 6001),
+        (("--time", "2100-01-01"), 6001),
+        (("--time", "1970-01-02"), 0),
+    ],
+)
+def test_resetting_a_group_of_kafka(directory: Path, to: tuple[object, ...], expected: int) -> None:
+    asked = ("reset", directory, "-g", "readers", "-t", "plain", *to)
+    told = {"kind": "reset", "group": "readers", "topic": "plain", "partition": 0, "from": 3000, "to": expected}
+    assert objects(*asked, "--dry-run") == [{**told, "dry_run": True}]
+    assert committed(directory) == {("plain", 0): 3000, ("txn", 0): 0}
+    assert objects(*asked) == [{**told, "dry_run": False}]
+    assert committed(directory) == {("plain", 0): expected, ("txn", 0): 0}
+
+
+def test_deleting_a_group_of_kafka(directory: Path) -> None:
+    assert "would delete group readers with 2 offsets" in run("delete", directory, "-g", "readers", "--dry-run").stdout
+    assert len(objects("list", directory)) == 1
+    told = {"kind": "deleted", "group": "readers", "offsets": 2, "dry_run": False}
+    assert objects("delete", directory, "-g", "readers", "--yes") == [told]
+    assert objects("list", directory) == []
+    assert "there is no group readers" in run("delete", directory, "-g", "readers", "--yes", code=1).stderr
+
+
+def test_what_cannot_be_reset(directory: Path) -> None:
+    def refused(*arguments: object) -> str:
+        return run("reset", directory, "-g", "readers", *arguments, "--latest", code=1).stderr
+
+    assert "did you mean plain?" in refused("-t", "plane")
+    assert "there is no partition 7 of plain" in refused("-t", "plain", "-p", 7)
+    with Store(str(directory)):
+        assert "is in use by" in refused("-t", "plain")
+        asked = ("reset", directory, "-g", "readers", "-t", "plain", "--latest", "--dry-run")
+        assert objects(*asked)[0]["to"] == 6001
+    assert committed(directory) == {("plain", 0): 3000, ("txn", 0): 0}
+
+
+def test_a_group_in_a_directory_that_never_had_any(tmp_path: Path) -> None:
+    with Store(str(tmp_path)) as store:
+        store.create_topic("t", 2)
+    asked = ("reset", tmp_path, "-g", "readers", "-t", "t", "--earliest")
+    assert [told["from"] for told in objects(*asked, "--dry-run")] == [None, None]
+    assert objects("list", tmp_path) == []
+    run(*asked)
+    assert committed(tmp_path) == {("t", 0): 0, ("t", 1): 0}
+    with Store(str(tmp_path), read_only=True) as store:
+        assert store.partition_count("__consumer_offsets") == 50
+        assert store.topic_overrides("__consumer_offsets")["cleanup.policy"] == "compact"
+
+
+def test_a_directory_needs_nothing_that_only_brokers_need() -> None:
+    """The packages of the extras `broker` and `kafka` may not be there."""
+    missing = "import sys; sys.modules.update(dict.fromkeys(('kio', 're2', 'xxhash', 'confluent_kafka')))"
+    subprocess.run([sys.executable, "-c", f"{missing}; import duralog.cli.group.groups_of_store"], check=True)

@@ -1,0 +1,206 @@
+"""`duralog job` without Spark: what it lists, what it refuses, and what it says where PySpark is missing."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
+
+import pytest
+from pyspark import SparkContext, java_gateway
+from typer.testing import CliRunner, Result
+
+import duralog
+from duralog.cli.common.options import standard_output
+from duralog.cli.job import spark_job
+from duralog.cli.stats import view as stats_view
+from duralog.command_line import app
+from duralog.spark.session import _ending_java_that_nobody_has
+from duralog.spark.tasks import TaskProgress
+
+JOBS = {"verify", "repair", "reindex", "retain", "upgrade", "compact", "stats", "export", "snapshot"}
+TABLE_JOBS = {"export", "snapshot"}
+
+
+def run(*arguments: object, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, ["job", *map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_help_lists_the_jobs_and_loads_no_spark() -> None:
+    program = "import sys, duralog.command_line; print(*(name for name in sys.modules if name.startswith('pyspark')))"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == ""
+    listed = run("--help").stdout
+    assert all(f" {job} " in listed for job in JOBS)
+
+
+@pytest.mark.parametrize("job", sorted(JOBS))
+def test_every_job_says_what_its_exit_code_means(job: str) -> None:
+    told = run(job, "--help").stdout
+    assert "Exit code: 0" in told
+    assert "--master" in told
+    assert "--json" in told
+
+
+@pytest.mark.parametrize("job", sorted(JOBS))
+def test_settings_must_have_a_name_and_a_value(job: str, tmp_path: Path) -> None:
+    places = [tmp_path, tmp_path / "lake"] if job in TABLE_JOBS else [tmp_path]
+    assert "--conf: 'x' is not of the form NAME=VALUE" in run(job, *places, "--conf", "x", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "master", ["", "bogus", "local[0]", "local[x]", "spark://", "mesos://host:1", "local-cluster[2]"]
+)
+def test_masters_that_spark_does_not_know_are_refused_before_it_is_started(master: str, tmp_path: Path) -> None:
+    told = run("stats", tmp_path, "--master", master, code=2).stderr
+    assert f"--master: {master!r} is none of local[N]," in told
+
+
+@pytest.mark.parametrize(
+    "master", ["local", "local[*]", "local[4,2]", "local-cluster[2,1,1024]", "k8s://https://h", "yarn"]
+)
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("org.apache.spark.SparkException: no cores\n\tat org.apache.spark", "SparkException: no cores\n"),
+        ("[JAVA_GATEWAY_EXITED] Java gateway process exited", "Java did not start. It has to be 17 or newer"),
+        ("Cannot call methods on a stopped SparkContext.", "the session was ended before it began"),
+    ],
+)
+def test_spark_that_does_not_start(
+    master: str, said: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def job_session(*_: object) -> None:
+        raise RuntimeError(said)
+
+    session = SimpleNamespace(active_session=lambda: None, job_session=job_session)
+    monkeypatch.setitem(sys.modules, "duralog.spark.session", session)
+    with duralog.open(str(tmp_path)) as store:
+        store.create_topic("t")
+    found = run("stats", tmp_path, "--master", master, code=1).stderr
+    assert f"duralog: error: Spark cannot be started with --master {master}: " in found
+    assert told in found
+    assert len(found.splitlines()) == 1
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_an_interrupt_while_spark_starts_leaves_no_java(is_known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that PySpark knows ends with this process."""
+    monkeypatch.setattr(SparkContext, "_gateway", object() if is_known else None)
+    with suppress(KeyboardInterrupt), _ending_java_that_nobody_has():
+        java = vars(java_gateway)["Popen"](["sleep", "600"])
+        raise KeyboardInterrupt
+    if is_known:
+        assert java.poll() is None
+        java.kill()
+    java.wait(60)
+    assert vars(java_gateway)["Popen"] is subprocess.Popen
+
+
+def test_an_interrupt_is_told_without_the_stacks_of_py4j(caplog: pytest.LogCaptureFixture) -> None:
+    with spark_job._without_stacks_of_interrupts():
+        logging.error("KeyboardInterrupt while sending command.")
+        logging.error("something else")
+    logging.error("Exception while sending command.")
+    assert caplog.messages == ["something else", "Exception while sending command."]
+
+
+@pytest.mark.parametrize("job", sorted(TABLE_JOBS))
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("--format", "csv", "--format: 'csv' is none of parquet, delta, iceberg"),
+        ("--isolation", "dirty", "--isolation: 'dirty' is none of read_committed, read_uncommitted"),
+        ("--max-split", "0", "--max-split: "),
+    ],
+)
+def test_wrong_values_are_refused_before_spark_is_started(
+    job: str, option: str, value: str, told: str, tmp_path: Path
+) -> None:
+    assert told in run(job, tmp_path, tmp_path / "lake", option, value, code=2).stderr
+
+
+@pytest.mark.parametrize("job", ["compact", "snapshot"])
+def test_a_map_has_room_for_some_keys(job: str, tmp_path: Path) -> None:
+    places = [tmp_path, tmp_path / "lake"] if job in TABLE_JOBS else [tmp_path]
+    told = run(job, *places, "--map-bytes", "23", code=2).stderr
+    assert "--map-bytes: a map has at least 1024 bytes" in told
+
+
+def test_without_pyspark_a_sentence_tells_what_to_install(tmp_path: Path) -> None:
+    # In a process of its own, where an import of what is None fails as if it were not installed.
+    program = "import sys; sys.modules['pyspark'] = None; from duralog.command_line import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "job", "verify", str(tmp_path)], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert (
+        done.stderr.strip()
+        == "duralog: error: to work with Spark, this command needs PySpark: pip install 'duralog[spark]'"
+    )
+
+
+class Bar:
+    """Stands for the bar on a terminal."""
+
+    made: ClassVar[list[Bar]] = []
+
+    def __init__(self, total: int, *, wanted: bool, is_in_bytes: bool) -> None:  # noqa: ARG002 (as the real one)
+        self.total = total
+        self.is_in_bytes = is_in_bytes
+        self.done = 0
+        self.label = ""
+        self.is_hidden = False
+        self.made.append(self)
+
+    def begin(self, label: str) -> None:
+        self.label = label
+
+    def advance(self, read_bytes: int) -> None:
+        self.done += read_bytes
+
+    def hide(self) -> None:
+        self.is_hidden = True
+
+
+def test_every_phase_of_a_job_has_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_job, "Progress", Bar)
+    monkeypatch.setattr(Bar, "made", [])
+    with spark_job.JobProgress(wanted=True) as progress:
+        for name, weight in (("verify", 100), ("repair", 60)):
+            for done in (0, 50, weight):
+                progress.show(TaskProgress(name=name, tasks=2, tasks_done=done // 50, weight=weight, weight_done=done))
+        shuffled = TaskProgress(name="shuffle", tasks=4, tasks_done=3, weight=4, weight_done=3, is_in_bytes=False)
+        progress.show(shuffled)
+    assert [(bar.label, bar.total, bar.done, bar.is_in_bytes, bar.is_hidden) for bar in Bar.made] == [
+        ("verify: 2 of 2 tasks", 100, 100, True, True),
+        ("repair: 1 of 2 tasks", 60, 60, True, True),
+        ("shuffle: 3 of 4 tasks", 4, 3, False, True),
+    ]
+
+
+def test_every_codec_of_a_topic_has_its_own_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = {"none": (3, 300, 300), "zstd": (1, 50, 200)}
+    names = ("batches", "disk_bytes", "unpacked_bytes")
+    topic = SimpleNamespace(
+        topic="orders",
+        codecs={codec: dict(zip(names, numbers, strict=True)) for codec, numbers in counts.items()},
+        smallest_batch_bytes=50,
+        largest_batch_bytes=120,
+        most_records_of_a_batch=7,
+    )
+    output = standard_output(as_json=False, quiet=False)
+    stats_view._write_batches(output, [topic])  # type: ignore[list-item]
+    output.flush()
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [(row[1], row[2], row[-3:]) for row in rows] == [
+        ("all", "4", ["at", "most", "7"]),
+        ("none", "3", ["-", "-", "-"]),
+        ("zstd", "1", ["-", "-", "-"]),
+    ]

@@ -1,0 +1,118 @@
+"""Files as sources of bytes, and what the names in a folder tell."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from duralog.errors import CorruptRecord, DuralogError
+from duralog.format.filenames import FileKind, FileState
+from duralog.storage.disk.files import Content, FileSource, identify, list_folder
+
+
+def test_reads_at_any_position(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"0123456789")
+    with FileSource(path) as source:
+        assert source.size == 10
+        assert source.name == str(path)
+        assert source.read(3, 4) == b"3456"
+        assert source.read(10, 0) == b""
+        assert source.read_all(limit=10) == b"0123456789"
+
+
+def test_a_file_that_was_cut_meanwhile(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"0123456789")
+    with FileSource(path) as source:
+        os.truncate(path, 4)
+        with pytest.raises(CorruptRecord) as caught:
+            source.read(2, 8)
+    assert caught.value.file == str(path)
+    assert caught.value.position == 2
+    assert (caught.value.expected, caught.value.found) == ("8 bytes", "2 bytes")
+
+
+def test_a_small_file_that_is_too_large(tmp_path: Path) -> None:
+    path = tmp_path / "meta.properties"
+    path.write_bytes(b"x" * 11)
+    with FileSource(path) as source, pytest.raises(CorruptRecord, match="too large"):
+        source.read_all(limit=10)
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.log")
+    for path in (tmp_path, tmp_path / "pipe.log"):
+        with pytest.raises(DuralogError, match="not a regular file"):
+            FileSource(path)
+    with pytest.raises(FileNotFoundError):
+        FileSource(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "offset", "state"),
+    [
+        ("00000000000000000042.log", Content.LOG, 42, FileState.LIVE),
+        ("00000000000000000042.index.swap", Content.OFFSET_INDEX, 42, FileState.SWAP),
+        ("00000000000000000042.timeindex.cleaned", Content.TIME_INDEX, 42, FileState.CLEANED),
+        ("00000000000000000042.txnindex.deleted", Content.TRANSACTION_INDEX, 42, FileState.DELETED),
+        ("00000000000000000042.snapshot", Content.PRODUCER_SNAPSHOT, 42, FileState.LIVE),
+        ("00000000000000000042-0000000003.checkpoint", Content.METADATA_SNAPSHOT, 42, FileState.LIVE),
+        ("bootstrap.checkpoint", Content.METADATA_SNAPSHOT, None, FileState.LIVE),
+        ("recovery-point-offset-checkpoint", Content.OFFSET_CHECKPOINT, None, FileState.LIVE),
+        ("leader-epoch-checkpoint", Content.LEADER_EPOCHS, None, FileState.LIVE),
+        ("partition.metadata", Content.PARTITION_METADATA, None, FileState.LIVE),
+        ("meta.properties", Content.META_PROPERTIES, None, FileState.LIVE),
+        ("quorum-state", Content.JSON_STATE, None, FileState.LIVE),
+        ("saved.log", Content.LOG, None, FileState.LIVE),
+        ("saved.index.deleted", Content.OFFSET_INDEX, None, FileState.DELETED),
+        ("notes.txt", Content.OTHER, None, FileState.LIVE),
+        ("notes.deleted", Content.OTHER, None, FileState.LIVE),
+    ],
+)
+def test_what_a_name_tells(name: str, content: Content, offset: int | None, state: FileState) -> None:
+    found = identify(f"/data/orders-3/{name}")
+    assert (found.content, found.offset, found.state) == (content, offset, state)
+    assert found.partition is not None
+    assert (found.partition.topic, found.partition.partition) == ("orders", 3)
+
+
+def test_the_other_files_of_a_segment() -> None:
+    live = identify("orders-0/00000000000000000042.log")
+    assert live.sibling(FileKind.OFFSET_INDEX) == "orders-0/00000000000000000042.index"
+    swap = identify("orders-0/00000000000000000042.index.swap")
+    assert swap.sibling(FileKind.LOG) == "orders-0/00000000000000000042.log.swap"
+
+
+def test_the_order_of_a_log_directory(tmp_path: Path) -> None:
+    names = [
+        "meta.properties",
+        "readme",
+        "b-10/00000000000000000000.log",
+        "b-2/00000000000000000100.index",
+        "b-2/00000000000000000100.log",
+        "b-2/00000000000000000000.timeindex",
+        "b-2/00000000000000000000.log",
+        "b-2/leader-epoch-checkpoint",
+        "a-0/00000000000000000000.log",
+        "a-0/deeper/00000000000000000000.log",
+    ]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    refusals: list[OSError] = []
+    listed = list_folder(str(tmp_path), on_refusal=refusals.append)
+    assert not refusals
+    assert [os.path.relpath(file.path, tmp_path) for file in listed] == [
+        "meta.properties",
+        "readme",
+        "a-0/00000000000000000000.log",
+        "b-2/leader-epoch-checkpoint",
+        "b-2/00000000000000000000.log",
+        "b-2/00000000000000000000.timeindex",
+        "b-2/00000000000000000100.log",
+        "b-2/00000000000000000100.index",
+        "b-10/00000000000000000000.log",
+    ]
