@@ -151,7 +151,7 @@ class TestLoop:
         loop.run_turn(0)
         assert done == [1, 2]
         assert len(caplog.records) == 2
-        assert all("test_broker_loop:" in record.getMessage() for record in caplog.records)
+        assert all("test_loop:" in record.getMessage() for record in caplog.records)
 
     def test_a_socket_that_cannot_be_closed_keeps_no_other_open(
         self, loop: EventLoop, caplog: pytest.LogCaptureFixture
@@ -334,4 +334,4 @@ class TestLogLines:
             return ""
 
         assert fail(lambda: [][0]).startswith("IndexError: list index out of range at ")
-        assert "test_broker_loop:" in fail(lambda: [][0])
+        assert "test_loop:" in fail(lambda: [][0])

@@ -37,26 +37,26 @@ if TYPE_CHECKING:
     from duralog.statistics.report import StatsReport as StatsReport
 
 _MODULES = {
-    "CompactJobReport": "compact_report",
-    "ExportReport": "export",
-    "ReindexReport": "reindex",
-    "RepairReport": "repair",
-    "RetainReport": "retain",
-    "SnapshotReport": "snapshot_report",
-    "StatsReport": "stats_report",
-    "UpgradeReport": "upgrade",
-    "VerifyReport": "verify",
-    "compact": "compact",
-    "export": "export",
-    "reindex": "reindex",
-    "repair": "repair",
-    "retain": "retain",
-    "snapshot": "snapshot",
-    "stats": "stats",
-    "upgrade": "upgrade",
-    "verify": "verify",
+    "CompactJobReport": "duralog.spark.jobs.compaction.report",
+    "ExportReport": "duralog.spark.jobs.export",
+    "ReindexReport": "duralog.spark.jobs.reindex",
+    "RepairReport": "duralog.spark.jobs.repair",
+    "RetainReport": "duralog.spark.jobs.retain",
+    "SnapshotReport": "duralog.spark.jobs.snapshots.report",
+    "StatsReport": "duralog.statistics.report",
+    "UpgradeReport": "duralog.spark.jobs.upgrade",
+    "VerifyReport": "duralog.spark.jobs.verify",
+    "compact": "duralog.spark.jobs.compact",
+    "export": "duralog.spark.jobs.export",
+    "reindex": "duralog.spark.jobs.reindex",
+    "repair": "duralog.spark.jobs.repair",
+    "retain": "duralog.spark.jobs.retain",
+    "snapshot": "duralog.spark.jobs.snapshot",
+    "stats": "duralog.spark.jobs.stats",
+    "upgrade": "duralog.spark.jobs.upgrade",
+    "verify": "duralog.spark.jobs.verify",
 }
-"""By public name: the module of this package that has it."""
+"""By public name: the module that has it."""
 
 __all__ = sorted(_MODULES)
 
@@ -65,7 +65,7 @@ def __getattr__(name: str) -> Any:
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    return getattr(importlib.import_module(module), name)
 
 
 def __dir__() -> list[str]:
