@@ -28,11 +28,11 @@ Edges = Mapping[str, frozenset[str]]
 
 WIDTH, BOX_HEIGHT, ROW_GAP, LETTER_WIDTH = 960, 34, 30, 8.4
 STYLE = """
-    .card { fill: #ffffff; } .box { fill: #e6f0ff; stroke: #3b78d8; } .text { fill: #1c2733; } .line { stroke: #6b7c8f; fill: none; }
-    .head { fill: #6b7c8f; }
+    .card { fill: #ffffff; } .box { fill: #e6f0ff; stroke: #3b78d8; } .text { fill: #1c2733; }
+    .line { stroke: #6b7c8f; fill: none; } .head { fill: #6b7c8f; }
     @media (prefers-color-scheme: dark) {
-      .card { fill: #12181f; } .box { fill: #16304f; stroke: #6aa5f5; } .text { fill: #e8eef5; } .line { stroke: #8598ad; }
-      .head { fill: #8598ad; }
+      .card { fill: #12181f; } .box { fill: #16304f; stroke: #6aa5f5; } .text { fill: #e8eef5; }
+      .line { stroke: #8598ad; } .head { fill: #8598ad; }
     }
 """
 
@@ -107,7 +107,8 @@ def picture(edges: Edges, title: str) -> str:
     arrows = [_arrow(middle[upper], middle[lower]) for upper, lower in direct(edges)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img"'
-        f" font-family=\"system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif\">\n  <title>{escape(title)}</title>\n"
+        f" font-family=\"system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif\">\n"
+        f"  <title>{escape(title)}</title>\n"
         f"  <style>{STYLE}  </style>\n"
         '  <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path class="head" d="M0 0 8 4 0 8z"/></marker></defs>\n'
@@ -133,8 +134,8 @@ def package_table(graph: grimp.ImportGraph, parents: Iterable[str]) -> str:
         edges = package_edges(graph, parent)
         level = ranks(edges)
         for name in sorted(edges, key=lambda name: (-level[name], name)):
-            below = [target for upper, target in direct(edges) if upper == name]
-            rows.append((f"`{name}`", ", ".join(f"`{target.removeprefix('duralog.')}`" for target in below) or "nothing"))
+            below = [f"`{target.removeprefix('duralog.')}`" for upper, target in direct(edges) if upper == name]
+            rows.append((f"`{name}`", ", ".join(below) or "nothing"))
     return table(("package", "imports, besides what those import"), rows)
 
 
