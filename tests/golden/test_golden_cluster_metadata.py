@@ -14,12 +14,12 @@ from duralog.format.filenames import (
     PARTITION_METADATA,
     parse_partition_folder,
 )
+from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.format.internal.metadata_records import encode_metadata_record
 from duralog.format.properties import decode_meta_properties, decode_partition_metadata
 from duralog.storage.metadata.changes import FEATURE_LEVELS, create_topic, first_records
 from duralog.storage.metadata.cluster_metadata import ClusterMetadata
 from duralog.storage.metadata.metadata_log import (
-    METADATA_TOPIC,
     METADATA_TOPIC_ID,
     Snapshot,
     decode_batches,
@@ -55,13 +55,13 @@ def store(golden: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def log(store: Path) -> bytes:
-    (path,) = (store / f"{METADATA_TOPIC}-0").glob("*.log")
+    (path,) = (store / f"{CLUSTER_METADATA}-0").glob("*.log")
     return path.read_bytes()
 
 
 @pytest.fixture
 def metadata(store: Path, log: bytes) -> ClusterMetadata:
-    folder = store / f"{METADATA_TOPIC}-0"
+    folder = store / f"{CLUSTER_METADATA}-0"
     file = newest_snapshot(path.name for path in folder.iterdir())
     assert file is not None
     snapshot = Snapshot(end_offset=file.end_offset, epoch=file.epoch, data=(folder / file.name).read_bytes())
@@ -80,7 +80,7 @@ def test_every_partition_has_its_folder_with_its_topics_id(metadata: ClusterMeta
             in_folders[folder.topic, folder.partition] = decode_partition_metadata(
                 (path / PARTITION_METADATA).read_bytes()
             )
-    assert in_folders.pop((METADATA_TOPIC, 0)) == METADATA_TOPIC_ID
+    assert in_folders.pop((CLUSTER_METADATA, 0)) == METADATA_TOPIC_ID
     assert in_folders == {
         (topic.name, partition): topic.topic_id for topic in metadata.topics.values() for partition in topic.partitions
     }

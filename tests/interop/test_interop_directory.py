@@ -35,6 +35,7 @@ from duralog.format.index_entries import (
     encode_time_index,
     index_entries,
 )
+from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.format.internal.metadata_records import METADATA_TYPES, MetadataRecord
 from duralog.format.properties import (
     MetaProperties,
@@ -44,6 +45,7 @@ from duralog.format.properties import (
     encode_partition_metadata,
 )
 from duralog.format.record import Record
+from duralog.format.uuids import random_uuid
 from duralog.storage.metadata.changes import (
     FEATURE_LEVELS,
     add_partitions,
@@ -51,11 +53,9 @@ from duralog.storage.metadata.changes import (
     create_topic,
     delete_topic,
     first_records,
-    new_id,
 )
 from duralog.storage.metadata.cluster_metadata import ClusterMetadata
 from duralog.storage.metadata.metadata_log import (
-    METADATA_TOPIC,
     Snapshot,
     decode_snapshot,
     encode_batch,
@@ -71,7 +71,7 @@ NODE_ID = 7
 NOW_MS = 1_700_000_000_000
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": "2097152", "min.cleanable.dirty.ratio": "0.9"}
 FIRST_LOG = SegmentFile(0, FileKind.LOG).name
-METADATA_FOLDER = PartitionFolder(METADATA_TOPIC, 0).name
+METADATA_FOLDER = PartitionFolder(CLUSTER_METADATA, 0).name
 
 
 class Directory:
@@ -139,7 +139,7 @@ def seen_by_kafka(records: list[Record]) -> list[dict[str, Any]]:
 
 def test_kafka_serves_a_directory_that_duralog_made(kafka: KafkaProcess, tmp_path: Path) -> None:
     directory = Directory(tmp_path)
-    directory_id = new_id()
+    directory_id = random_uuid()
     meta = MetaProperties(version=1, cluster_id=CLUSTER_ID, node_id=NODE_ID, directory_id=directory_id)
     (tmp_path / META_PROPERTIES).write_bytes(encode_meta_properties(meta, written="now"))
     placed: dict[str, Any] = {"node_id": NODE_ID, "directory_id": directory_id}

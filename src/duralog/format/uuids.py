@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import uuid
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 UUID_BYTES = 16
 ZERO_UUID = "A" * 22
 """The id that means "no id"."""
 
+_RESERVED_UUIDS = tuple(number.to_bytes(UUID_BYTES, "big") for number in range(3))
+"""Kafka gives these a meaning of their own: "no id", and the id of the metadata topic, for example."""
 _UUID_TEXT = re.compile(r"([a-zA-Z0-9_-]{22})(==)?")
 
 
@@ -16,6 +19,14 @@ def uuid_text(raw: bytes) -> str:
     """The text form. REQUIRES: 16 bytes."""
     assert len(raw) == UUID_BYTES
     return urlsafe_b64encode(raw)[:22].decode("ascii")
+
+
+def random_uuid() -> str:
+    """A new id. As Kafka's, it never starts with a hyphen, which a command line would take for an option."""
+    while True:
+        raw = uuid.uuid4().bytes
+        if raw not in _RESERVED_UUIDS and not uuid_text(raw).startswith("-"):
+            return uuid_text(raw)
 
 
 def uuid_bytes(text: str) -> bytes:

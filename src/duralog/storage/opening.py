@@ -34,6 +34,7 @@ from itertools import groupby
 from duralog.config import BrokerConfig
 from duralog.config.plurals import plural
 from duralog.errors import CorruptRecord, DuralogError, InvalidConfig, InvalidTopic, StorageError, TopicExists
+from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.format.properties import MetaProperties
 from duralog.storage.deleted_folders import DeletedFolders
 from duralog.storage.disk.background import Clock, Scheduler
@@ -43,7 +44,6 @@ from duralog.storage.disk.parallel import ByteCount, ShowProgress, for_each_part
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.metadata.cluster_metadata import ClusterMetadata
 from duralog.storage.metadata.folder import MetadataFolder
-from duralog.storage.metadata.metadata_log import METADATA_TOPIC
 from duralog.storage.metadata.topics import Holds, Placement, Topics, WritableLog
 from duralog.storage.partition_loading import FolderOfAnotherTopic, PartitionLoader
 
@@ -374,7 +374,7 @@ def _with_advice(error: CorruptRecord, path: str) -> CorruptRecord:
     """The same error, with what to do about metadata that cannot be loaded."""
     detail = "" if error.expected is None else f" (expected {error.expected}, found {error.found})"
     advice = (
-        f"run duralog repair --dry-run {path} --topic {METADATA_TOPIC}, bring the folder back from a backup,"
+        f"run duralog repair --dry-run {path} --topic {CLUSTER_METADATA}, bring the folder back from a backup,"
         " or start the Kafka that wrote it"
     )
     return CorruptRecord(

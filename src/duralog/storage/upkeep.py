@@ -9,7 +9,7 @@ is raised at the end, and so reaches `Scheduler.errors`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -22,10 +22,7 @@ from duralog.format.filenames import (
 from duralog.storage.disk.background import Clock, Scheduler
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
 from duralog.storage.held_records import HeldRecords, HeldTopic, warn_of
-from duralog.storage.log.partition_log import PartitionLog
-
-Logs = Callable[[], Mapping[TopicPartition, PartitionLog]]
-"""The logs that are open now."""
+from duralog.storage.log.partition_log import Logs, PartitionLog
 
 _LONGEST_FLUSH_CHECK_MS = 1000
 _SOON_MS = 1

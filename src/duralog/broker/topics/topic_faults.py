@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from duralog.broker.net.log_lines import LogLines
 from duralog.broker.wire import error_codes as codes
 from duralog.format.filenames import LONGEST_TOPIC_NAME, collision_key, topic_name_fault
-from duralog.format.internal.internal_topics import COORDINATOR_TOPICS, PLACED_BY_COUNT
-from duralog.storage.metadata.metadata_log import METADATA_TOPIC
+from duralog.format.internal.internal_topics import CLUSTER_METADATA, COORDINATOR_TOPICS, PLACED_BY_COUNT
 
 NOT_GIVEN = -1
 """As a number of partitions or of replicas: the broker's default."""
@@ -54,7 +53,7 @@ def name_fault(name: str) -> Fault | None:
 
 def new_name_fault(name: str, existing: Mapping[str, Any], by_collision_key: Mapping[str, str]) -> Fault | None:
     """Why there cannot be a new topic of this name beside those that exist."""
-    if name == METADATA_TOPIC:
+    if name == CLUSTER_METADATA:
         return Fault(codes.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in existing:
         return Fault(codes.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")

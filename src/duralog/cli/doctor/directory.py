@@ -26,9 +26,9 @@ from duralog.format.filenames import (
     parse_partition_folder,
     parse_segment_file,
 )
+from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.format.layout import TIME_INDEX_ENTRY
 from duralog.storage.disk.files import FileSource
-from duralog.storage.metadata.metadata_log import METADATA_TOPIC
 
 _AHEAD_MS = 3_600_000
 """Kafka's own default of `message.timestamp.after.max.ms` for what a clock may be ahead."""
@@ -85,7 +85,7 @@ def look_at(path: str) -> DirectoryFacts:
         return facts
     for name in names:
         folder = parse_partition_folder(name)
-        if folder is None or folder.state is not FolderState.LIVE or folder.topic == METADATA_TOPIC:
+        if folder is None or folder.state is not FolderState.LIVE or folder.topic == CLUSTER_METADATA:
             continue
         if os.path.isdir(f"{given}/{name}"):
             try:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from duralog.config import TopicConfig
 from duralog.errors import CorruptRecord, DuralogError
+from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.spark.jobs.holding import HeldDirectory, check_log_directory, hold
 from duralog.spark.jobs.task_sizes import one_by_one, run_in_groups
 from duralog.spark.jobs.verify import VerifyReport, verify
@@ -32,7 +33,6 @@ from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
 from duralog.storage.disk.folder_changes import Action
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
 from duralog.storage.disk.rehearsal import RehearsalFileSystem
-from duralog.storage.metadata.metadata_log import METADATA_TOPIC
 from duralog.storage.repair.partition_repair import PartitionRepair, PartitionRepairer
 from duralog.storage.repair.repair import TopicConfigs, left_of, lock_for_repair, repair_checkpoints, repairable
 
@@ -112,7 +112,7 @@ def repair(
             path=path,
             restore=restore,
             dry_run=dry_run,
-            may_cut_metadata=topics is not None and METADATA_TOPIC in topics,
+            may_cut_metadata=topics is not None and CLUSTER_METADATA in topics,
         )
         results = _repair_all(spark, work, verified, held, on_progress)
         repairs = [result.repaired for result in results]

@@ -29,6 +29,7 @@ from duralog.format.filenames import (
     PartitionFolder,
 )
 from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
+from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.format.properties import MetaProperties, decode_meta_properties
 from duralog.storage.checks.checked_files import LOCAL_FILES, CheckedFiles
 from duralog.storage.checks.findings import Findings, unreadable
@@ -37,7 +38,6 @@ from duralog.storage.disk.files import Content, FoundFile
 from duralog.storage.disk.log_directory import DEFAULT_NODE_ID, TopicPartition
 from duralog.storage.metadata.cluster_metadata import ClusterMetadata
 from duralog.storage.metadata.metadata_log import (
-    METADATA_TOPIC,
     METADATA_TOPIC_ID,
     Snapshot,
     decode_snapshot,
@@ -120,7 +120,7 @@ class DirectoryCheck:
         for partition, report in live.items():
             if report.topic_id is None:
                 continue
-            expected = METADATA_TOPIC_ID if partition.topic == METADATA_TOPIC else ids.get(partition.topic)
+            expected = METADATA_TOPIC_ID if partition.topic == CLUSTER_METADATA else ids.get(partition.topic)
             if self.metadata is not None and partition.topic in self.metadata.topics:
                 expected = self.metadata.topics[partition.topic].topic_id
             ids.setdefault(partition.topic, report.topic_id)
@@ -156,7 +156,7 @@ class DirectoryCheck:
                 )
             )
         for partition in sorted(live.keys() - placed):
-            if partition.topic != METADATA_TOPIC:
+            if partition.topic != CLUSTER_METADATA:
                 self.findings.report(
                     CorruptRecord(
                         f"the metadata log does not place {partition} in this directory: Kafka would set it aside",
@@ -189,7 +189,7 @@ class DirectoryCheck:
         return {}
 
     def _read_metadata(self) -> ClusterMetadata | None:
-        folder = os.path.join(self._path, PartitionFolder(METADATA_TOPIC, 0).name)
+        folder = os.path.join(self._path, PartitionFolder(CLUSTER_METADATA, 0).name)
         try:
             files, _ = self._source.look_into(folder)
             return ClusterMetadata.load(_newest_snapshot(files, self._source), _metadata_batches(files, self._source))

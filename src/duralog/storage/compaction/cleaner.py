@@ -49,9 +49,8 @@ from duralog.storage.compaction.summary import summary
 from duralog.storage.disk.background import Clock, Scheduler, steady_clock_ms
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
 from duralog.storage.disk.throttle import Throttle
-from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.partition_log import Logs, PartitionLog
 from duralog.storage.log.retention import COMPACT, DELETE
-from duralog.storage.upkeep import Logs
 
 _TASK = "compaction"
 _MOST_REPETITIONS = 5

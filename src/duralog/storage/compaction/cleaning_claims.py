@@ -14,8 +14,7 @@ from duralog.storage.compaction.report import CompactionStopped
 from duralog.storage.disk import forks
 from duralog.storage.disk.background import Clock
 from duralog.storage.disk.log_directory import TopicPartition
-from duralog.storage.log.partition_log import PartitionLog
-from duralog.storage.upkeep import Logs
+from duralog.storage.log.partition_log import Logs, PartitionLog
 
 
 class CleaningClaims:

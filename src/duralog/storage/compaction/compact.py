@@ -43,13 +43,13 @@ from duralog.storage.compaction.report import (
 )
 from duralog.storage.compaction.rewriting import Rewriter
 from duralog.storage.compaction.run import DEFAULT_MAP_BYTES, CompactionRun, CompactionSettings, ignore, map_bytes_for
-from duralog.storage.compaction.source import SegmentBroken, SegmentSource
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.disk.ordered_work import OrderedWork
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.view import LogView
 from duralog.storage.segment.segment import Segment
 from duralog.storage.segment.segment_files import segment_options
+from duralog.storage.segment.source import SegmentBroken, SegmentSource
 
 __all__ = [
     "CompactionPreview",

@@ -19,9 +19,9 @@ from duralog.columnar.key_reading import KeyedRecords, read_keys
 from duralog.columnar.pieces import Piece
 from duralog.storage.compaction.report import CompactionPhase
 from duralog.storage.compaction.run import CompactionRun
-from duralog.storage.compaction.source import SegmentBroken, SegmentSource, batch_bytes, check_crc
 from duralog.storage.compaction.transaction_cleaning import TransactionTracker
 from duralog.storage.log.view import LogView
+from duralog.storage.segment.source import SegmentBroken, SegmentSource, batch_bytes, check_crc
 
 _MOST_BAD_CHECKSUMS = 10_000
 """Of a segment with more, the places are not kept: the second pass looks at its checksums again."""

@@ -26,8 +26,8 @@ from duralog.storage.compaction.delete_horizons import DeleteHorizons
 from duralog.storage.compaction.gone_records import GoneRecord, gone_records
 from duralog.storage.compaction.report import CompactionReport, ShowCompaction
 from duralog.storage.compaction.run import ignore, map_bytes_for
-from duralog.storage.compaction.source import SegmentBroken
 from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.segment.source import SegmentBroken
 
 _MOST_ROUNDS = 10
 """So many rounds are counted, no more: each means to read the log once."""

@@ -23,9 +23,9 @@ from duralog.storage.compaction.batch_verdicts import BatchJudge, Judgement
 from duralog.storage.compaction.groups import SegmentExtent, group_segments
 from duralog.storage.compaction.report import Tallies
 from duralog.storage.compaction.run import CompactionRun
-from duralog.storage.compaction.source import SegmentBroken, SegmentSource, batch_bytes
 from duralog.storage.compaction.transaction_cleaning import TransactionTracker
 from duralog.storage.log.view import LogView
+from duralog.storage.segment.source import SegmentBroken, SegmentSource, batch_bytes
 
 
 class RewrittenPiece(NamedTuple):

@@ -17,10 +17,10 @@ from duralog.storage.compaction.report import (
     CompactionStopped,
     ShowCompaction,
 )
-from duralog.storage.compaction.source import SegmentBroken, SegmentSource
 from duralog.storage.disk.ordered_work import OrderedWork
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.view import LogView
+from duralog.storage.segment.source import SegmentBroken, SegmentSource
 
 DEFAULT_MAP_BYTES = 128 << 20
 

@@ -29,7 +29,7 @@ from duralog.format import record_batch
 from duralog.format.control_records import ControlType
 from duralog.format.index_entries import AbortedTransaction
 from duralog.format.layout import BATCH_V2, CONTROL_BIT, CONTROL_KEY, TRANSACTIONAL_BIT
-from duralog.storage.compaction.source import check_crc
+from duralog.storage.segment.source import check_crc
 
 _SPECIAL_BITS = CONTROL_BIT | TRANSACTIONAL_BIT
 _CODEC_BITS = 0x07

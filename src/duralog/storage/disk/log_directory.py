@@ -39,6 +39,7 @@ from duralog.format.filenames import (
     is_log_directory,
     parse_partition_folder,
 )
+from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.format.properties import (
     META_PROPERTIES_VERSION,
     MetaProperties,
@@ -47,9 +48,8 @@ from duralog.format.properties import (
     encode_clean_shutdown,
     encode_meta_properties,
 )
+from duralog.format.uuids import random_uuid
 from duralog.storage.disk.file_system import FileSystem, Lock
-from duralog.storage.metadata.changes import new_id
-from duralog.storage.metadata.metadata_log import METADATA_TOPIC
 
 DEFAULT_NODE_ID = 1
 _NO_BROKER_EPOCH = -1
@@ -123,7 +123,7 @@ class LogDirectory:
         deleted: list[PartitionFolder] = []
         for entry in self._files.list(self.path):
             folder = parse_partition_folder(entry.name) if entry.is_folder else None
-            if folder is None or folder.topic == METADATA_TOPIC:
+            if folder is None or folder.topic == CLUSTER_METADATA:
                 continue
             if folder.state is FolderState.LIVE:
                 live.append(TopicPartition(folder.topic, folder.partition))
@@ -181,9 +181,9 @@ class LogDirectory:
         """Give a directory that nobody owns to a node of a new cluster."""
         meta = MetaProperties(
             version=META_PROPERTIES_VERSION,
-            cluster_id=new_id(),
+            cluster_id=random_uuid(),
             node_id=DEFAULT_NODE_ID if node_id is None else node_id,
-            directory_id=new_id(),
+            directory_id=random_uuid(),
         )
         data = encode_meta_properties(meta, written=_as_java_writes(now_ms))
         self._files.replace(self.path_of(META_PROPERTIES), data)

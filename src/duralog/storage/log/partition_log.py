@@ -11,13 +11,13 @@ has left in doubt.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from duralog.config import TopicConfig
-from duralog.errors import OffsetOutOfRange, StorageError
+from duralog.errors import CompactionStopped, OffsetOutOfRange, StorageError
 from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from duralog.format.producer_snapshot import ProducerEntry
@@ -27,9 +27,8 @@ from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.append.plain_admission import admit_plain
 from duralog.storage.append.record_append import Producer, batches_of_records, batches_of_table, marker_batch
 from duralog.storage.append.validation import validate
-from duralog.storage.compaction.report import CompactionStopped
-from duralog.storage.compaction.source import SegmentSource
 from duralog.storage.disk.file_system import FileSystem
+from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.leader_epochs import LeaderEpochs
 from duralog.storage.log.loaded_log import LoadedLog
 from duralog.storage.log.readable_log import ReadableLog
@@ -42,6 +41,7 @@ from duralog.storage.log.view import LogView, SegmentInfo
 from duralog.storage.log.writer import AppendResult, Clock, Later, LogWriter, OnExpired
 from duralog.storage.segment.lookup import TimestampedOffset
 from duralog.storage.segment.segment import Segment
+from duralog.storage.segment.source import SegmentSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -406,3 +406,7 @@ class PartitionLog(ReadableLog):
             return
         with self._writer.lock:
             self._writer.close()
+
+
+Logs = Callable[[], Mapping[TopicPartition, PartitionLog]]
+"""Returns the logs that are open now."""

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from duralog.errors import CompactionStopped
 from duralog.format.filenames import FileKind, FileState, SegmentFile
-from duralog.storage.compaction.report import CompactionStopped
-from duralog.storage.compaction.source import SegmentSource
 from duralog.storage.log.trimming import discard
 from duralog.storage.log.writer import LogWriter
 from duralog.storage.segment.segment import Segment
 from duralog.storage.segment.segment_files import KINDS
+from duralog.storage.segment.source import SegmentSource
 
 
 def swap_in(writer: LogWriter, old: Sequence[SegmentSource], new: Segment, check: Callable[[], None]) -> None:

@@ -10,16 +10,15 @@ starts, it elects itself and raises the epochs.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from duralog.config.plurals import plural
 from duralog.errors import InvalidRecord, InvalidTopic, TopicExists
 from duralog.format.filenames import collision_key, topic_name_fault
-from duralog.format.internal.internal_topics import COORDINATOR_TOPICS, PLACED_BY_COUNT
+from duralog.format.internal.internal_topics import CLUSTER_METADATA, COORDINATOR_TOPICS, PLACED_BY_COUNT
 from duralog.format.internal.metadata_records import METADATA_TYPES, MetadataRecord
-from duralog.format.uuids import uuid_text
+from duralog.format.uuids import random_uuid
 from duralog.storage.metadata.cluster_metadata import (
     ALL_BROKERS,
     BROKER_RESOURCE,
@@ -27,7 +26,6 @@ from duralog.storage.metadata.cluster_metadata import (
     TOPIC_RESOURCE,
     ClusterMetadata,
 )
-from duralog.storage.metadata.metadata_log import METADATA_TOPIC
 
 _ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
 
@@ -54,15 +52,6 @@ _LAST_PRODUCER_ID = 2**63 - 1
 _DIRECTORIES_SINCE = 17
 _ELIGIBLE_REPLICAS_SINCE = 23
 _TYPE_IDS = {message.name: type_id for type_id, message in METADATA_TYPES.items()}
-_RESERVED_IDS = (b"\0" * 16, b"\0" * 15 + b"\1", b"\0" * 15 + b"\2")
-
-
-def new_id() -> str:
-    """A random id for a topic, a directory or a cluster. None starts with a hyphen, which would look like an option."""
-    while True:
-        raw = uuid.uuid4().bytes
-        if raw not in _RESERVED_IDS and not uuid_text(raw).startswith("-"):
-            return uuid_text(raw)
 
 
 def first_records(bootstrap: Iterable[MetadataRecord] = ()) -> list[MetadataRecord]:
@@ -98,13 +87,13 @@ def create_topic(
     fault = topic_name_fault(name)
     if fault is not None:
         raise InvalidTopic(fault)
-    if name == METADATA_TOPIC:
-        raise InvalidTopic(f"{METADATA_TOPIC} is Kafka's own topic")
+    if name == CLUSTER_METADATA:
+        raise InvalidTopic(f"{CLUSTER_METADATA} is Kafka's own topic")
     for other in metadata.topics:
         if collision_key(other) == collision_key(name):
             alike = "" if other == name else f": it is too much like {name}, they differ in '.' and '_' only"
             raise TopicExists(f"there is a topic {other} already{alike}")
-    topic_id = topic_id or new_id()
+    topic_id = topic_id or random_uuid()
     return _after_open_transaction(
         metadata,
         [

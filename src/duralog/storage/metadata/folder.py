@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from duralog.config import TopicConfig
 from duralog.errors import CorruptRecord, Fault, StorageError
 from duralog.format.filenames import BOOTSTRAP_SNAPSHOT, PARTITION_METADATA, QUORUM_STATE
+from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.format.internal.metadata_records import MetadataRecord
 from duralog.format.properties import decode_json_object, encode_partition_metadata
 from duralog.format.varint import Bytes
@@ -26,7 +27,6 @@ from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.metadata.cluster_metadata import ClusterMetadata
 from duralog.storage.metadata.metadata_log import (
-    METADATA_TOPIC,
     METADATA_TOPIC_ID,
     Snapshot,
     decode_batches,
@@ -37,7 +37,7 @@ from duralog.storage.recovery.quarantine import Quarantine
 from duralog.storage.segment.damage import find_batches
 from duralog.storage.segment.index_builder import build_indexes, half_a_batch
 
-METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
+METADATA_PARTITION = TopicPartition(CLUSTER_METADATA, 0)
 
 METADATA_CONFIG = TopicConfig().with_overrides({"max.message.bytes": 8 << 20, "retention.ms": -1})
 """As Kafka opens the log, whatever the configs of topics are."""

@@ -23,7 +23,6 @@ from duralog.format.internal.metadata_records import MetadataRecord, decode_meta
 from duralog.format.record import Record
 from duralog.format.varint import Bytes
 
-METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 """The same in every cluster."""
 

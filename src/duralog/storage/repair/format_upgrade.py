@@ -32,11 +32,11 @@ from duralog.errors import CorruptRecord, DuralogError, InvalidRecord
 from duralog.format.filenames import FileState
 from duralog.storage.compaction.cleaned_segment import CleanedSegment
 from duralog.storage.compaction.run import ignore
-from duralog.storage.compaction.source import SegmentBroken, SegmentSource, batch_bytes
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.segment.segment import Segment
 from duralog.storage.segment.segment_files import segment_options
+from duralog.storage.segment.source import SegmentBroken, SegmentSource, batch_bytes
 
 DEFAULT_RULES = UpgradeRules()
 

@@ -29,7 +29,7 @@ from duralog.format.filenames import (
     SegmentFile,
     parse_segment_file,
 )
-from duralog.format.internal.internal_topics import INTERNAL_TOPICS
+from duralog.format.internal.internal_topics import CLUSTER_METADATA, INTERNAL_TOPICS
 from duralog.storage.checks.chain import Options
 from duralog.storage.checks.checked_files import LOCAL_FILES, CheckedFiles, FilesOf
 from duralog.storage.checks.partition import PartitionCheck, PartitionReport
@@ -39,7 +39,6 @@ from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.disk.folder_changes import Action, changes, survey
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
-from duralog.storage.metadata.metadata_log import METADATA_TOPIC
 from duralog.storage.recovery.leftovers import INDEX_KINDS
 from duralog.storage.recovery.quarantine import Quarantine
 from duralog.storage.recovery.recovery import load_partition
@@ -139,7 +138,7 @@ class PartitionRepairer:
                 log_start_offset=self._log_starts.get(partition, 0),
                 before_change=lambda base_offset: self._count_as_new(partition, base_offset),
                 # What comes behind missing records of the metadata keeps all of it from being read.
-                leaves_no_gap=partition.topic == METADATA_TOPIC,
+                leaves_no_gap=partition.topic == CLUSTER_METADATA,
                 dry_run=not self._restore,
             )
             if self._restore and any(entry.restored_offsets for entry in restored):
@@ -207,17 +206,17 @@ class PartitionRepairer:
 
     def _check_metadata_stays(self, report: PartitionReport, partition: TopicPartition) -> None:
         """Topics whose records were taken out would not be known any more, and Kafka would set their folders aside."""
-        if partition.topic != METADATA_TOPIC or self._may_cut_metadata:
+        if partition.topic != CLUSTER_METADATA or self._may_cut_metadata:
             return
         if any(map(_is_of_log, report.errors)):
             raise StorageError(
                 f"what follows the damage would be taken out of the metadata, topics and their configs with it;"
-                f" to do that all the same, choose --topic {METADATA_TOPIC}"
+                f" to do that all the same, choose --topic {CLUSTER_METADATA}"
             )
         if any(error.fault is Fault.UNLOADABLE for error in report.errors):
             raise StorageError(
                 "the records that cannot be loaded would be taken out of the metadata, perhaps a topic or a config with"
-                f" them; to do that, choose --topic {METADATA_TOPIC}"
+                f" them; to do that, choose --topic {CLUSTER_METADATA}"
             )
 
     def _is_needed(self, report: PartitionReport, files: Mapping[str, object]) -> bool:

@@ -25,6 +25,7 @@ from duralog.format.filenames import (
     OFFSET_CHECKPOINTS,
     FolderState,
 )
+from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.storage.checks.partition import PartitionReport
 from duralog.storage.checks.verification import Show, Verification
 from duralog.storage.disk.background import Clock, wall_clock_ms
@@ -33,7 +34,6 @@ from duralog.storage.disk.folder_changes import Action
 from duralog.storage.disk.local_files import LocalLock
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
 from duralog.storage.disk.rehearsal import RehearsalFileSystem
-from duralog.storage.metadata.metadata_log import METADATA_TOPIC
 from duralog.storage.repair.partition_repair import PartitionRepair, PartitionRepairer, name_of
 from duralog.storage.store import Store
 
@@ -68,7 +68,7 @@ class Repair:
                 config_of=TopicConfigs(path).of,
                 restore=restore,
                 dry_run=dry_run,
-                may_cut_metadata=topic == METADATA_TOPIC,
+                may_cut_metadata=topic == CLUSTER_METADATA,
                 clock=clock,
             )
             self._was_clean = self._directory.take_clean_shutdown()

@@ -14,7 +14,7 @@ from duralog.format.control_records import KRaftVersion, LeaderChange, SnapshotF
 from duralog.format.filenames import MetadataSnapshotFile, SnapshotState
 from duralog.format.internal.metadata_records import METADATA_TYPES, MetadataRecord, encode_metadata_record
 from duralog.format.record import Record
-from duralog.format.uuids import uuid_bytes, uuid_text
+from duralog.format.uuids import random_uuid, uuid_bytes, uuid_text
 from duralog.storage.metadata.changes import (
     FEATURE_LEVELS,
     MOST_PARTITIONS,
@@ -23,7 +23,6 @@ from duralog.storage.metadata.changes import (
     create_topic,
     delete_topic,
     first_records,
-    new_id,
     take_producer_ids,
 )
 from duralog.storage.metadata.cluster_metadata import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterMetadata
@@ -313,8 +312,8 @@ class TestChanges:
 
         good = uuid_bytes("A-good-one-is-taken--w")
         drawn = iter([b"\xf8" + bytes(15), bytes(16), bytes(15) + b"\1", good])
-        monkeypatch.setattr("duralog.storage.metadata.changes.uuid.uuid4", lambda: Given(next(drawn)))
-        assert new_id() == uuid_text(good)
+        monkeypatch.setattr("duralog.format.uuids.uuid.uuid4", lambda: Given(next(drawn)))
+        assert random_uuid() == uuid_text(good)
 
 
 class TestLoading:

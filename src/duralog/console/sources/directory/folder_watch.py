@@ -36,9 +36,9 @@ from duralog.format.filenames import (
     parse_segment_file,
     segment_stem,
 )
+from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.storage.disk.log_directory import TopicPartition
-from duralog.storage.metadata.metadata_log import METADATA_TOPIC
 from duralog.storage.recovery.quarantine import QUARANTINE_FOLDER
 
 _RELISTED_AFTER_LOOKS = 60
@@ -133,7 +133,7 @@ class FolderWatch:
         return sorted(
             TopicPartition(folder.topic, folder.partition)
             for folder in names.values()
-            if folder is not None and folder.state is FolderState.LIVE and folder.topic != METADATA_TOPIC
+            if folder is not None and folder.state is FolderState.LIVE and folder.topic != CLUSTER_METADATA
         )
 
     def _look_at(self, place: TopicPartition) -> _Known | None:

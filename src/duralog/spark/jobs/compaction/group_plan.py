@@ -15,8 +15,8 @@ from duralog.spark.jobs.compaction.transactions import replay
 from duralog.storage.borrowed_partition import Loan
 from duralog.storage.compaction.rewriting import Rewriter
 from duralog.storage.compaction.run import CompactionRun
-from duralog.storage.compaction.source import SegmentSource
 from duralog.storage.compaction.transaction_cleaning import TransactionTracker
+from duralog.storage.segment.source import SegmentSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,11 @@ from duralog.spark.jobs.compaction.rows import SegmentMarks, SegmentToRead
 from duralog.storage.compaction.batch_verdicts import BatchJudge, Judgement
 from duralog.storage.compaction.cleaned_segment import CleanedSegment
 from duralog.storage.compaction.report import Tallies
-from duralog.storage.compaction.source import SegmentBroken, SegmentSource, batch_bytes
 from duralog.storage.compaction.transaction_cleaning import TransactionTracker
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
 from duralog.storage.disk.lent_lock import joined
 from duralog.storage.segment.segment_files import segment_options
+from duralog.storage.segment.source import SegmentBroken, SegmentSource, batch_bytes
 
 _SMALLEST_MAP_BYTES = 72
 _MOST_DAMAGE_TOLD = 1000

@@ -41,9 +41,9 @@ from duralog.spark.jobs.compaction.marks import packed_offsets
 from duralog.spark.jobs.compaction.rows import Findings, KeyRow, KeyShuffle, RowKind, SegmentToRead
 from duralog.spark.jobs.compaction.transactions import TransactionExtract
 from duralog.storage.compaction.run import map_bytes_for
-from duralog.storage.compaction.source import SegmentBroken, SegmentSource, batch_bytes
 from duralog.storage.compaction.transaction_cleaning import TransactionTracker
 from duralog.storage.disk.file_system import FileSystem
+from duralog.storage.segment.source import SegmentBroken, SegmentSource, batch_bytes
 
 _RECORDS_AT_ONCE = 1 << 16
 """Of a row that is sent: a megabyte and a half."""

@@ -14,10 +14,10 @@ from duralog.columnar.pieces import Piece
 from duralog.config import TopicConfig
 from duralog.errors import CompactionStopped, CorruptRecord
 from duralog.format.index_entries import AbortedTransaction
-from duralog.storage.compaction.source import SegmentSource
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.segment.segment import Segment
 from duralog.storage.segment.segment_files import segment_options
+from duralog.storage.segment.source import SegmentSource
 
 
 class RowKind(IntEnum):

@@ -39,13 +39,13 @@ from duralog.storage.compaction.cleaner import reports_only
 from duralog.storage.compaction.compact import extent_below
 from duralog.storage.compaction.report import CompactionPhase, CompactionReport, ShowCompaction
 from duralog.storage.compaction.run import CompactionRun, CompactionSettings
-from duralog.storage.compaction.source import SegmentBroken, SegmentSource
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.disk.ordered_work import OrderedWork
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.recovery.leftovers import STAGING_FOLDER
 from duralog.storage.segment.segment import Segment
 from duralog.storage.segment.segment_files import KINDS, segment_options
+from duralog.storage.segment.source import SegmentBroken, SegmentSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
