@@ -86,7 +86,7 @@ def arrow(file: str, folder: Path, size_bytes: int) -> Pass:
     import pyarrow as pa
 
     from duralog.columnar.pieces import read_pieces
-    from duralog.storage.disk.files import FileSource
+    from duralog.storage.disk.file_source import FileSource
 
     pa.set_cpu_count(1)
     with FileSource(file) as source:

@@ -15,7 +15,7 @@ def duralog(file: str, size_bytes: int) -> Callable[[], int]:
     import pyarrow as pa
 
     from duralog.columnar.pieces import read_pieces
-    from duralog.storage.disk.files import FileSource
+    from duralog.storage.disk.file_source import FileSource
 
     pa.set_cpu_count(1)
     source = FileSource(file)

@@ -22,7 +22,7 @@ def duralog(file: str, codec: str, records: int) -> Callable[[], int]:
     from duralog.columnar.encode import encode_batches
     from duralog.columnar.pieces import read_pieces
     from duralog.format.compression import Codec
-    from duralog.storage.disk.files import FileSource
+    from duralog.storage.disk.file_source import FileSource
 
     pa.set_cpu_count(1)
     read: list[pa.RecordBatch] = []

@@ -13,7 +13,7 @@ from duralog.columnar.pieces import read_pieces
 from duralog.format.checkpoints import PartitionOffset, encode_offset_checkpoint
 from duralog.format.filenames import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from duralog.storage.append.origin import AppendOrigin
-from duralog.storage.disk.files import FileSource
+from duralog.storage.disk.file_source import FileSource
 
 # The records are as old as their seed says; nothing may delete them.
 _CONFIG = {"log.retention.ms": -1}

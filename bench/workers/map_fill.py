@@ -17,7 +17,7 @@ from duralog.columnar.key_reading import read_keys
 from duralog.columnar.pieces import read_pieces
 from duralog.kernels.key_digests import digests_of
 from duralog.kernels.offset_map import OffsetMap
-from duralog.storage.disk.files import FileSource
+from duralog.storage.disk.file_source import FileSource
 
 _MOST_OFFSETS = 1 << 24
 """More than a segment of the benchmarks has."""

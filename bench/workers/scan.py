@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.workers.passes import timed
 from duralog.columnar.pieces import read_pieces
-from duralog.storage.disk.files import FileSource
+from duralog.storage.disk.file_source import FileSource
 
 
 def slices(source: FileSource, count: int) -> list[tuple[int, int]]:

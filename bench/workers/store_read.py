@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import duralog
 from bench.workers.passes import timed
 from duralog.columnar.pieces import Piece, read_pieces
-from duralog.storage.disk.files import FileSource
+from duralog.storage.disk.file_source import FileSource
 
 _POINTS = 5_000
 

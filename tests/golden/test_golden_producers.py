@@ -14,8 +14,8 @@ from duralog.format.index_entries import AbortedTransaction, decode_transaction_
 from duralog.format.producer_snapshot import ProducerEntry, decode_producer_snapshot
 from duralog.storage.append.producer_snapshots import ProducerSnapshots
 from duralog.storage.append.producer_state import ProducerState
+from duralog.storage.disk.file_source import FileSource
 from duralog.storage.disk.file_system import LocalFileSystem
-from duralog.storage.disk.files import FileSource
 from duralog.storage.log.leader_epochs import LeaderEpochs
 
 PARTITIONS = (

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from duralog.cli.common.output import Output
     from duralog.errors import CorruptRecord
-    from duralog.storage.disk.folder_changes import Action
+    from duralog.storage.repair.folder_changes import Action
     from duralog.storage.repair.partition_repair import PartitionRepair
     from duralog.storage.repair.repair import Repair
 
@@ -68,7 +68,7 @@ def repair(
 
         announce_compilation(quiet=quiet)
         say_warnings(wanted=False)
-        from duralog.storage.disk.files import directory_of
+        from duralog.storage.disk.found_files import directory_of
         from duralog.storage.repair.repair import Repair
 
         path, chosen = directory_of(given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from duralog.errors import CorruptRecord, DuralogError
 from duralog.format.java_properties import decode_properties
-from duralog.storage.disk.files import read_small
+from duralog.storage.disk.file_source import read_small
 
 
 def read_server_properties(path: str) -> bytes:

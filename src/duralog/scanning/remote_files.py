@@ -43,8 +43,7 @@ import pyarrow.fs as pafs
 
 from duralog.errors import StorageError
 from duralog.format.varint import Bytes
-from duralog.storage.disk.file_system import Entry, Lock, Mapping
-from duralog.storage.disk.files import check_small
+from duralog.storage.disk.file_system import Entry, Lock, Mapping, check_small
 from duralog.storage.disk.local_files import refusals
 
 WINDOW_BYTES = 64 << 10

@@ -247,7 +247,7 @@ def test_a_file_that_may_not_be_read(path: Path, monkeypatch: pytest.MonkeyPatch
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
 
     with monkeypatch.context() as patch:
-        patch.setattr("duralog.storage.disk.files.os.open", refuse)
+        patch.setattr("duralog.storage.disk.file_system.os.open", refuse)
         result = run(path)
     assert result.exit_code == 1
     assert f"{path}: Permission denied (run it as the user whose files they are" in result.stderr
@@ -264,7 +264,7 @@ def test_a_folder_that_may_not_be_read_does_not_end_the_others(tmp_path: Path, m
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
         return scan(folder)
 
-    monkeypatch.setattr("duralog.storage.disk.files.os.scandir", refuse)
+    monkeypatch.setattr("duralog.storage.disk.found_files.os.scandir", refuse)
     result = run("--json", tmp_path)
     assert result.exit_code == 1
     assert f"{tmp_path / 'orders-0'}: Permission denied (run it as" in result.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from duralog.errors import UnknownTopic
-from duralog.storage.disk.files import directory_of
+from duralog.storage.disk.found_files import directory_of
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.metadata.folder import METADATA_PARTITION
 from duralog.storage.store import Store

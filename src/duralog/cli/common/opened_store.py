@@ -18,7 +18,7 @@ from duralog.cli.server_properties import read_server_properties
 from duralog.config import BrokerConfig
 from duralog.errors import CorruptRecord, DuralogError
 from duralog.storage.disk.background import Scheduler
-from duralog.storage.disk.files import directory_of
+from duralog.storage.disk.found_files import directory_of
 from duralog.storage.disk.parallel import Progress as Loading
 from duralog.storage.metadata.folder import METADATA_PARTITION
 from duralog.storage.store import Store

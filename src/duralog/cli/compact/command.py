@@ -125,7 +125,7 @@ def compact(
         from duralog.cli.compact.explain import explain_all
         from duralog.cli.compact.run import compact_all
         from duralog.cli.compact.view import CompactionView
-        from duralog.storage.disk.files import directory_of
+        from duralog.storage.disk.found_files import directory_of
 
         path, chosen = directory_of(given)
         if chosen is not None:

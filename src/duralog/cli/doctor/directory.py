@@ -28,7 +28,7 @@ from duralog.format.filenames import (
 )
 from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.format.layout import TIME_INDEX_ENTRY
-from duralog.storage.disk.files import FileSource
+from duralog.storage.disk.file_source import FileSource
 
 _AHEAD_MS = 3_600_000
 """Kafka's own default of `message.timestamp.after.max.ms` for what a clock may be ahead."""

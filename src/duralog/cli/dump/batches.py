@@ -29,7 +29,8 @@ from duralog.format.record import TimestampType
 from duralog.kernels.columns import BATCH_DTYPE
 from duralog.storage.checks.findings import Report
 from duralog.storage.checks.log import report_wrong_checksums
-from duralog.storage.disk.files import Content, FileSource, FoundFile
+from duralog.storage.disk.file_source import FileSource
+from duralog.storage.disk.found_files import Content, FoundFile
 
 _INT32_MAX = 2**31 - 1
 _KNOWN_CODECS = {int(codec): codec.label for codec in Codec}

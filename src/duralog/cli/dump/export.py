@@ -16,7 +16,8 @@ from duralog.columnar.export import Export
 from duralog.columnar.pieces import DecodedRecords, Piece
 from duralog.format.layout import CONTROL_BIT
 from duralog.storage.checks.findings import Report
-from duralog.storage.disk.files import FileSource, FoundFile
+from duralog.storage.disk.file_source import FileSource
+from duralog.storage.disk.found_files import FoundFile
 
 
 class ExportSink:

@@ -33,7 +33,9 @@ from duralog.format.properties import (
     decode_meta_properties,
     decode_partition_metadata,
 )
-from duralog.storage.disk.files import LARGEST_SMALL_FILE_BYTES, Content, FileSource, FoundFile
+from duralog.storage.disk.file_source import FileSource
+from duralog.storage.disk.file_system import LARGEST_SMALL_FILE_BYTES
+from duralog.storage.disk.found_files import Content, FoundFile
 
 Row = dict[str, Any]
 

@@ -22,7 +22,8 @@ from duralog.format.filenames import FileKind
 from duralog.format.layout import BATCH_V2, ENTRY_PREFIX, MAGIC_POSITION
 from duralog.storage.checks.findings import Report
 from duralog.storage.checks.log import OffsetOrder, end_of, report_tail, report_wrong_checksums
-from duralog.storage.disk.files import Content, FileSource, FoundFile, is_growing
+from duralog.storage.disk.file_source import FileSource, is_growing
+from duralog.storage.disk.found_files import Content, FoundFile
 
 _LARGEST_INDEX_BYTES = 1 << 30
 

@@ -22,7 +22,8 @@ from duralog.columnar.pieces import Piece
 from duralog.columnar.render import LineBuffer, render_json, render_text
 from duralog.format.layout import CONTROL_BIT
 from duralog.storage.checks.findings import Report
-from duralog.storage.disk.files import FileSource, FoundFile
+from duralog.storage.disk.file_source import FileSource
+from duralog.storage.disk.found_files import FoundFile
 
 
 class RecordSink:

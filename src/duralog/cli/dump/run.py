@@ -16,7 +16,8 @@ from duralog.cli.dump.files import dump_file
 from duralog.cli.dump.request import DumpRequest, Mode
 from duralog.errors import CorruptRecord, DuralogError, UnknownTopic
 from duralog.format.filenames import FileKind, FileState, parse_partition_folder
-from duralog.storage.disk.files import Content, FoundFile, identify, list_folder, size_of
+from duralog.storage.disk.file_source import size_of
+from duralog.storage.disk.found_files import Content, FoundFile, identify, list_folder
 
 if TYPE_CHECKING:
     from duralog.cli.dump.log import Sink

@@ -24,7 +24,7 @@ from duralog.format.layout import (
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
 )
-from duralog.storage.disk.files import FoundFile
+from duralog.storage.disk.found_files import FoundFile
 
 _SHOWN_GAPS = 5
 _ADDED_UP = (

@@ -18,7 +18,7 @@ from duralog.format.control_records import ControlType, EndTransactionMarker, Un
 from duralog.format.internal.internal_topics import CLUSTER_METADATA, COORDINATOR_TOPICS, describe_record
 from duralog.format.layout import CONTROL_BIT, NO_TIMESTAMP
 from duralog.storage.checks.findings import Report
-from duralog.storage.disk.files import Content, FoundFile
+from duralog.storage.disk.found_files import Content, FoundFile
 
 Fields = Mapping[str, Any]
 

@@ -15,7 +15,8 @@ from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
 from duralog.storage.checks.findings import FewPerFile, Report
 from duralog.storage.checks.producer_replay import ProducerReplay
 from duralog.storage.checks.segment import SegmentCheck
-from duralog.storage.disk.files import Content, FileSource, FoundFile, read_small
+from duralog.storage.disk.file_source import FileSource, read_small
+from duralog.storage.disk.found_files import Content, FoundFile
 
 
 class SummarySink:

@@ -11,7 +11,7 @@ from duralog.console.sources.broker.source import BrokerSource
 from duralog.console.sources.combined_source import CombinedSource
 from duralog.console.sources.directory.source import DirectorySource
 from duralog.errors import DuralogError
-from duralog.storage.disk.files import directory_of
+from duralog.storage.disk.found_files import directory_of
 
 
 def open_source(

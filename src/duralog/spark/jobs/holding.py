@@ -28,7 +28,7 @@ from duralog.errors import DuralogError, StorageError, UnknownTopic
 from duralog.storage.borrowed_partition import Loan
 from duralog.storage.disk.background import Clock, Scheduler, wall_clock_ms
 from duralog.storage.disk.file_system import LocalFileSystem
-from duralog.storage.disk.files import directory_of
+from duralog.storage.disk.found_files import directory_of
 from duralog.storage.disk.lent_lock import LentLock, SlotState
 from duralog.storage.disk.local_files import LocalLock
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition

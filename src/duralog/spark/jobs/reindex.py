@@ -24,8 +24,8 @@ from duralog.spark.jobs.task_sizes import one_by_one, run_in_groups
 from duralog.spark.tasks import OnProgress
 from duralog.storage.borrowed_partition import Loan, borrow_folder
 from duralog.storage.checks.chain import Options
-from duralog.storage.disk.folder_changes import Action
 from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.repair.folder_changes import Action
 from duralog.storage.repair.partition_repair import PartitionRepairer, check_partition
 
 if TYPE_CHECKING:

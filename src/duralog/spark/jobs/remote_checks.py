@@ -12,7 +12,7 @@ from duralog.errors import StorageError
 from duralog.scanning.locations import Location
 from duralog.scanning.remote_files import ReadAhead, RemoteFile
 from duralog.storage.checks.checked_files import LOCAL_FILES, CheckedFiles
-from duralog.storage.disk.files import FoundFile, in_order
+from duralog.storage.disk.found_files import FoundFile, in_order
 
 
 def files_at(location: Location) -> CheckedFiles:

@@ -30,9 +30,9 @@ from duralog.spark.tasks import OnProgress
 from duralog.storage.borrowed_partition import Loan, borrow_folder
 from duralog.storage.checks.partition import PartitionReport
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
-from duralog.storage.disk.folder_changes import Action
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
 from duralog.storage.disk.rehearsal import RehearsalFileSystem
+from duralog.storage.repair.folder_changes import Action
 from duralog.storage.repair.partition_repair import PartitionRepair, PartitionRepairer
 from duralog.storage.repair.repair import TopicConfigs, left_of, lock_for_repair, repair_checkpoints, repairable
 

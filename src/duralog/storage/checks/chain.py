@@ -25,7 +25,7 @@ from duralog.storage.checks.findings import Findings, unreadable
 from duralog.storage.checks.log import OffsetOrder, end_of, report_tail, report_wrong_checksums
 from duralog.storage.checks.producer_replay import ProducerReplay
 from duralog.storage.checks.segment import SegmentCheck
-from duralog.storage.disk.files import FoundFile
+from duralog.storage.disk.found_files import FoundFile
 
 Advance = Callable[[int], None]
 """Told how many bytes more have been read. It may raise, to stop the work."""

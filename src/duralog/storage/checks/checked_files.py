@@ -14,24 +14,16 @@ from typing import Protocol
 
 from duralog.columnar.pieces import ByteSource
 from duralog.errors import StorageError
-from duralog.storage.disk.file_system import File, FileSystem
-from duralog.storage.disk.files import (
-    FileSource,
-    FoundFile,
-    check_small,
-    in_order,
-    is_growing,
-    look_into,
-    read_small,
-    size_of,
-)
+from duralog.storage.disk.file_source import FileSource, is_growing, read_small, size_of
+from duralog.storage.disk.file_system import File, FileSystem, check_small
+from duralog.storage.disk.found_files import FoundFile, in_order, look_into
 
 
 class CheckedFiles(Protocol):
     """Files to be checked. Paths are whatever `look_into` gives, and what findings call the files."""
 
     def look_into(self, folder: str) -> tuple[list[FoundFile], list[str]]:
-        """As `duralog.storage.disk.files.look_into`."""
+        """As `duralog.storage.disk.found_files.look_into`."""
 
     def read_small(self, path: str) -> bytes | None:
         """All of a file that is no log; None if there is no such file."""

@@ -27,7 +27,7 @@ from duralog.format.properties import decode_partition_metadata
 from duralog.storage.checks.chain import Chain, Checked, Counts, Snapshot
 from duralog.storage.checks.checked_files import LOCAL_FILES, CheckedFiles
 from duralog.storage.checks.findings import Findings, Note, unreadable
-from duralog.storage.disk.files import Content, FoundFile
+from duralog.storage.disk.found_files import Content, FoundFile
 from duralog.storage.log.leader_epochs import epochs_in
 from duralog.storage.recovery.quarantine import QUARANTINE_FOLDER
 

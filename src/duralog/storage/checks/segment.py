@@ -14,7 +14,8 @@ from duralog.storage.checks.findings import Report, TakeNote, unreadable
 from duralog.storage.checks.indexes import OffsetIndexCheck, RebuildCheck, TimeIndexCheck
 from duralog.storage.checks.producer_replay import ProducerReplay
 from duralog.storage.checks.transactions import TransactionIndexCheck
-from duralog.storage.disk.files import FoundFile, read_small
+from duralog.storage.disk.file_source import read_small
+from duralog.storage.disk.found_files import FoundFile
 
 
 class SegmentCheck:

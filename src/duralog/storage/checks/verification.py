@@ -33,7 +33,7 @@ from duralog.storage.checks.checked_files import LOCAL_FILES, CheckedFiles
 from duralog.storage.checks.directory import DirectoryCheck
 from duralog.storage.checks.findings import Note
 from duralog.storage.checks.partition import PartitionCheck, PartitionReport
-from duralog.storage.disk.files import Content, FoundFile
+from duralog.storage.disk.found_files import Content, FoundFile
 
 DEFAULT_THREADS = 2
 _LOOK_SECONDS = 0.1

@@ -46,9 +46,9 @@ from duralog.storage.compaction.compact import compact_log
 from duralog.storage.compaction.kept_maps import KeptMaps
 from duralog.storage.compaction.report import CompactionProgress, CompactionReport, CompactionStopped, ShowCompaction
 from duralog.storage.compaction.summary import summary
+from duralog.storage.compaction.throttle import Throttle
 from duralog.storage.disk.background import Clock, Scheduler, steady_clock_ms
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
-from duralog.storage.disk.throttle import Throttle
 from duralog.storage.log.partition_log import Logs, PartitionLog
 from duralog.storage.log.retention import COMPACT, DELETE
 

@@ -33,6 +33,7 @@ from duralog.format.filenames import FileState
 from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, MakeMap, OffsetMap
 from duralog.storage.compaction.cleaned_segment import CleanedSegment
 from duralog.storage.compaction.mapping import map_keys
+from duralog.storage.compaction.ordered_work import OrderedWork
 from duralog.storage.compaction.report import (
     CompactionPhase,
     CompactionProgress,
@@ -44,7 +45,6 @@ from duralog.storage.compaction.report import (
 from duralog.storage.compaction.rewriting import Rewriter
 from duralog.storage.compaction.run import DEFAULT_MAP_BYTES, CompactionRun, CompactionSettings, ignore, map_bytes_for
 from duralog.storage.disk.file_system import FileSystem
-from duralog.storage.disk.ordered_work import OrderedWork
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.view import LogView
 from duralog.storage.segment.segment import Segment

@@ -10,6 +10,7 @@ from duralog.errors import CorruptRecord
 from duralog.format.filenames import FileKind
 from duralog.format.index_entries import AbortedTransaction
 from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, SLOT_BYTES, MakeMap, OffsetMap
+from duralog.storage.compaction.ordered_work import OrderedWork
 from duralog.storage.compaction.report import (
     CompactionPhase,
     CompactionProgress,
@@ -17,7 +18,6 @@ from duralog.storage.compaction.report import (
     CompactionStopped,
     ShowCompaction,
 )
-from duralog.storage.disk.ordered_work import OrderedWork
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.view import LogView
 from duralog.storage.segment.source import SegmentBroken, SegmentSource

@@ -26,14 +26,14 @@ import stat
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from duralog.errors import StorageError
+from duralog.errors import CorruptRecord, Fault, StorageError
 from duralog.format.filenames import HALF_WRITTEN_SUFFIX
 from duralog.format.varint import Bytes
 from duralog.storage.disk import forks
-from duralog.storage.disk.files import check_small
 from duralog.storage.disk.local_files import LocalFile, LocalLock, LocalMapping, LockLost, file_mode, refusals
 
 __all__ = [
+    "LARGEST_SMALL_FILE_BYTES",
     "DiskSpace",
     "Entry",
     "File",
@@ -42,9 +42,26 @@ __all__ = [
     "Lock",
     "LockLost",
     "Mapping",
+    "check_small",
     "disk_space",
     "raise_open_file_limit",
 ]
+
+
+LARGEST_SMALL_FILE_BYTES = 1 << 30
+"""An index of Kafka's default size has 10 MiB; a snapshot of 100,000 producers has 5 MB."""
+
+
+def check_small(path: str, size: int, limit: int = LARGEST_SMALL_FILE_BYTES) -> None:
+    """Raise `CorruptRecord` before a file is read whole that is too large for it."""
+    if size > limit:
+        raise CorruptRecord(
+            "the file is too large to be what its name says",
+            fault=Fault.TOO_LARGE,
+            file=path,
+            expected=f"at most {limit} bytes",
+            found=f"{size} bytes",
+        )
 
 
 class Entry(NamedTuple):

@@ -87,8 +87,7 @@ class LocalFile:
             return data
         # One call gives at most 2 GiB; a file that was cut meanwhile gives nothing more.
         whole = bytearray(size)
-        whole[: len(data)] = data
-        self.read_into(position + len(data), memoryview(whole)[len(data) :])
+        self.read_into(position, memoryview(whole))
         return bytes(whole)
 
     def read_into(self, position: int, target: memoryview) -> None:
@@ -101,9 +100,9 @@ class LocalFile:
                     "the file became shorter while it was read",
                     fault=Fault.PARTIAL_BATCH,
                     file=self.name,
-                    position=position + got,
-                    expected=f"{len(target) - got} bytes more",
-                    found="the end of the file",
+                    position=position,
+                    expected=f"{len(target)} bytes",
+                    found=f"{got} bytes",
                 )
             got += count
 

@@ -13,8 +13,7 @@ import tempfile
 
 from duralog.errors import StorageError
 from duralog.format.varint import Bytes
-from duralog.storage.disk.file_system import Entry, File, FileSystem
-from duralog.storage.disk.files import check_small
+from duralog.storage.disk.file_system import Entry, File, FileSystem, check_small
 from duralog.storage.disk.local_files import LocalFile
 
 

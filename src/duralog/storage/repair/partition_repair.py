@@ -36,12 +36,12 @@ from duralog.storage.checks.partition import PartitionCheck, PartitionReport
 from duralog.storage.compaction.cleaner_checkpoint import CleanerCheckpoint
 from duralog.storage.disk.background import Clock, wall_clock_ms
 from duralog.storage.disk.file_system import FileSystem
-from duralog.storage.disk.folder_changes import Action, changes, survey
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.recovery.leftovers import INDEX_KINDS
 from duralog.storage.recovery.quarantine import Quarantine
 from duralog.storage.recovery.recovery import load_partition
+from duralog.storage.repair.folder_changes import Action, changes, survey
 from duralog.storage.repair.record_repair import take_out_unloadable
 from duralog.storage.repair.restore import Restored, restore
 

@@ -393,8 +393,8 @@ def test_a_batch_that_is_being_written(store: Path, monkeypatch: pytest.MonkeyPa
     def write_the_rest(_seconds: float) -> None:
         log.write_bytes(whole)
 
-    monkeypatch.setattr("duralog.storage.disk.files.time.sleep", write_the_rest)
-    monkeypatch.setattr("duralog.storage.disk.files._LATELY_SECONDS", math.inf)
+    monkeypatch.setattr("duralog.storage.disk.file_source.time.sleep", write_the_rest)
+    monkeypatch.setattr("duralog.storage.disk.file_source._LATELY_MS", math.inf)
     (report,) = [report for report in Verification(str(store)).run() if report.name == "plain-0"]
     assert "the file ends inside a batch" not in [error.reason for error in report.errors]
     assert any("being written" in note.text for note in report.notes)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.layout import NO_TIMESTAMP, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, Layout
-from duralog.storage.disk.files import FileSource
+from duralog.storage.disk.file_source import FileSource
 from duralog.storage.segment.batch_walk import BatchHeader, walk
 
 _MOST_HEADERS = 20_000

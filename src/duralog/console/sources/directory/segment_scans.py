@@ -22,7 +22,7 @@ from duralog.console.source import always_wanted
 from duralog.errors import CorruptRecord, StorageError, UnknownTopic
 from duralog.format.compression import Codec
 from duralog.format.layout import CODEC_MASK, CONTROL_BIT, TRANSACTIONAL_BIT
-from duralog.storage.disk.files import FileSource
+from duralog.storage.disk.file_source import FileSource
 
 _MOST_KEPT = 4_096
 _AT_A_TIME = 2

@@ -37,10 +37,10 @@ from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.storage.borrowed_partition import Loan, borrow
 from duralog.storage.compaction.cleaner import reports_only
 from duralog.storage.compaction.compact import extent_below
+from duralog.storage.compaction.ordered_work import OrderedWork
 from duralog.storage.compaction.report import CompactionPhase, CompactionReport, ShowCompaction
 from duralog.storage.compaction.run import CompactionRun, CompactionSettings
 from duralog.storage.disk.file_system import FileSystem
-from duralog.storage.disk.ordered_work import OrderedWork
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.recovery.leftovers import STAGING_FOLDER
 from duralog.storage.segment.segment import Segment

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from duralog.storage.disk.throttle import Throttle
+from duralog.storage.compaction.throttle import Throttle
 
 LIMIT = 1_000_000.0
 

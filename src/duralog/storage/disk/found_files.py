@@ -1,20 +1,16 @@
-"""The seam to the operating system: bytes of one file, and what a folder of a log directory holds.
+"""What the files of a log directory are, by their names: which partition, which segment, which kind of file.
 
-Files are read with `pread`, not mapped: a file that another process truncates must end a read with an error, not
-the process with a signal. Nothing here writes, locks or follows the contents of a file.
+No file is opened here. A folder is listed with `os.scandir` and not through `FileSystem.list`: a link to a file that is
+not there must be listed too, so that a check can report it, and the sizes are not needed.
 """
 
 from __future__ import annotations
 
 import os
-import stat
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from types import TracebackType
 
-from duralog.errors import CorruptRecord, Fault
 from duralog.format.filenames import (
     BOOTSTRAP_SNAPSHOT,
     CLEAN_SHUTDOWN,
@@ -30,129 +26,6 @@ from duralog.format.filenames import (
     parse_partition_folder,
     parse_segment_file,
 )
-
-
-class FileSource:
-    """A regular file, open for reading at any position. `size` is what it was when the file was opened."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.name = os.fspath(path)
-        # Without O_NONBLOCK, opening a pipe that nobody writes to would never return.
-        self._descriptor = os.open(self.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        status = os.fstat(self._descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            self.close()
-            raise CorruptRecord("not a regular file", file=self.name)
-        self.size = status.st_size
-
-    def read(self, position: int, size: int) -> bytes:
-        """Exactly `size` bytes, or an error that says where the file ended."""
-        first = os.pread(self._descriptor, size, position)
-        if len(first) == size:
-            return first
-        # One call gives at most 2 GiB; a file that was cut meanwhile gives nothing more.
-        parts = [first]
-        got = len(first)
-        while got < size:
-            part = os.pread(self._descriptor, size - got, position + got)
-            if not part:
-                raise CorruptRecord(
-                    "the file became shorter while it was read",
-                    fault=Fault.PARTIAL_BATCH,
-                    file=self.name,
-                    position=position,
-                    expected=f"{size} bytes",
-                    found=f"{got} bytes",
-                )
-            parts.append(part)
-            got += len(part)
-        return b"".join(parts)
-
-    def read_all(self, *, limit: int) -> bytes:
-        """The whole file. A small file that is larger than `limit` is not what its name says."""
-        check_small(self.name, self.size, limit)
-        return self.read(0, self.size)
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def __enter__(self) -> FileSource:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def size_of(path: str) -> int:
-    """The size of a file that a listing had; 0 if it has gone meanwhile."""
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
-
-
-def is_growing(path: str, size: int) -> bool:
-    """Whether somebody writes to the end of a file that had this size.
-
-    A write of several pages shows page after page, and whoever writes may have to wait in the middle of it. So a file
-    that was written to lately gets a moment to grow.
-    """
-    try:
-        for _ in range(_GROWTH_LOOKS):
-            status = os.stat(path)
-            if status.st_size != size:
-                return status.st_size > size
-            if abs(time.time() - status.st_mtime) > _LATELY_SECONDS:
-                return False
-            time.sleep(_BETWEEN_LOOKS_SECONDS)
-    except FileNotFoundError:
-        pass
-    return False
-
-
-_LATELY_SECONDS = 2.0
-_GROWTH_LOOKS = 25
-_BETWEEN_LOOKS_SECONDS = 0.01
-
-LARGEST_SMALL_FILE_BYTES = 1 << 30
-"""An index of Kafka's default size has 10 MiB; a snapshot of 100,000 producers has 5 MB."""
-
-
-def check_small(path: str, size: int, limit: int = LARGEST_SMALL_FILE_BYTES) -> None:
-    """Before a file is read whole."""
-    if size > limit:
-        raise CorruptRecord(
-            "the file is too large to be what its name says",
-            fault=Fault.TOO_LARGE,
-            file=path,
-            expected=f"at most {limit} bytes",
-            found=f"{size} bytes",
-        )
-
-
-_READ_ATTEMPTS = 3
-
-
-def read_small(path: str) -> bytes | None:
-    """All of a file that is no log; None if there is no such file.
-
-    A broker cuts the unused end off an index when its segment is complete: a file that becomes shorter is read again.
-    """
-    attempts = _READ_ATTEMPTS
-    while True:
-        attempts -= 1
-        try:
-            with FileSource(path) as source:
-                return source.read_all(limit=LARGEST_SMALL_FILE_BYTES)
-        except FileNotFoundError:
-            return None
-        except CorruptRecord as error:
-            if error.fault is not Fault.PARTIAL_BATCH or not attempts:
-                raise
 
 
 class Content(IntEnum):

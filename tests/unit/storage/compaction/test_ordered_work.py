@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from duralog.storage.disk.ordered_work import OrderedWork
+from duralog.storage.compaction.ordered_work import OrderedWork
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
