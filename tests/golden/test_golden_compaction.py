@@ -19,6 +19,7 @@ from duralog.format import batches
 from duralog.format.checkpoints import decode_offset_checkpoint
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT, FileKind, parse_segment_file
 from duralog.storage.compaction.compact import CompactionReport, compact_log
+from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.recovery.recovery import load_partition
@@ -86,7 +87,8 @@ def compact(case: Case, folder: Path, now_ms: int, **options: Any) -> Compaction
     loaded = load_partition(files, str(folder), config=config, clean=True, clock=lambda: now_ms)
     log = PartitionLog(loaded, topic=case.topic, partition=0, config=config, file_system=files, clock=lambda: now_ms)
     assert log.view.segments.active.base_offset == case.end_offset
-    report = compact_log(log, first_dirty_offset=0, end=case.end_offset, now_ms=now_ms, **options)
+    settings = CompactionSettings(**options)
+    report = compact_log(log, first_dirty_offset=0, end=case.end_offset, now_ms=now_ms, settings=settings)
     log.close()
     return report
 

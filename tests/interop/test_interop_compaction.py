@@ -19,9 +19,10 @@ from duralog.format.batch import Batch
 from duralog.format.batches import decode_records, scan
 from duralog.format.compression import Codec
 from duralog.format.record import Record
-from duralog.storage.compaction import run as compaction_run
+from duralog.storage.compaction import settings as compaction_settings
 from duralog.storage.compaction.cleanable import DirtyRange, dirty_range
 from duralog.storage.compaction.compact import CompactionReport, compact_log
+from duralog.storage.compaction.settings import CompactionSettings
 from oracle.cleaned_folders import differences, open_log, quick_folder, same_bytes, write_stage
 from oracle.cleaner import CleanerJob, CleanerPass, CleanerRound, clean_by_kafka
 from oracle.kafka_process import KafkaProcess, KafkaRefusedError
@@ -54,7 +55,7 @@ def compacted(kafka: KafkaProcess) -> Iterator[Callable[[int], Outcome]]:
     outcomes: dict[int, Outcome] = {}
     with quick_folder() as work, pytest.MonkeyPatch.context() as patch:
         # Otherwise each of these small segments would be read at once.
-        patch.setattr(compaction_run, "PIECE_BYTES", 1)
+        patch.setattr(compaction_settings, "PIECE_BYTES", 1)
 
         def compacted(seed: int) -> Outcome:
             if seed not in outcomes:
@@ -137,10 +138,12 @@ def _compact(
             first_dirty_offset=first_dirty_offset,
             end=dirty.first_uncleanable.offset,
             now_ms=stage.now_ms,
-            memory_bytes=stage.map_bytes,
-            load_factor=stage.load_factor,
-            buffer_bytes=stage.buffer_bytes,
-            workers=1 + history.seed % 2,
+            settings=CompactionSettings(
+                memory_bytes=stage.map_bytes,
+                load_factor=stage.load_factor,
+                buffer_bytes=stage.buffer_bytes,
+                workers=1 + history.seed % 2,
+            ),
         )
         return dirty, report
     finally:

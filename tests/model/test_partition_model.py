@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from duralog.errors import OffsetOutOfRange, OutOfOrderSequence
 from duralog.format.record import Record
 from duralog.storage.compaction.compact import compact_log
+from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.log.partition_log import EARLIEST, LATEST, MAX_TIMESTAMP, PartitionLog
 from tests.support.faults.crashing_files import START_MS, CrashingFiles, PowerLost
 from tests.support.faults.partition import SMALL_SEGMENTS, Partition
@@ -192,8 +193,7 @@ class PartitionModel(RuleBasedStateMachine):
             first_dirty_offset=max(self.first_dirty, self.start),
             end=end,
             now_ms=self.compacted_ms,
-            memory_bytes=2 * keys * MAP_ENTRY_BYTES,
-            load_factor=0.9,
+            settings=CompactionSettings(memory_bytes=2 * keys * MAP_ENTRY_BYTES, load_factor=0.9),
         )
         assert report.corrupt_batches == report.left_segments == []
         self.first_dirty = max(self.first_dirty, report.end_offset)

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from duralog.config import TopicConfig
 from duralog.format.filenames import FileKind, SegmentFile
 from duralog.storage.append.origin import AppendOrigin
-from duralog.storage.compaction import run as compaction_run
+from duralog.storage.compaction import settings as compaction_settings
 from duralog.storage.compaction.compact import CompactionReport, compact_log
+from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.log.partition_log import PartitionLog
 from oracle.random_histories import Stage, random_history
 from tests.support.compaction.compaction_life import ENTRY_BYTES, Life
@@ -133,15 +134,15 @@ class History:
             ),
             producers=self.log.producers(),
         )
-        with mock.patch.object(compaction_run, "PIECE_BYTES", 300):
+        with mock.patch.object(compaction_settings, "PIECE_BYTES", 300):
             report = compact_log(
                 self.log,
                 first_dirty_offset=self.first_dirty_offset,
                 end=end,
                 now_ms=stage.now_ms,
-                memory_bytes=stage.map_bytes,
-                load_factor=stage.load_factor,
-                buffer_bytes=stage.buffer_bytes,
+                settings=CompactionSettings(
+                    memory_bytes=stage.map_bytes, load_factor=stage.load_factor, buffer_bytes=stage.buffer_bytes
+                ),
             )
         compare(self.segments(), expected, index_bytes=self.config.segment_index_bytes)
         assert report.rounds == rounds

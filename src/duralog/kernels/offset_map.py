@@ -61,6 +61,11 @@ class Superseded:
     bits: NDArray[np.uint8]
 
 
+def map_bytes_for(keys: int, load_factor: float) -> int:
+    """The memory of a map that is not yet full with this number of keys: a full one takes no record of any key."""
+    return (int((keys + 1) / load_factor) + 2) * SLOT_BYTES
+
+
 NO_MARKS = Superseded(0, 0, np.zeros(0, np.uint8))
 
 

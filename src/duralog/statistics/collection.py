@@ -43,8 +43,8 @@ from duralog.statistics.report import (
 )
 from duralog.statistics.shapes import SegmentSizes, segment_sizes, topic_shape
 from duralog.statistics.topic_choice import partitions_by_topic
-from duralog.storage.compaction.cleaner_settings import CleanerSettings
 from duralog.storage.compaction.preview import ExplainSettings, explain_compaction
+from duralog.storage.compaction.settings import CleanerSettings
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.retention import COMPACT
@@ -238,7 +238,7 @@ def open_savings(location: Location) -> Iterator[Callable[[TopicPartition], Comp
 
 
 def _saving_in(log: PartitionLog, checkpoint: int | None, cleaner: CleanerSettings) -> CompactionSaving:
-    settings = ExplainSettings(now_ms=now_ms(), memory_bytes=cleaner.memory_bytes, load_factor=cleaner.load_factor)
+    settings = ExplainSettings(now_ms=now_ms(), compaction=cleaner.compaction)
     report = explain_compaction(log, checkpoint, settings).report
     if report is None:
         return CompactionSaving(records=0, size_bytes=0)

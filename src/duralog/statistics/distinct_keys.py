@@ -19,7 +19,7 @@ from duralog.columnar.pieces import Piece
 from duralog.columnar.refusals import OnCorrupt
 from duralog.columnar.runs import Rows
 from duralog.kernels.key_digests import digests_of
-from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap
+from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap, map_bytes_for
 from duralog.scanning.slice_reading import read_slice_pieces
 from duralog.scanning.slices import CorruptBytes, Slice
 from duralog.spark.jobs.snapshots.key_shuffle import keys_frame, last_marks, slices_by_task
@@ -29,7 +29,6 @@ from duralog.statistics.key_prefixes import PrefixRule, prefixes_of
 from duralog.statistics.keyed_offsets import KeyedChunk, MapFull, Numbers, put_all, within
 from duralog.statistics.record_counts import pass_over
 from duralog.statistics.thread_tasks import Advance, ignore
-from duralog.storage.compaction.run import map_bytes_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,6 +25,7 @@ from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, StorageError, UnknownTopic
 from duralog.storage.compaction.cleaner import Cleaner
 from duralog.storage.compaction.report import CompactionReport, ShowCompaction
+from duralog.storage.compaction.settings import ignore
 from duralog.storage.disk.background import BackgroundError, Clock, Scheduler, wall_clock_ms
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem, Lock, LockLost, raise_open_file_limit
 from duralog.storage.disk.log_directory import TopicPartition
@@ -327,14 +328,10 @@ class Store:
         """
         self._open.check_writable()
         log = self.partition(topic, partition)
-        return self.cleaner.compact(
-            TopicPartition(topic, partition),
-            log,
-            workers=workers,
-            memory_bytes=memory_bytes,
-            again=again,
-            on_progress=on_progress,
+        settings = self.cleaner.settings.on_request(
+            workers=workers, memory_bytes=memory_bytes, on_progress=on_progress or ignore
         )
+        return self.cleaner.compact(TopicPartition(topic, partition), log, settings, again=again)
 
     def _load_compacted(self) -> Mapping[TopicPartition, PartitionLog]:
         """All logs so far, and those of compacted topics that can be loaded."""

@@ -15,8 +15,9 @@ from unittest import mock
 
 from duralog.config import TopicConfig
 from duralog.format.record import Record
-from duralog.storage.compaction import run as compaction_run
+from duralog.storage.compaction import settings as compaction_settings
 from duralog.storage.compaction.compact import CompactionReport, compact_log
+from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.log.partition_log import PartitionLog
 from tests.support.compaction.compaction_steps import (
     TRANSACTIONAL,
@@ -135,15 +136,15 @@ def compact_up_to(
     log: PartitionLog, first_dirty_offset: int, end: int, *, now_ms: int, keys: int = 1000, workers: int = 1
 ) -> CompactionReport:
     """With a map that has room for so many keys, and in pieces so small that a segment has several of them."""
-    with mock.patch.object(compaction_run, "PIECE_BYTES", 300):
+    with mock.patch.object(compaction_settings, "PIECE_BYTES", 300):
         return compact_log(
             log,
             first_dirty_offset=first_dirty_offset,
             end=end,
             now_ms=now_ms,
-            memory_bytes=2 * keys * ENTRY_BYTES,
-            load_factor=0.5 if keys > 1 else 0.9,
-            workers=workers,
+            settings=CompactionSettings(
+                memory_bytes=2 * keys * ENTRY_BYTES, load_factor=0.5 if keys > 1 else 0.9, workers=workers
+            ),
         )
 
 

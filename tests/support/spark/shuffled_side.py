@@ -19,7 +19,6 @@ from unittest import mock
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.format.filenames import LOCK, FileKind, SegmentFile
-from duralog.kernels.offset_map import OffsetMap
 from duralog.spark.jobs.compaction.frames import KeyTasks
 from duralog.spark.jobs.compaction.groups import GroupToRewrite, RewrittenGroup, rewrite_group
 from duralog.spark.jobs.compaction.keys import segment_keys
@@ -27,8 +26,9 @@ from duralog.spark.jobs.compaction.marks import segment_marks, superseded_offset
 from duralog.spark.jobs.compaction.rows import KeyRow, SegmentMarks
 from duralog.spark.jobs.compaction.shuffled import ShuffledCompaction
 from duralog.storage.borrowed_partition import Loan
-from duralog.storage.compaction import run as compaction_run
+from duralog.storage.compaction import settings as compaction_settings
 from duralog.storage.compaction.compact import CompactionReport, compact_log
+from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.lent_lock import LentLock
 from duralog.storage.disk.local_files import LocalLock
@@ -119,7 +119,7 @@ class Side:
             first_dirty_offset=first_dirty_offset,
             end=end,
             now_ms=self.now_ms,
-            memory_bytes=LARGE_MAP_BYTES,
+            settings=CompactionSettings(memory_bytes=LARGE_MAP_BYTES),
         )
         self.partition.catch_up()
         return report
@@ -131,21 +131,15 @@ class Side:
         rounds: list[int] = []
         crew = LocalCrew(rng)
         try:
-            with mock.patch.object(compaction_run, "PIECE_BYTES", piece_bytes):
+            with mock.patch.object(compaction_settings, "PIECE_BYTES", piece_bytes):
                 report = ShuffledCompaction(self.loan(), crew).compact_log(
                     self.log,
                     first_dirty_offset=first_dirty_offset,
                     end=end,
                     now_ms=self.now_ms,
-                    memory_bytes=memory_bytes,
-                    load_factor=rng.choice((0.5, 0.9)),
-                    buffer_bytes=0,
-                    workers=1,
-                    on_bytes=compaction_run.ignore,
-                    check_stop=compaction_run.ignore,
-                    on_round=rounds.append,
-                    on_progress=compaction_run.ignore,
-                    make_map=OffsetMap,
+                    settings=CompactionSettings(
+                        memory_bytes=memory_bytes, load_factor=rng.choice((0.5, 0.9)), on_round=rounds.append
+                    ),
                 )
         finally:
             lent.release()

@@ -16,8 +16,8 @@ from duralog.format import batches as plain_batches
 from duralog.format.compression import Codec
 from duralog.spark.jobs.stats import LogFigures, StatsReport, stats
 from duralog.statistics.key_prefixes import PrefixRule
-from duralog.storage.compaction.cleaner_settings import CleanerSettings
 from duralog.storage.compaction.preview import ExplainSettings, explain_compaction
+from duralog.storage.compaction.settings import CleanerSettings
 from duralog.storage.store import Store
 from tests.support.places import GOLDEN
 from tests.support.spark.lake_directory import START_MS, run_here
@@ -195,7 +195,7 @@ def test_what_compaction_would_save_is_what_it_says_itself(tmp_path: Path, monke
     config = BrokerConfig.of({"log.cleaner.enable": "false"})
     with Store(str(tmp_path / "data"), config=config, clock=lambda: at_ms) as store:
         cleaner = CleanerSettings.of(store.config)
-        settings = ExplainSettings(now_ms=at_ms, memory_bytes=cleaner.memory_bytes, load_factor=cleaner.load_factor)
+        settings = ExplainSettings(now_ms=at_ms, compaction=cleaner.compaction)
         preview = explain_compaction(store.partition("t", 0), None, settings).report
         assert preview is not None
         report = store.compact("t", 0)

@@ -289,7 +289,7 @@ def test_what_is_read_and_written_keeps_to_the_limit(directory: Directory, worke
         wait=sleep,
         steady_clock=directory.clock,
     )
-    report = cleaner.compact(TopicPartition("orders", 0), log, workers=workers)
+    report = cleaner.compact(TopicPartition("orders", 0), log, cleaner.settings.on_request(workers=workers))
     seconds = (directory.clock.now_ms - NOW_MS) / 1000
     passed_bytes = report.map_bytes + report.read_bytes + report.written_bytes
     assert passed_bytes > 2_000_000

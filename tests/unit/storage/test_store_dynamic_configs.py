@@ -81,6 +81,6 @@ def test_the_cleaner_goes_by_the_new_configs(tmp_path: Path) -> None:
         store.alter_configs_of(
             BROKER_RESOURCE, ALL_BROKERS, {"log.cleaner.threads": "4", "log.cleaner.dedupe.buffer.size": "8388608"}
         )
-        assert store.cleaner._settings.memory_bytes == 8388608 // 4
+        assert store.cleaner.settings.compaction.memory_bytes == 8388608 // 4
         assert store.cleaner.totals().threads == 4
         assert len(store._cleaner_scheduler._threads) == 4

@@ -14,8 +14,8 @@ from duralog.cli.compact.objects import explanation_object, failure_object
 from duralog.cli.compact.view import CompactionView
 from duralog.config import TopicConfig
 from duralog.errors import DuralogError
-from duralog.storage.compaction.cleaner_settings import CleanerSettings
 from duralog.storage.compaction.preview import ExplainSettings, Explanation
+from duralog.storage.compaction.settings import CleanerSettings
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.live_explanation import CleanerCheckpoints, explain_live
 from duralog.storage.store import Store
@@ -44,11 +44,9 @@ def explain_all(
     cleaner = CleanerSettings.of(store.config)
     settings = ExplainSettings(
         now_ms=now_ms,
-        memory_bytes=cleaner.memory_bytes if memory_bytes is None else memory_bytes,
-        load_factor=cleaner.load_factor,
+        compaction=cleaner.on_request(memory_bytes=memory_bytes, on_progress=view.show),
         again=again,
         records=records,
-        on_progress=view.show,
     )
     totals = _Totals()
     checkpoints = CleanerCheckpoints(store.path)

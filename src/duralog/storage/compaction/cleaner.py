@@ -30,6 +30,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 
 from duralog.config import BrokerConfig
@@ -38,13 +39,13 @@ from duralog.kernels.offset_map import MakeMap
 from duralog.storage.compaction.cleanable import DirtyRange, dirty_range, first_dirty_offset
 from duralog.storage.compaction.cleaner_checkpoint import CleanerCheckpoint
 from duralog.storage.compaction.cleaner_history import CleanerHistory
-from duralog.storage.compaction.cleaner_settings import CleanerSettings
 from duralog.storage.compaction.cleaner_state import CleanerTotals, PartitionState, state_of, totals_of
 from duralog.storage.compaction.cleaning import Cleaning, CompactLog, WaitFor, wait_for
 from duralog.storage.compaction.cleaning_claims import CleaningClaims
 from duralog.storage.compaction.compact import compact_log
 from duralog.storage.compaction.kept_maps import KeptMaps
-from duralog.storage.compaction.report import CompactionProgress, CompactionReport, CompactionStopped, ShowCompaction
+from duralog.storage.compaction.report import CompactionProgress, CompactionReport, CompactionStopped
+from duralog.storage.compaction.settings import CleanerSettings, CompactionSettings
 from duralog.storage.compaction.summary import summary
 from duralog.storage.compaction.throttle import Throttle
 from duralog.storage.disk.background import Clock, Scheduler, steady_clock_ms
@@ -80,7 +81,7 @@ class Cleaner:
         `write_checkpoints` writes the recovery points and starts of all logs. `steady_clock` is the one that goes on
         while `wait` waits: that of a scheduler may stand still.
         """
-        self._settings = CleanerSettings.of(config)
+        self.settings = CleanerSettings.of(config)
         self._logs = logs
         self._clock = clock
         self._scheduler = scheduler
@@ -89,9 +90,9 @@ class Cleaner:
         self._compact_log = compact_log
         self._checkpoint = CleanerCheckpoint(directory)
         self._claims = CleaningClaims(logs, clock, wait)
-        self._history = CleanerHistory(clock=clock, steady_clock=scheduler.clock, latest=self._settings.threads)
+        self._history = CleanerHistory(clock=clock, steady_clock=scheduler.clock, latest=self.settings.threads)
         self._steady_clock = steady_clock
-        self._throttle = Throttle(self._settings.bytes_per_second, steady_clock)
+        self._throttle = Throttle(self.settings.bytes_per_second, steady_clock)
         self._maps = KeptMaps()
         self._is_started = False
         self._row = 0
@@ -105,7 +106,7 @@ class Cleaner:
             self.watch(partition, log)
             self._correct(partition, log)
         self._checkpoint.write()
-        if self._settings.is_enabled:
+        if self.settings.is_enabled:
             self._is_started = True
             self._begin_row()
 
@@ -125,9 +126,9 @@ class Cleaner:
     def follow(self, config: BrokerConfig) -> None:
         """Go by other configs from now on. A compaction that is going on has its share of memory until its end."""
         settings = CleanerSettings.of(config)
-        if settings == self._settings:
+        if settings == self.settings:
             return
-        before, self._settings = self._settings, settings
+        before, self.settings = self.settings, settings
         if settings.bytes_per_second != before.bytes_per_second:
             self._throttle = Throttle(settings.bytes_per_second, self._steady_clock)
             self._claims.hurry()
@@ -139,13 +140,13 @@ class Cleaner:
     def _begin_row(self) -> None:
         """Let every thread have its turns, at once and then after each pause. Those that were begun before end."""
         self._row += 1
-        for _ in range(self._settings.threads):
+        for _ in range(self.settings.threads):
             self._scheduler.after(0, _TASK, partial(self._turn, self._row))
 
     def _turn(self, row: int) -> None:
         if row != self._row:
             return
-        pause_ms = self._settings.backoff_ms
+        pause_ms = self.settings.backoff_ms
         try:
             if self.clean_next():
                 pause_ms = 0
@@ -192,12 +193,12 @@ class Cleaner:
                 dirty = self._look(partition, log)
                 if not dirty.is_eligible:
                     return False
-                self._clean(cleaning, dirty, workers=1, memory_bytes=self._settings.memory_bytes)
+                self._clean(cleaning, dirty, self.settings.compaction)
         except CompactionStopped as stopped:
             _logger.info("%s", stopped)
             if cleaning is None or cleaning.stop_reason is not None:
                 return False
-            self._history.note_postponed(partition, str(stopped), self._settings.backoff_ms)
+            self._history.note_postponed(partition, str(stopped), self.settings.backoff_ms)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # A panic of a native library is no `Exception`.
@@ -214,15 +215,15 @@ class Cleaner:
         self,
         partition: TopicPartition,
         log: PartitionLog,
+        settings: CompactionSettings | None = None,
         *,
-        workers: int | None = None,
-        memory_bytes: int | None = None,
         again: bool = False,
-        on_progress: ShowCompaction | None = None,
     ) -> CompactionReport:
-        """Compact what can be compacted now, however little. Waits for a compaction of the log that is going on."""
-        workers = self._settings.threads if workers is None else workers
-        memory_bytes = self._settings.memory_bytes if memory_bytes is None else memory_bytes
+        """Compact what can be compacted now, however little. Waits for a compaction of the log that is running.
+
+        `settings` come from `self.settings.on_request`. With `again`, what was compacted before counts as new.
+        """
+        settings = self.settings.on_request() if settings is None else settings
         _check_policy(partition, log)
         with self._claims.claim(partition, log, wait=True) as cleaning:
             assert cleaning is not None
@@ -231,21 +232,19 @@ class Cleaner:
             repetitions = 0
             while True:
                 try:
-                    return self._clean_now(cleaning, workers, memory_bytes, again, on_progress)
+                    return self._clean_now(cleaning, settings, again=again)
                 except CompactionStopped:
                     # If nobody wanted it, then retention has taken segments: what is left can be compacted.
                     repetitions += 1
                     if cleaning.stop_reason is not None or repetitions == _MOST_REPETITIONS:
                         raise
 
-    def _clean_now(
-        self, cleaning: Cleaning, workers: int, memory_bytes: int, again: bool, on_progress: ShowCompaction | None
-    ) -> CompactionReport:
+    def _clean_now(self, cleaning: Cleaning, settings: CompactionSettings, *, again: bool) -> CompactionReport:
         try:
             cleaning.begin()
             dirty = self._look(cleaning.partition, cleaning.log, again=again)
             if dirty.cleanable_bytes:
-                return self._clean(cleaning, dirty, workers=workers, memory_bytes=memory_bytes, on_progress=on_progress)
+                return self._clean(cleaning, dirty, settings)
         except CompactionStopped:
             raise
         except Exception as error:
@@ -263,23 +262,14 @@ class Cleaner:
 
     # One compaction
 
-    def _clean(
-        self,
-        cleaning: Cleaning,
-        dirty: DirtyRange,
-        *,
-        workers: int,
-        memory_bytes: int,
-        on_progress: ShowCompaction | None = None,
-    ) -> CompactionReport:
+    def _clean(self, cleaning: Cleaning, dirty: DirtyRange, settings: CompactionSettings) -> CompactionReport:
         def pass_bytes(count: int) -> None:
             self._throttle.add(count, cleaning.pause)
             cleaning.check_stop()
 
         def show(progress: CompactionProgress) -> None:
             cleaning.progress = progress
-            if on_progress is not None:
-                on_progress(progress)
+            settings.on_progress(progress)
 
         end = cleaning.end = dirty.first_uncleanable.offset
         cleaning.log.flush(end)
@@ -290,15 +280,14 @@ class Cleaner:
                 first_dirty_offset=dirty.first_dirty_offset,
                 end=end,
                 now_ms=self._clock(),
-                memory_bytes=memory_bytes,
-                load_factor=self._settings.load_factor,
-                buffer_bytes=self._settings.buffer_bytes,
-                workers=workers,
-                on_bytes=pass_bytes,
-                check_stop=cleaning.check_stop,
-                on_round=lambda end_offset: self._advance(cleaning, end_offset),
-                on_progress=show,
-                make_map=make_map,
+                settings=replace(
+                    settings,
+                    on_bytes=pass_bytes,
+                    check_stop=cleaning.check_stop,
+                    on_round=lambda end_offset: self._advance(cleaning, end_offset),
+                    on_progress=show,
+                    make_map=make_map,
+                ),
             )
         self._advance(cleaning, report.end_offset)
         if report.end_offset <= dirty.first_dirty_offset:
@@ -317,7 +306,7 @@ class Cleaner:
             with self._maps.lent() as make_map:
                 yield make_map
         finally:
-            self._scheduler.after(self._settings.backoff_ms, "giving memory back", self._maps.drop)
+            self._scheduler.after(self.settings.backoff_ms, "giving memory back", self._maps.drop)
 
     def _advance(self, cleaning: Cleaning, end_offset: int) -> None:
         with cleaning.log.writers_waiting():
@@ -368,7 +357,7 @@ class Cleaner:
 
     def totals(self) -> CleanerTotals:
         since_ms = None if self._last_run is None else self._scheduler.clock() - self._last_run
-        threads = self._settings.threads if self._is_started else 0
+        threads = self.settings.threads if self._is_started else 0
         return totals_of(self.states(), self._history, threads=threads, time_since_last_run_ms=since_ms)
 
     def _state(self, partition: TopicPartition, log: PartitionLog) -> PartitionState:

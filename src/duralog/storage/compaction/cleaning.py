@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from duralog.kernels.offset_map import MakeMap
-from duralog.storage.compaction.report import CompactionProgress, CompactionReport, CompactionStopped, ShowCompaction
+from duralog.storage.compaction.report import CompactionProgress, CompactionReport, CompactionStopped
+from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 
@@ -30,21 +30,7 @@ class CompactLog(Protocol):
     """`duralog.storage.compaction.compact.compact_log`."""
 
     def __call__(
-        self,
-        log: PartitionLog,
-        *,
-        first_dirty_offset: int,
-        end: int,
-        now_ms: int,
-        memory_bytes: int,
-        load_factor: float,
-        buffer_bytes: int,
-        workers: int,
-        on_bytes: Callable[[int], None],
-        check_stop: Callable[[], None],
-        on_round: Callable[[int], None],
-        on_progress: ShowCompaction,
-        make_map: MakeMap,
+        self, log: PartitionLog, *, first_dirty_offset: int, end: int, now_ms: int, settings: CompactionSettings
     ) -> CompactionReport: ...
 
 

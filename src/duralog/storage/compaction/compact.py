@@ -19,7 +19,7 @@ What must always be true:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ from duralog.columnar.compacting import CompactedPiece
 from duralog.columnar.pieces import Piece
 from duralog.errors import DuralogError, StorageError
 from duralog.format.filenames import FileState
-from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, MakeMap, OffsetMap
+from duralog.kernels.offset_map import map_bytes_for
 from duralog.storage.compaction.cleaned_segment import CleanedSegment
 from duralog.storage.compaction.mapping import map_keys
 from duralog.storage.compaction.ordered_work import OrderedWork
@@ -39,11 +39,11 @@ from duralog.storage.compaction.report import (
     CompactionProgress,
     CompactionReport,
     CompactionStopped,
-    ShowCompaction,
     Tallies,
 )
 from duralog.storage.compaction.rewriting import Rewriter
-from duralog.storage.compaction.run import DEFAULT_MAP_BYTES, CompactionRun, CompactionSettings, ignore, map_bytes_for
+from duralog.storage.compaction.run import CompactionRun
+from duralog.storage.compaction.settings import DEFAULT_SETTINGS, CompactionSettings
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.view import LogView
@@ -69,51 +69,30 @@ def compact_log(
     first_dirty_offset: int,
     end: int,
     now_ms: int,
-    memory_bytes: int = DEFAULT_MAP_BYTES,
-    load_factor: float = DEFAULT_LOAD_FACTOR,
-    buffer_bytes: int = 0,
-    workers: int = 1,
-    on_bytes: Callable[[int], None] = ignore,
-    check_stop: Callable[[], None] = ignore,
-    on_round: Callable[[int], None] = ignore,
-    on_progress: ShowCompaction = ignore,
-    make_map: MakeMap = OffsetMap,
+    settings: CompactionSettings = DEFAULT_SETTINGS,
 ) -> CompactionReport:
     """Compact the log up to the segment that holds `end`, in as many rounds as it takes.
 
-    `now_ms` is the time by which delete horizons are set and have passed. `on_round` is told the first dirty offset of
-    the next compaction whenever a round is complete. `on_bytes` is told of bytes read and written, and may wait.
-    `check_stop`, like all of them, may raise what is to end the compaction: what is swapped in by then stays.
+    `now_ms` is the time of the compaction: delete horizons are set, and have passed, relative to it.
 
-    Raises `CompactionStopped` if the log changes in the way of it: then it is to be done again.
+    Raises `CompactionStopped` if the log changes while it is compacted: try again then.
     """
     began = time.perf_counter()
-    settings = CompactionSettings(
-        now_ms=now_ms,
-        memory_bytes=memory_bytes,
-        load_factor=load_factor,
-        buffer_bytes=buffer_bytes,
-        workers=workers,
-        on_bytes=on_bytes,
-        check_stop=check_stop,
-        on_progress=on_progress,
-        make_map=make_map,
-    )
-    with log.being_compacted() as files, OrderedWork(workers) as work:
-        run = CompactionRun(log, settings, work, first_dirty_offset=first_dirty_offset, end=end)
+    with log.being_compacted() as files, OrderedWork(settings.workers) as work:
+        run = CompactionRun(log, settings, work, first_dirty_offset=first_dirty_offset, end=end, now_ms=now_ms)
         try:
-            _compact_to_the_end(run, files, on_round)
+            _compact_to_the_end(run, files)
         except CompactionStopped:
             raise
         except DuralogError:
             if not log.in_doubt:
-                check_stop()  # What goes wrong because the log is cut off meanwhile is no failure.
+                settings.check_stop()  # An error because the log was truncated meanwhile is not a failure.
             raise
         run.report.seconds = time.perf_counter() - began
         return run.report
 
 
-def _compact_to_the_end(run: CompactionRun, files: FileSystem, on_round: Callable[[int], None]) -> None:
+def _compact_to_the_end(run: CompactionRun, files: FileSystem) -> None:
     """As many rounds as it takes, and the report of them."""
     log, report, settings = run.log, run.report, run.settings
     settings.check_stop()
@@ -127,7 +106,7 @@ def _compact_to_the_end(run: CompactionRun, files: FileSystem, on_round: Callabl
             raise StorageError(f"{log.folder}: compaction does not come beyond offset {reached}")
         report.end_offset = reached
         keys += run.offset_map.size
-        on_round(report.end_offset)
+        settings.on_round(report.end_offset)
     report.segments_before, report.bytes_before = extent_below(before, report.end_offset)
     report.segments_after, report.bytes_after = extent_below(log.view, report.end_offset)
     if report.rounds > 1:
@@ -176,7 +155,7 @@ def _rewrite(run: CompactionRun, files: FileSystem, rewriter: Rewriter, group: l
                         found.source.segment.file.forget(found.piece.position, len(found.piece.data))
                         cached_more -= len(found.piece.data)
                     run.has_written(cleaned.append(found.compacted.buffers, found.compacted.batches))
-        segment = cleaned.finish(modified_ms=group[-1].modified_ms, created_ms=run.settings.now_ms)
+        segment = cleaned.finish(modified_ms=group[-1].modified_ms, created_ms=run.now_ms)
         files.sync_folder(log.folder)
         log.swap_in(group, segment, run.settings.check_stop)
     except SegmentBroken as broken:
@@ -273,20 +252,8 @@ def preview_compaction(
     first_dirty_offset: int,
     end: int,
     now_ms: int,
-    memory_bytes: int = DEFAULT_MAP_BYTES,
-    load_factor: float = DEFAULT_LOAD_FACTOR,
-    buffer_bytes: int = 0,
-    check_stop: Callable[[], None] = ignore,
-    on_progress: ShowCompaction = ignore,
+    settings: CompactionSettings = DEFAULT_SETTINGS,
 ) -> CompactionPreview:
-    """What `compact_log` would do in its first round, which is all if the keys fit into the map."""
-    settings = CompactionSettings(
-        now_ms=now_ms,
-        memory_bytes=memory_bytes,
-        load_factor=load_factor,
-        buffer_bytes=buffer_bytes,
-        check_stop=check_stop,
-        on_progress=on_progress,
-    )
-    run = CompactionRun(log, settings, OrderedWork(1), first_dirty_offset=first_dirty_offset, end=end)
+    """What `compact_log` would do in its first round, which is the only one if the keys fit into the map."""
+    run = CompactionRun(log, settings, OrderedWork(1), first_dirty_offset=first_dirty_offset, end=end, now_ms=now_ms)
     return CompactionPreview(run)

@@ -11,7 +11,7 @@ The log may be in use: it is read as it was when it was loaded. Memory is bounde
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,13 +19,13 @@ from duralog.columnar.compacting import BatchVerdict
 from duralog.columnar.pieces import read_pieces
 from duralog.errors import StorageError
 from duralog.format.layout import CONTROL_BIT
-from duralog.kernels.offset_map import SLOT_BYTES
+from duralog.kernels.offset_map import SLOT_BYTES, map_bytes_for
 from duralog.storage.compaction.cleanable import DirtyRange, dirty_range
 from duralog.storage.compaction.compact import CompactionPreview, PreviewedPiece, preview_compaction
 from duralog.storage.compaction.delete_horizons import DeleteHorizons
 from duralog.storage.compaction.gone_records import GoneRecord, gone_records
 from duralog.storage.compaction.report import CompactionReport, ShowCompaction
-from duralog.storage.compaction.run import ignore, map_bytes_for
+from duralog.storage.compaction.settings import CompactionSettings, ignore
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.segment.source import SegmentBroken
 
@@ -36,14 +36,11 @@ _MOST_ROUNDS = 10
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainSettings:
     now_ms: int
-    memory_bytes: int
-    """Of the map of keys."""
-    load_factor: float
+    compaction: CompactionSettings
     again: bool = False
     """As if the log had never been compacted."""
     records: int = 0
-    """How many of the records that would go are to be named."""
-    on_progress: ShowCompaction = ignore
+    """List up to this many of the records that would go."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -156,12 +153,10 @@ def _rehearse(explanation: Explanation, log: PartitionLog, settings: ExplainSett
             first_dirty_offset=offset,
             end=explanation.dirty.first_uncleanable.offset,
             now_ms=settings.now_ms,
-            memory_bytes=settings.memory_bytes,
-            load_factor=settings.load_factor,
-            on_progress=on_progress,
+            settings=replace(settings.compaction, on_progress=on_progress),
         )
 
-    preview = preview_from(explanation.dirty.first_dirty_offset, settings.on_progress)
+    preview = preview_from(explanation.dirty.first_dirty_offset, settings.compaction.on_progress)
     explanation.groups = [
         SegmentGroup(
             base_offsets=tuple(segment.base_offset for segment in group),
@@ -180,12 +175,12 @@ def _rehearse(explanation: Explanation, log: PartitionLog, settings: ExplainSett
             wanted = settings.records - len(explanation.records)
             explanation.records += gone_records(found, preview.offset_map, wanted)
     explanation.report = preview.report
-    explanation.map = _map_need(preview, settings, preview_from)
+    explanation.map = _map_need(preview, settings.compaction, preview_from)
 
 
 def _map_need(
     first: CompactionPreview,
-    settings: ExplainSettings,
+    settings: CompactionSettings,
     preview_from: Callable[[int, ShowCompaction], CompactionPreview],
 ) -> MapNeed:
     end = first.report.end

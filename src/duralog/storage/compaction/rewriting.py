@@ -56,7 +56,7 @@ class Rewriter:
         self._sources = [source for source in sources if source.base_offset <= run.offset_map.latest_offset]
         clean = [source for source in self._sources if source.base_offset < first_dirty_offset]
         self._legacy_horizon_ms = clean[-1].modified_ms - self._config.delete_retention_ms if clean else 0
-        self._judge = BatchJudge(TransactionTracker(), run.log.producers(), end=run.end, round_ms=run.settings.now_ms)
+        self._judge = BatchJudge(TransactionTracker(), run.log.producers(), end=run.end, round_ms=run.now_ms)
         following = [*(source.base_offset for source in self._sources[1:]), run.end]
         self._extents = {
             source.base_offset: _extent(source, base_offset - 1)
@@ -117,7 +117,7 @@ class Rewriter:
             self._judge.tracker.expect(run.aborted_transactions(self._view, source))
             rules = SurvivalRules(
                 offset_map=run.offset_map,
-                round_ms=run.settings.now_ms,
+                round_ms=run.now_ms,
                 delete_retention_ms=self._config.delete_retention_ms,
                 keep_legacy_tombstones=self.keeps_legacy_tombstones(source),
                 # A value in a segment that stays as it is would come back.

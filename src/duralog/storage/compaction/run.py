@@ -2,71 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from duralog.columnar.pieces import PIECE_BYTES
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import FileKind
 from duralog.format.index_entries import AbortedTransaction
-from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, SLOT_BYTES, MakeMap, OffsetMap
+from duralog.kernels.offset_map import SLOT_BYTES, OffsetMap, map_bytes_for
 from duralog.storage.compaction.ordered_work import OrderedWork
 from duralog.storage.compaction.report import (
     CompactionPhase,
     CompactionProgress,
     CompactionReport,
     CompactionStopped,
-    ShowCompaction,
 )
+from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.view import LogView
 from duralog.storage.segment.source import SegmentBroken, SegmentSource
 
-DEFAULT_MAP_BYTES = 128 << 20
-
 _MOST_DAMAGE_TOLD = 1000
 """So many damaged batches are named, no more: there may be millions."""
-
-
-def ignore(*_: object) -> None:
-    """For who does not want to be told."""
-
-
-def map_bytes_for(keys: int, load_factor: float) -> int:
-    """The memory of a map that takes so many keys and is not full then: a full one takes no record of any key."""
-    return (int((keys + 1) / load_factor) + 2) * SLOT_BYTES
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionSettings:
-    now_ms: int
-    """The time of the compaction, by which delete horizons are set and have passed."""
-    memory_bytes: int = DEFAULT_MAP_BYTES
-    """Of the offset map."""
-    load_factor: float = DEFAULT_LOAD_FACTOR
-    buffer_bytes: int = 0
-    """How much of the log is read at a time, if it is more than a piece."""
-    workers: int = 1
-    on_bytes: Callable[[int], None] = ignore
-    """Told how many bytes were read or written."""
-    check_stop: Callable[[], None] = ignore
-    """Raises what is to end the compaction."""
-    on_progress: ShowCompaction = ignore
-    make_map: MakeMap = OffsetMap
-
-    @property
-    def piece_bytes(self) -> int:
-        return max(PIECE_BYTES, self.buffer_bytes)
 
 
 class CompactionRun:
     """One compaction of one log, or a rehearsal of it."""
 
     def __init__(
-        self, log: PartitionLog, settings: CompactionSettings, work: OrderedWork, *, first_dirty_offset: int, end: int
+        self,
+        log: PartitionLog,
+        settings: CompactionSettings,
+        work: OrderedWork,
+        *,
+        first_dirty_offset: int,
+        end: int,
+        now_ms: int,
     ) -> None:
+        """`now_ms` is the time of the compaction: delete horizons are set, and have passed, relative to it."""
         self.log = log
         self.settings = settings
+        self.now_ms = now_ms
         self.work = work
         inactive_end = log.view.segments.active.base_offset
         floor = log.view.segments.floor(min(end, inactive_end))

@@ -31,7 +31,7 @@ from duralog.columnar.upgrading import UpgradeRules, has_legacy, upgrade_piece
 from duralog.errors import CorruptRecord, DuralogError, InvalidRecord
 from duralog.format.filenames import FileState
 from duralog.storage.compaction.cleaned_segment import CleanedSegment
-from duralog.storage.compaction.run import ignore
+from duralog.storage.compaction.settings import ignore
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.segment.segment import Segment

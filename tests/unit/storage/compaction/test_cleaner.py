@@ -40,7 +40,7 @@ class Call:
         self.topic = log.topic
 
     def __getattr__(self, name: str) -> Any:
-        return self.options[name]
+        return self.options[name] if name in self.options else getattr(self.options["settings"], name)
 
     def report(self, **figures: Any) -> CompactionReport:
         return CompactionReport(
@@ -761,7 +761,9 @@ def test_who_closes_the_store_while_he_is_told_of_progress_does_not_wait_for_him
     bench.does["orders"] = show
     cleaner = bench.cleaner()
     with pytest.raises(CompactionStopped, match="the store is closed"):
-        cleaner.compact(TopicPartition("orders", 0), log, on_progress=lambda _: cleaner.stop())
+        cleaner.compact(
+            TopicPartition("orders", 0), log, cleaner.settings.on_request(on_progress=lambda _: cleaner.stop())
+        )
 
 
 # A log whose end is cut off
@@ -1103,7 +1105,7 @@ def test_a_compaction_shows_how_far_it_is(bench: Bench) -> None:
 
     bench.does["orders"] = show
     cleaner = bench.cleaner()
-    cleaner.compact(TopicPartition("orders", 0), log, on_progress=told.append)
+    cleaner.compact(TopicPartition("orders", 0), log, cleaner.settings.on_request(on_progress=told.append))
     assert [found.activity for found in seen] == [Activity.CLEANING] * 2
     assert [found.progress for found in seen] == [None, progress]
     assert seen[0].started_ms == NOW_MS

@@ -14,10 +14,11 @@ from duralog.format.checksum import crc32c
 from duralog.format.filenames import FileKind, FileState, parse_segment_file
 from duralog.format.layout import BATCH_V2
 from duralog.format.record import Record
-from duralog.kernels.offset_map import SLOT_BYTES, OffsetMap
+from duralog.kernels.offset_map import SLOT_BYTES, OffsetMap, map_bytes_for
 from duralog.storage.compaction import cleaned_segment
 from duralog.storage.compaction import mapping as compaction_mapping
 from duralog.storage.compaction import run as compaction_run
+from duralog.storage.compaction import settings as compaction_settings
 from duralog.storage.compaction.compact import (
     CompactionProgress,
     CompactionReport,
@@ -25,7 +26,7 @@ from duralog.storage.compaction.compact import (
     compact_log,
     preview_compaction,
 )
-from duralog.storage.compaction.run import map_bytes_for
+from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.local_files import LocalFile
 from duralog.storage.log.partition_log import PartitionLog
@@ -52,9 +53,16 @@ def write(log: PartitionLog, *keys_of_segments: str, value: bytes = b"v" * 50) -
         log.roll()
 
 
-def compact(log: PartitionLog, first_dirty_offset: int = 0, **options: Any) -> CompactionReport:
-    end = log.view.segments.active.base_offset
-    return compact_log(log, **{"first_dirty_offset": first_dirty_offset, "end": end, "now_ms": NOW_MS, **options})
+def compact(
+    log: PartitionLog, first_dirty_offset: int = 0, end: int | None = None, now_ms: int = NOW_MS, **settings: Any
+) -> CompactionReport:
+    return compact_log(
+        log,
+        first_dirty_offset=first_dirty_offset,
+        end=log.view.segments.active.base_offset if end is None else end,
+        now_ms=now_ms,
+        settings=CompactionSettings(**settings),
+    )
 
 
 def keys(log: PartitionLog) -> str:
@@ -93,7 +101,7 @@ def test_the_system_keeps_no_more_in_memory_and_begins_to_write_early(
     monkeypatch.setattr(LocalFile, "forget", lambda file, at, size: forgotten.append((Path(file.name).name, at, size)))
     monkeypatch.setattr(LocalFile, "begin_sync", lambda file, at: begun.append((Path(file.name).name, at)))
     monkeypatch.setattr(cleaned_segment, "_WRITTEN_AHEAD", 600_000)
-    monkeypatch.setattr(compaction_run, "PIECE_BYTES", 700_000)
+    monkeypatch.setattr(compaction_settings, "PIECE_BYTES", 700_000)
     report = compact(log)
     assert report.records_after == 20
     # The first piece with survivors, and from then on as much as was written.

@@ -12,6 +12,7 @@ from duralog.kernels.columns import BATCH_DTYPE
 from duralog.storage.compaction.compact import compact_log, preview_compaction
 from duralog.storage.compaction.delete_horizons import DeleteHorizons
 from duralog.storage.compaction.report import CompactionStopped
+from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.log.log_retention import retain
 from duralog.storage.log.retention import BUILT_IN_POLICIES
 from tests.support.compaction.compacted_directory import CompactedDirectory, fill
@@ -65,7 +66,11 @@ def test_retention_may_take_everything_meanwhile(tmp_path: Path) -> None:
 
         with pytest.raises(CompactionStopped, match="no segment is left below offset 400"):
             compact_log(
-                log, first_dirty_offset=0, end=400, now_ms=directory.made_ms, memory_bytes=1024, on_round=take_all
+                log,
+                first_dirty_offset=0,
+                end=400,
+                now_ms=directory.made_ms,
+                settings=CompactionSettings(memory_bytes=1024, on_round=take_all),
             )
         with pytest.raises(CompactionStopped):
             preview_compaction(log, first_dirty_offset=400, end=400, now_ms=directory.made_ms)

@@ -83,7 +83,7 @@ class WaitingGroups:
             producers=self._producers,
             end=run.end,
             modified_ms=group[-1].modified_ms,
-            now_ms=run.settings.now_ms,
+            now_ms=run.now_ms,
             piece_bytes=run.settings.piece_bytes,
         )
         return PlannedGroup(group, work)

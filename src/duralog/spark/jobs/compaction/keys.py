@@ -36,11 +36,10 @@ from duralog.columnar.pieces import Piece
 from duralog.errors import CorruptRecord
 from duralog.format.layout import CONTROL_BIT
 from duralog.kernels.key_digests import Digests
-from duralog.kernels.offset_map import OffsetMap
+from duralog.kernels.offset_map import OffsetMap, map_bytes_for
 from duralog.spark.jobs.compaction.marks import packed_offsets
 from duralog.spark.jobs.compaction.rows import Findings, KeyRow, KeyShuffle, RowKind, SegmentToRead
 from duralog.spark.jobs.compaction.transactions import TransactionExtract
-from duralog.storage.compaction.run import map_bytes_for
 from duralog.storage.compaction.transaction_cleaning import TransactionTracker
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.segment.source import SegmentBroken, SegmentSource, batch_bytes

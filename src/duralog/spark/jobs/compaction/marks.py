@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duralog.kernels.key_digests import Digests
-from duralog.kernels.offset_map import OffsetMap, Superseded
+from duralog.kernels.offset_map import OffsetMap, Superseded, map_bytes_for
 from duralog.spark.jobs.compaction.rows import KeyRow, KeyShuffle, RowKind, SegmentMarks, SegmentToRead
-from duralog.storage.compaction.run import map_bytes_for
 from duralog.storage.disk.file_system import FileSystem
 
 _SHARE_LOAD = 0.75

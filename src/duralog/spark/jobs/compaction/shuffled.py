@@ -18,14 +18,14 @@ The result is that of the store's compaction with a map that has room for all ke
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from duralog.errors import DuralogError, StorageError
 from duralog.format.filenames import FileState, SegmentFile
-from duralog.kernels.offset_map import MakeMap, OffsetMap
+from duralog.kernels.offset_map import OffsetMap
 from duralog.spark.jobs.compaction.frames import KeyTasks, shuffle_keys
 from duralog.spark.jobs.compaction.group_plan import WaitingGroups
 from duralog.spark.jobs.compaction.groups import GroupToRewrite, RewrittenGroup, rewrite_group
@@ -38,8 +38,9 @@ from duralog.storage.borrowed_partition import Loan, borrow
 from duralog.storage.compaction.cleaner import reports_only
 from duralog.storage.compaction.compact import extent_below
 from duralog.storage.compaction.ordered_work import OrderedWork
-from duralog.storage.compaction.report import CompactionPhase, CompactionReport, ShowCompaction
-from duralog.storage.compaction.run import CompactionRun, CompactionSettings
+from duralog.storage.compaction.report import CompactionPhase, CompactionReport
+from duralog.storage.compaction.run import CompactionRun
+from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.recovery.leftovers import STAGING_FOLDER
@@ -125,37 +126,15 @@ class ShuffledCompaction:
         self._crew = crew
 
     def compact_log(
-        self,
-        log: PartitionLog,
-        *,
-        first_dirty_offset: int,
-        end: int,
-        now_ms: int,
-        memory_bytes: int,
-        load_factor: float,
-        buffer_bytes: int,
-        workers: int,
-        on_bytes: Callable[[int], None],
-        check_stop: Callable[[], None],
-        on_round: Callable[[int], None],
-        on_progress: ShowCompaction,
-        make_map: MakeMap,
+        self, log: PartitionLog, *, first_dirty_offset: int, end: int, now_ms: int, settings: CompactionSettings
     ) -> CompactionReport:
         """In the place of `storage.compaction.compact.compact_log`. Threads are Spark's, and so are the maps."""
-        del workers, make_map
         began = time.perf_counter()
-        settings = CompactionSettings(
-            now_ms=now_ms,
-            memory_bytes=memory_bytes,
-            load_factor=load_factor,
-            buffer_bytes=buffer_bytes,
-            on_bytes=on_bytes,
-            check_stop=check_stop,
-            on_progress=on_progress,
-            make_map=lambda _memory_bytes, factor: OffsetMap(_SMALLEST_MAP_BYTES, factor),
-        )
+        settings = replace(settings, make_map=lambda _memory_bytes, factor: OffsetMap(_SMALLEST_MAP_BYTES, factor))
         with log.being_compacted() as files:
-            run = CompactionRun(log, settings, OrderedWork(1), first_dirty_offset=first_dirty_offset, end=end)
+            run = CompactionRun(
+                log, settings, OrderedWork(1), first_dirty_offset=first_dirty_offset, end=end, now_ms=now_ms
+            )
             staging = f"{log.folder}/{STAGING_FOLDER}"
             files.remove_folder(staging)
             files.make_folder(staging)
@@ -165,7 +144,7 @@ class ShuffledCompaction:
                 # A task that nobody waits for any more may still write there: then it goes when the log is opened next.
                 with suppress(StorageError):
                     files.remove_folder(staging)
-            on_round(run.end)
+            settings.on_round(run.end)
             run.report.seconds = time.perf_counter() - began
             return run.report
 
@@ -277,7 +256,7 @@ def _swap_in(run: CompactionRun, files: FileSystem, group: Sequence[SegmentSourc
         log.folder,
         base_offset,
         size_bytes=rewritten.size_bytes,
-        created_ms=run.settings.now_ms,
+        created_ms=run.now_ms,
         options=segment_options(log.config),
         state=FileState.CLEANED,
     )

@@ -19,9 +19,9 @@ from duralog.spark.jobs.compaction.report import CompactionForm, PartitionCompac
 from duralog.storage.borrowed_partition import BorrowedPartition, Loan, borrow
 from duralog.storage.compaction.cleanable import DirtyRange
 from duralog.storage.compaction.cleaner import reports_only
-from duralog.storage.compaction.cleaner_settings import CleanerSettings
 from duralog.storage.compaction.preview import ExplainSettings
 from duralog.storage.compaction.report import CompactionPhase, CompactionProgress, CompactionReport
+from duralog.storage.compaction.settings import CleanerSettings
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.live_explanation import CleanerCheckpoints, explain_live
 from duralog.storage.store import Store
@@ -86,8 +86,9 @@ def compact_borrowed(borrowed: BorrowedPartition, settings: CompactSettings) -> 
     for state in borrowed.cleaner.states():
         if state.dirty is not None and _is_too_little(state.dirty, settings):
             return _idle(partition, state.dirty.first_dirty_offset, _too_little_note(state.dirty, settings))
+    cleaner = borrowed.cleaner
     slots = settings.memory_bytes // SLOT_BYTES
-    capacity = int(slots * CleanerSettings.of(borrowed.config).load_factor)
+    capacity = int(slots * cleaner.settings.compaction.load_factor)
 
     def show(progress: CompactionProgress) -> None:
         borrowed.run_due()  # Files of old segments go at once: there may be no room for the whole log twice.
@@ -95,14 +96,10 @@ def compact_borrowed(borrowed: BorrowedPartition, settings: CompactSettings) -> 
         if is_mapped and not settings.may_take_rounds and round(progress.map_fill * slots) >= capacity:
             raise MapFull(f"{partition}: its keys do not fit into a map of {settings.memory_bytes} bytes")
 
-    return borrowed.cleaner.compact(
-        partition,
-        log,
-        workers=settings.workers,
-        memory_bytes=settings.memory_bytes,
-        again=settings.again,
-        on_progress=show,
+    compaction = cleaner.settings.on_request(
+        workers=settings.workers, memory_bytes=settings.memory_bytes, on_progress=show
     )
+    return cleaner.compact(partition, log, compaction, again=settings.again)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +131,7 @@ def _preview(
     partition = work.partition
     settings = ExplainSettings(
         now_ms=wanted.now_ms,
-        memory_bytes=wanted.memory_bytes,
-        load_factor=CleanerSettings.of(store.config).load_factor,
+        compaction=CleanerSettings.of(store.config).on_request(memory_bytes=wanted.memory_bytes),
         again=wanted.again,
     )
     try:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from duralog.columnar.schema import PARTITION
 from duralog.errors import StorageError
-from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap
+from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap, map_bytes_for
 from duralog.scanning.slices import Slice
 from duralog.spark.lake.columns import to_table_columns
 from duralog.spark.lake.parquet_files import DataFile, ParquetFiles
@@ -35,7 +35,6 @@ from duralog.statistics.keyed_offsets import (
     rows_of_file,
     rows_of_log,
 )
-from duralog.storage.compaction.run import map_bytes_for
 
 _MOST_FILES = 16
 """If a partition has more files that could stay, they become one: each run adds one at least."""
