@@ -25,7 +25,7 @@ from duralog.cli.common.options import (
     standard_output,
 )
 from duralog.cli.common.tables import plural, size_text, write_table
-from duralog.cli.common.times import in_words
+from duralog.cli.common.times import duration_text
 from duralog.cli.common.unknown_names import names_checked, topics_in
 from duralog.errors import DuralogError
 
@@ -226,8 +226,15 @@ def _cells(removal: Removal) -> list[str]:
         str(removal.end_offset),
         f"{removal.size_bytes:,}",
         _POLICIES.get(removal.policy, removal.policy),
-        in_words(removal.reason),
+        _reason(removal),
     ]
+
+
+def _reason(removal: Removal) -> str:
+    if removal.expiry is None:
+        return removal.reason
+    age_ms, retention_ms = removal.expiry
+    return f"its newest record is {duration_text(age_ms)} old, retention.ms is {duration_text(retention_ms)}"
 
 
 def _object(removal: Removal) -> dict[str, Any]:

@@ -239,7 +239,7 @@ def test_an_open_transaction_keeps_what_follows_from_being_compacted(directory: 
     found = state(store).dirty
     assert found is not None
     assert found.first_uncleanable.limit is Limit.OPEN_TRANSACTION
-    assert found.first_uncleanable.reason == "a transaction is open since offset 20"
+    assert found.first_uncleanable.reason() == "a transaction is open since offset 20"
     log.end_transaction(7, 0, commit=True)
     assert store.compact("orders", 0).end_offset == 31
 

@@ -84,9 +84,3 @@ def duration_text(milliseconds: int) -> str:
                 return f"1 {name.removesuffix('s')}"
             return f"{count:.0f} {name}" if count.is_integer() else f"{count:.1f} {name}"
     return f"{milliseconds} ms"
-
-
-def in_words(reason: str) -> str:
-    """A reason that tells milliseconds, with durations that a person can read."""
-    reason = re.sub(r"(\d+) ms\b", lambda found: duration_text(int(found[1])), reason)
-    return re.sub(r"(\.ms is )(\d+)", lambda found: f"{found[1]}{duration_text(int(found[2]))}", reason)

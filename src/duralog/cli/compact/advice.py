@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from duralog.cli.common.tables import plural, size_text
-from duralog.cli.common.times import duration_text, in_words
+from duralog.cli.common.times import duration_text
 from duralog.config import TopicConfig
 from duralog.storage.compaction.cleanable import DirtyRange, Limit
 from duralog.storage.compaction.preview import Explanation
@@ -15,8 +15,8 @@ _INT64_MAX = 2**63 - 1
 
 def verdict(dirty: DirtyRange) -> str:
     """Whether a compaction should start by itself, and why."""
-    if dirty.why_not is not None:
-        return in_words(dirty.why_not)
+    if (why_not := dirty.why_not(duration_text)) is not None:
+        return why_not
     if dirty.overdue_ms:
         return f"due: a record has waited {duration_text(dirty.overdue_ms)} longer than max.compaction.lag.ms"
     return f"due: {dirty.dirty_ratio:.1%} of the log is new"

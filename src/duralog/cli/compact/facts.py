@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from duralog.cli.common.failures import printable
 from duralog.cli.common.output import Output
 from duralog.cli.common.tables import plural, size_text, write_fact, write_table
-from duralog.cli.common.times import duration_text, format_time, in_words
+from duralog.cli.common.times import duration_text, format_time
 from duralog.cli.compact.advice import advice, verdict
 from duralog.config import TopicConfig
 from duralog.storage.compaction.cleanable import Limit
@@ -52,7 +52,7 @@ def _facts(explanation: Explanation, now_ms: int) -> Iterator[tuple[str, str]]:
         f" {size_text(dirty.clean_bytes)}; compaction starts above {dirty.min_dirty_ratio:.1%}",
     )
     limit = dirty.first_uncleanable
-    yield "limit", f"offset {limit.offset}: {in_words(limit.reason)}"
+    yield "limit", f"offset {limit.offset}: {limit.reason(duration_text)}"
     if limit.cleanable_from_ms is not None:
         yield "limit", f"it can be compacted {_moment(limit.cleanable_from_ms, now_ms)}"
     if limit.limit is Limit.OPEN_TRANSACTION:

@@ -21,7 +21,7 @@ def failure_object(topic: str, partition: int, error: Exception) -> dict[str, An
 def report_object(report: CompactionReport) -> dict[str, Any]:
     return {
         "kind": "partition",
-        **dataclasses.asdict(report),
+        **report.to_dict(),
         "freed_bytes": report.bytes_before - report.bytes_after,
         "failure": None,
     }
@@ -49,7 +49,7 @@ def explanation_object(explanation: Explanation, config: TopicConfig, now_ms: in
         "first_dirty_offset": dirty.first_dirty_offset,
         "first_uncleanable_offset": limit.offset,
         "limit": limit.limit.value,
-        "limit_reason": limit.reason,
+        "limit_reason": limit.reason(),
         "cleanable_from": limit.cleanable_from_ms,
         "open_transactions": [dataclasses.asdict(found) for found in explanation.open_transactions],
         "dirty_ratio": dirty.dirty_ratio,

@@ -14,7 +14,7 @@ from typing import Any
 from duralog.cli.common.failures import describe, printable, say
 from duralog.cli.common.output import Output
 from duralog.cli.common.tables import plural, size_text, write_table
-from duralog.cli.common.times import in_words
+from duralog.cli.compact.advice import verdict
 from duralog.cli.compact.objects import failure_object, report_object
 from duralog.cli.compact.view import CompactionView
 from duralog.config import TopicConfig
@@ -128,8 +128,9 @@ def write_reports(reports: Sequence[CompactionReport], totals: CompactionTotals,
     for report in reports:
         for damage in (*report.left_segments, *report.corrupt_batches):
             output.damage(damage)
-        for note in report.notes if (report.topic, report.partition) not in silent else ():
-            output.note(f"{report.topic}-{report.partition}", in_words(note))
+        notes = report.notes if report.idle is None else [verdict(report.idle)]
+        for note in notes if (report.topic, report.partition) not in silent else ():
+            output.note(f"{report.topic}-{report.partition}", note)
     if len(idle) > _MOST_IDLE:
         output.note(f"and {len(idle) - _MOST_IDLE:,} more", "nothing can be compacted; --explain tells why")
     output.heading(_summary_line(totals))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial as with_first
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ class RetainReport:
             "segments": len(self.removals),
             "bytes": self.size_bytes,
             "seconds": round(self.seconds, 3),
-            "removals": [asdict(removal) for removal in self.removals],
+            "removals": [removal.to_dict() for removal in self.removals],
             "failures": {str(partition): failure for partition, failure in self.failures.items()},
         }
 

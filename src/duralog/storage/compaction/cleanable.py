@@ -15,7 +15,7 @@ All rules are Kafka's, down to the bytes that a half-dirty segment counts for on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -51,13 +51,38 @@ class Limit(StrEnum):
     COMPACTION_LAG = "min.compaction.lag.ms"
 
 
+DurationText = Callable[[int], str]
+"""Writes a number of milliseconds as text. Logs and JSON keep milliseconds, people read days and hours."""
+
+
+def in_milliseconds(duration_ms: int) -> str:
+    return f"{duration_ms} ms"
+
+
 class FirstUncleanable(NamedTuple):
+    """Where compaction has to stop, and why."""
+
     offset: int
-    """The base of a segment, which is not compacted, nor any behind it."""
+    """The base of a segment. Neither it nor any later segment can be compacted."""
     limit: Limit
-    reason: str
-    cleanable_from_ms: int | None
-    """When it may be compacted, if only its age keeps it; None for the other limits."""
+    limit_offset: int
+    """Where the active segment, the open transaction or the segment with the young record starts."""
+    age_ms: int | None = None
+    """Of the newest record in that segment, for `COMPACTION_LAG`; None for the other limits."""
+    lag_ms: int | None = None
+    """`min.compaction.lag.ms`, for `COMPACTION_LAG`; None for the other limits."""
+    cleanable_from_ms: int | None = None
+    """When it may be compacted, for `COMPACTION_LAG`; None for the other limits."""
+
+    def reason(self, duration: DurationText = in_milliseconds) -> str:
+        if self.age_ms is not None and self.lag_ms is not None:
+            return (
+                f"the newest record of the segment at offset {self.limit_offset} is {duration(self.age_ms)} old,"
+                f" min.compaction.lag.ms is {duration(self.lag_ms)}"
+            )
+        if self.limit is Limit.OPEN_TRANSACTION:
+            return f"a transaction is open since offset {self.limit_offset}"
+        return f"the active segment starts at offset {self.limit_offset}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +111,13 @@ class DirtyRange:
         """Whether a compaction should start by itself."""
         return self.cleanable_bytes > 0 and (self.overdue_ms > 0 or self.dirty_ratio > self.min_dirty_ratio)
 
-    @property
-    def why_not(self) -> str | None:
+    def why_not(self, duration: DurationText = in_milliseconds) -> str | None:
         """Why no compaction starts by itself; None if one does."""
         if self.is_eligible:
             return None
         if self.cleanable_bytes == 0:
-            return f"nothing can be compacted from offset {self.first_dirty_offset} on: {self.first_uncleanable.reason}"
+            reason = self.first_uncleanable.reason(duration)
+            return f"nothing can be compacted from offset {self.first_dirty_offset} on: {reason}"
         return (
             f"{self.dirty_ratio:.1%} of the log is new, compaction starts above min.cleanable.dirty.ratio"
             f" ({self.min_dirty_ratio:.1%})"
@@ -143,26 +168,24 @@ def _first_uncleanable(
     segments: Sequence[DirtySegment], first_dirty: int, last_stable_offset: int, config: TopicConfig, now_ms: int
 ) -> FirstUncleanable:
     active_base = segments[-1].base_offset
-    offset, limit, cleanable_from_ms = active_base, Limit.ACTIVE_SEGMENT, None
-    reason = f"the active segment starts at offset {active_base}"
+    found = FirstUncleanable(active_base, Limit.ACTIVE_SEGMENT, active_base)
     lag_ms = config.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in _between(segments, first_dirty, active_base):
-            largest_ms = segment.largest_timestamp_ms
+            base_offset, largest_ms = segment.base_offset, segment.largest_timestamp_ms
             if largest_ms > now_ms - lag_ms:
-                offset, limit, cleanable_from_ms = segment.base_offset, Limit.COMPACTION_LAG, largest_ms + lag_ms
-                reason = (
-                    f"the newest record of the segment at offset {offset} is {now_ms - largest_ms} ms old,"
-                    f" min.compaction.lag.ms is {lag_ms}"
+                found = FirstUncleanable(
+                    *(base_offset, Limit.COMPACTION_LAG, base_offset),
+                    age_ms=now_ms - largest_ms,
+                    lag_ms=lag_ms,
+                    cleanable_from_ms=largest_ms + lag_ms,
                 )
                 break
-    if last_stable_offset < offset:
-        offset, limit, cleanable_from_ms = last_stable_offset, Limit.OPEN_TRANSACTION, None
-        reason = f"a transaction is open since offset {last_stable_offset}"
+    if last_stable_offset < found.offset:
+        found = FirstUncleanable(last_stable_offset, Limit.OPEN_TRANSACTION, last_stable_offset)
     # The segment that holds it is left alone as a whole.
-    following = _between(segments, max(first_dirty, offset), active_base)
-    base = next((segment.base_offset for segment in following), active_base)
-    return FirstUncleanable(base, limit, reason, cleanable_from_ms)
+    following = _between(segments, max(first_dirty, found.offset), active_base)
+    return found._replace(offset=next((segment.base_offset for segment in following), active_base))
 
 
 def _overdue_ms(segments: Sequence[DirtySegment], first_dirty: int, max_lag_ms: int, now_ms: int) -> int:

@@ -250,14 +250,16 @@ class Cleaner:
         except Exception as error:
             self._history.note_failure(cleaning.partition, error)
             raise
-        assert dirty.why_not is not None
+        why_not = dirty.why_not()
+        assert why_not is not None
         return CompactionReport(
             topic=cleaning.partition.topic,
             partition=cleaning.partition.partition,
             first_dirty_offset=dirty.first_dirty_offset,
             end=dirty.first_dirty_offset,
             end_offset=dirty.first_dirty_offset,
-            notes=[dirty.why_not],
+            notes=[why_not],
+            idle=dirty,
         )
 
     # One compaction

@@ -94,8 +94,8 @@ def state_of(
         activity, reason = Activity.RETRYING, known.reason
     elif not isinstance(dirty, DirtyRange):
         activity, reason = Activity.IDLE, dirty
-    elif dirty.why_not is not None:
-        activity, reason = Activity.IDLE, dirty.why_not
+    elif (why_not := dirty.why_not()) is not None:
+        activity, reason = Activity.IDLE, why_not
         if known.reason is not None:
             reason += f"; the last attempt came to nothing: {known.reason}"
     elif not has_threads:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from duralog.columnar.compacting import CompactedPiece
 from duralog.errors import CompactionStopped
+from duralog.storage.compaction.cleanable import DirtyRange
 
 __all__ = ["CompactionPhase", "CompactionProgress", "CompactionReport", "CompactionStopped", "ShowCompaction"]
 
@@ -111,11 +113,17 @@ class CompactionReport:
     left_segments: list[str] = field(default_factory=list)
     """Not touched, and why."""
     notes: list[str] = field(default_factory=list)
+    idle: DirtyRange | None = None
+    """If there was nothing to compact: what was found, as values. The first note says the same in words."""
 
     def _repr_html_(self) -> str:
         from duralog.notebook.notebook_tables import compaction_html
 
         return compaction_html(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures by their names, as JSON takes them."""
+        return {name: value for name, value in asdict(self).items() if name != "idle"}
 
     def begin_round(self) -> None:
         """Forget what only the last round tells."""

@@ -14,8 +14,8 @@ The three built-in policies are Kafka's, in Kafka's order. One thing differs: wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
 
 from duralog.config import Origin, TopicConfig
 
@@ -80,11 +80,21 @@ class AgingLog:
         return replace(self, segments=self.segments[count:], start_offset=start_offset)
 
 
+class Expiry(NamedTuple):
+    """Why `BeyondAge` removes a segment, in figures."""
+
+    age_ms: int
+    """Of the segment's newest record."""
+    retention_ms: int
+
+
 class Removable(NamedTuple):
     """A segment that a policy says may go."""
 
     segment: AgingSegment
     reason: str
+    expiry: Expiry | None = None
+    """The figures of the reason, if it is the age."""
 
 
 class RetentionPolicy(Protocol):
@@ -128,7 +138,8 @@ class BeyondAge:
         for index, segment in enumerate(log.segments):
             age_ms = log.now_ms - segment.largest_timestamp_ms
             if age_ms > limit and not (may_be_held and log.is_held(index)):
-                yield Removable(segment, f"its newest record is {age_ms} ms old, retention.ms is {limit}")
+                reason = f"its newest record is {age_ms} ms old, retention.ms is {limit}"
+                yield Removable(segment, reason, Expiry(age_ms, limit))
 
 
 BUILT_IN_POLICIES: tuple[RetentionPolicy, ...] = (BelowLogStart(), BeyondSize(), BeyondAge())
@@ -147,6 +158,11 @@ class Removal:
     policy: str
     """The name of the policy's class."""
     reason: str
+    expiry: Expiry | None = None
+    """The figures of the reason, if it is the age."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name != "expiry"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,13 +195,13 @@ def plan(log: AgingLog, policies: Iterable[RetentionPolicy] = BUILT_IN_POLICIES)
 
 
 def _chosen_by(policy: RetentionPolicy, log: AgingLog) -> list[Removal]:
-    reasons = {removable.segment.base_offset: removable.reason for removable in policy.removable(log)}
+    named = {removable.segment.base_offset: removable for removable in policy.removable(log)}
     chosen: list[Removal] = []
     for index, segment in enumerate(log.segments):
         end_offset = log.end_offset_of(index)
         is_active = index == len(log.segments) - 1
         must_stay = end_offset > log.high_watermark or (is_active and segment.size_bytes == 0)
-        if must_stay or segment.base_offset not in reasons:
+        if must_stay or segment.base_offset not in named:
             break
         chosen.append(
             Removal(
@@ -195,7 +211,8 @@ def _chosen_by(policy: RetentionPolicy, log: AgingLog) -> list[Removal]:
                 end_offset=end_offset,
                 size_bytes=segment.size_bytes,
                 policy=type(policy).__name__,
-                reason=reasons[segment.base_offset],
+                reason=named[segment.base_offset].reason,
+                expiry=named[segment.base_offset].expiry,
             )
         )
     return chosen

@@ -78,21 +78,21 @@ def test_a_checkpoint_above_the_end_makes_all_of_the_log_new() -> None:
 def test_the_active_segment_is_left_alone() -> None:
     found = three().first_uncleanable
     assert (found.offset, found.limit, found.cleanable_from_ms) == (20, Limit.ACTIVE_SEGMENT, None)
-    assert found.reason == "the active segment starts at offset 20"
+    assert found.reason() == "the active segment starts at offset 20"
 
 
 def test_a_log_of_one_segment_has_nothing_to_compact() -> None:
     found = look(Segment(0))
     assert (found.first_uncleanable.offset, found.cleanable_bytes, found.dirty_ratio) == (0, 0, 0.0)
     assert not found.is_eligible
-    assert found.why_not == "nothing can be compacted from offset 0 on: the active segment starts at offset 0"
+    assert found.why_not() == "nothing can be compacted from offset 0 on: the active segment starts at offset 0"
 
 
 @pytest.mark.parametrize(("stable", "offset"), [(19, 10), (10, 10), (9, 0), (0, 0)])
 def test_the_segment_with_the_last_stable_offset_is_left_alone_as_a_whole(stable: int, offset: int) -> None:
     found = three(last_stable_offset=stable).first_uncleanable
     assert (found.offset, found.limit) == (offset, Limit.OPEN_TRANSACTION)
-    assert found.reason == f"a transaction is open since offset {stable}"
+    assert found.reason() == f"a transaction is open since offset {stable}"
 
 
 def test_a_transaction_that_is_open_in_the_active_segment_changes_nothing() -> None:
@@ -103,7 +103,7 @@ def test_a_segment_with_a_record_that_is_too_young_is_left_alone_and_those_behin
     segments = Segment(0), Segment(10, largest_timestamp_ms=NOW_MS - 400), Segment(20), Segment(30)
     found = look(*segments, min_compaction_lag_ms=1000).first_uncleanable
     assert (found.offset, found.limit, found.cleanable_from_ms) == (10, Limit.COMPACTION_LAG, NOW_MS + 600)
-    assert "the segment at offset 10 is 400 ms old, min.compaction.lag.ms is 1000" in found.reason
+    assert "the segment at offset 10 is 400 ms old, min.compaction.lag.ms is 1000" in found.reason()
 
 
 def test_a_segment_can_be_compacted_at_the_very_time_that_was_told() -> None:
@@ -162,10 +162,10 @@ def test_segments_without_bytes_have_no_ratio() -> None:
 def test_compaction_starts_above_the_ratio_and_not_at_it() -> None:
     assert not three(checkpoint=10, min_cleanable_dirty_ratio=0.5).is_eligible
     assert three(checkpoint=10, min_cleanable_dirty_ratio=0.49).is_eligible
-    assert three(checkpoint=10, min_cleanable_dirty_ratio=0.5).why_not == (
+    assert three(checkpoint=10, min_cleanable_dirty_ratio=0.5).why_not() == (
         "50.0% of the log is new, compaction starts above min.cleanable.dirty.ratio (50.0%)"
     )
-    assert three(checkpoint=10, min_cleanable_dirty_ratio=0.49).why_not is None
+    assert three(checkpoint=10, min_cleanable_dirty_ratio=0.49).why_not() is None
 
 
 def test_a_ratio_of_zero_does_not_start_a_compaction_of_nothing() -> None:

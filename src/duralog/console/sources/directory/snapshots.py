@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from duralog.cli.common.failures import describe, printable
 from duralog.cli.common.lock_holder import lock_holder
-from duralog.cli.common.times import in_words
+from duralog.cli.common.times import duration_text
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.console.facts.health import CleanerFacts, CleanerRow
 from duralog.console.facts.overview import Overview, PartitionRow, Sample, SourceKind, TopicFacts, nothing_yet
@@ -305,7 +305,7 @@ def _cleaner_facts(rows: Mapping[TopicPartition, _Row]) -> CleanerFacts:
                 cleanable_bytes=found.cleanable_bytes,
                 clean_bytes=found.clean_bytes,
                 is_due=found.is_eligible,
-                reason=in_words(found.why_not) if found.why_not else f"{found.dirty_ratio:.1%} of the log is new",
+                reason=found.why_not(duration_text) or f"{found.dirty_ratio:.1%} of the log is new",
             )
             for place, checkpoint, found in dirty[:_MOST_CLEANER_ROWS]
         ),

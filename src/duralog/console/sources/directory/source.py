@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from duralog.cli.common.failures import describe, printable
-from duralog.cli.common.times import in_words
+from duralog.cli.common.times import duration_text
 from duralog.client.group_views import GroupView
 from duralog.config import BrokerConfig
 from duralog.console.facts.health import CleanerFacts, QuarantineEntry
@@ -144,7 +144,7 @@ class DirectorySource:
         segments = self._read(lambda: segment_facts(look, None if dirty is None else dirty.first_dirty_offset))
         history = self._snapshots.size_history(place)
         limit = None if dirty is None else dirty.first_uncleanable
-        why_not = None if dirty is None else dirty.why_not
+        why_not = None if dirty is None else dirty.why_not(duration_text)
         times = [segment.first_timestamp_ms for segment in segments if segment.first_timestamp_ms is not None]
         return PartitionFacts(
             topic=topic,
@@ -163,15 +163,15 @@ class DirectorySource:
             checkpoint=snapshot.cleaned.get(place),
             first_dirty_offset=None if dirty is None else dirty.first_dirty_offset,
             first_uncleanable_offset=None if limit is None else limit.offset,
-            why_uncleanable=None if limit is None else in_words(limit.reason),
+            why_uncleanable=None if limit is None else limit.reason(duration_text),
             cleanable_from_ms=None if limit is None else limit.cleanable_from_ms,
             dirty_ratio=None if dirty is None else dirty.dirty_ratio,
             min_dirty_ratio=None if dirty is None else dirty.min_dirty_ratio,
-            why_not_compacted=None if why_not is None else in_words(why_not),
+            why_not_compacted=why_not,
             open_transactions=() if stability is None else stability.open_transactions,
             folder=look.folder,
             trouble=None if trouble is None else printable(trouble),
-            notes=() if dirty is None or dirty.correction is None else (in_words(dirty.correction),),
+            notes=() if dirty is None or dirty.correction is None else (dirty.correction,),
         )
 
     def scan_segment(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -43,7 +42,7 @@ class PartitionCompaction:
         """As `duralog compact --json` tells it, and the form."""
         told: dict[str, Any] = {"topic": self.partition.topic, "partition": self.partition.partition}
         if self.report is not None:
-            told |= dataclasses.asdict(self.report)
+            told |= self.report.to_dict()
             told["freed_bytes"] = self.report.bytes_before - self.report.bytes_after
         return {"kind": "partition", **told, "form": self.form.value, "failure": self.failure}
 

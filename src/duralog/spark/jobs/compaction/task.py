@@ -143,7 +143,7 @@ def _preview(
     report = explanation.report
     dirty = explanation.dirty
     if report is None or _is_too_little(dirty, wanted):
-        note = _too_little_note(dirty, wanted) if report is not None else dirty.why_not
+        note = _too_little_note(dirty, wanted) if report is not None else dirty.why_not()
         report = _idle(partition, dirty.first_dirty_offset, note or "")
     elif not is_small:
         report.notes.append("the keys do not all fit into the map: these figures are of those that do")
