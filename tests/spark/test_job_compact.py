@@ -18,10 +18,10 @@ from duralog.command_line import app
 from duralog.errors import DuralogError, InvalidConfig, StoreLocked, UnknownTopic
 from duralog.format.checksum import crc32c
 from duralog.format.varint import decode_varint
+from duralog.scanning.executor import TaskProgress
 from duralog.spark.jobs import compact
 from duralog.spark.jobs.compaction.frames import KeyTasks
 from duralog.spark.jobs.compaction.report import CompactionForm, CompactJobReport
-from duralog.spark.tasks import TaskProgress
 from duralog.storage.compaction.report import CompactionReport
 from tests.support.spark.compact_job_directory import (
     COMPACTED,

@@ -186,7 +186,7 @@ def test_an_interruption_is_one_though_tasks_still_write(path: Path, monkeypatch
     monkeypatch.setattr(compact_shuffled, "SparkCrew", Interrupted)
     monkeypatch.setattr(LocalFileSystem, "remove_folder", not_empty)
     with hold(str(path)) as held, pytest.raises(KeyboardInterrupt):
-        compact_shuffled.compact_shuffled(None, work_of(held), None)  # type: ignore[arg-type]
+        compact_shuffled.compact_shuffled(None, work_of(held))  # type: ignore[arg-type]
     assert (path / "changes-0" / STAGING_FOLDER).exists()
     monkeypatch.undo()
     open_store(path, NOW_MS).close()

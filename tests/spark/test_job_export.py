@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from duralog.command_line import app
 from duralog.errors import UnknownTopic
+from duralog.scanning.executor import TaskProgress
 from duralog.spark.jobs import export
-from duralog.spark.tasks import TaskProgress
 from tests.support.places import GOLDEN
 from tests.support.spark.lake_directory import FORMATS, fill_days, rows_of
 

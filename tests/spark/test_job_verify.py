@@ -14,8 +14,9 @@ from typer.testing import CliRunner, Result
 
 from duralog.command_line import app
 from duralog.errors import DuralogError, UnknownTopic
+from duralog.scanning import executor
 from duralog.spark import jobs
-from duralog.spark.jobs import VerifyReport, task_sizes, verify
+from duralog.spark.jobs import VerifyReport, verify
 from duralog.storage.checks.verification import Verification
 from tests.support.places import GOLDEN
 
@@ -78,7 +79,7 @@ def test_the_findings_are_those_of_the_command(
     spark: SparkSession, store: Path, damage: Callable[[Path], None], deep: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     damage(store)
-    monkeypatch.setattr(task_sizes, "SMALLEST_TASK_BYTES", 100_000)
+    monkeypatch.setattr(executor, "SMALLEST_TASK_BYTES", 100_000)
     report = verify(spark, str(store), deep=deep)
     assert told(report, list(report.partitions)) == by_threads(store, decode=deep)
     assert report.is_sound is (report.totals.errors == 0)
@@ -92,7 +93,7 @@ def test_other_directories(spark: SparkSession, folder: str) -> None:
 
 
 def test_one_large_partition_is_many_tasks(spark: SparkSession, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_sizes, "SMALLEST_TASK_BYTES", 1)
+    monkeypatch.setattr(executor, "SMALLEST_TASK_BYTES", 1)
     report = verify(spark, str(store / "plain-0"))
     assert (report.totals.partitions, report.totals.counts.segments, report.tasks) == (1, 3, 3)
 

@@ -8,6 +8,7 @@ happens to the file: a reader that finds another file at the path reads the same
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from duralog.errors import OffsetOutOfRange
 from duralog.format.index_entries import AbortedTransaction
 from duralog.scanning.locations import Location
 from duralog.storage.log.isolation import Isolation
+
+_TASK_BYTES = 128 << 20
 
 
 class FileIdentity(NamedTuple):
@@ -57,6 +60,20 @@ class Slice:
             f"{self.topic}-{self.partition}: offsets {self.start_offset} to {self.end_offset - 1},"
             f" {self.path} from {self.position} to {self.end_position}"
         )
+
+
+def slices_by_task(slices: Iterable[Slice], size_bytes: int = _TASK_BYTES) -> list[tuple[Slice, ...]]:
+    """Neighbouring slices, in groups of what one task should read."""
+    tasks: list[tuple[Slice, ...]] = []
+    waiting: list[Slice] = []
+    waiting_bytes = 0
+    for found in slices:
+        if waiting and waiting_bytes + found.size_bytes > size_bytes:
+            tasks.append(tuple(waiting))
+            waiting, waiting_bytes = [], 0
+        waiting.append(found)
+        waiting_bytes += found.size_bytes
+    return [*tasks, tuple(waiting)] if waiting else tasks
 
 
 PARTITION_GONE = "the partition is gone"

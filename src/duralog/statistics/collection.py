@@ -1,6 +1,4 @@
-"""Counting what is in the topics of a log directory, for `stats` on Spark and on threads alike.
-
-Who does the work is the caller's choice (`Workers`); what is counted, and how the figures come about, is here once.
+"""Counting what is in the topics of a log directory, on threads or on Spark (`duralog.scanning.executor`).
 
 Everything that lies in the log counts, data of aborted transactions too, since it takes room; the log's own control
 batches count as batches and bytes. What cannot be read is told as damage of its partition, and the others are counted
@@ -17,21 +15,19 @@ records and bytes would go. It is told of compacted topics only.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Any, Protocol
 
 from duralog.errors import CorruptRecord, DuralogError, StorageError
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
+from duralog.scanning.executor import Advance, Executor, run_in_groups
 from duralog.scanning.locations import Location, location_of
 from duralog.scanning.planning import Plan, plan, resolve
 from duralog.scanning.remote_work import side_by_side
-from duralog.spark.jobs.snapshots.key_shuffle import slices_by_task
-from duralog.spark.lake.tables import now_ms
-from duralog.statistics.distinct_keys import KeyCounts, KeysTask
+from duralog.scanning.slices import slices_by_task
+from duralog.statistics.distinct_keys import KeyCounts, KeysTask, count_keys_in_tasks
 from duralog.statistics.key_prefixes import PrefixRule
 from duralog.statistics.record_counts import CountRules, Counts, count_slices
 from duralog.statistics.report import (
@@ -45,32 +41,14 @@ from duralog.statistics.shapes import SegmentSizes, segment_sizes, topic_shape
 from duralog.statistics.topic_choice import partitions_by_topic
 from duralog.storage.compaction.preview import ExplainSettings, explain_compaction
 from duralog.storage.compaction.settings import CleanerSettings
+from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.retention import COMPACT
 from duralog.storage.store import Store
 
-
-class Workers(Protocol):
-    """Who does the work."""
-
-    def run(
-        self,
-        items: Sequence[Any],
-        function: Callable[..., Any],
-        *,
-        weight: Callable[[Any], int] | None = None,
-        name: str,
-    ) -> list[Any]:
-        """`function` of every item, in their order."""
-
-    def count_keys(self, tasks: Sequence[KeysTask]) -> list[KeyCounts]:
-        """Of every task, also where the keys do not fit into the memory of one."""
-
-    def savings(
-        self, location: Location, sizes: Mapping[TopicPartition, int]
-    ) -> Mapping[TopicPartition, CompactionSaving]:
-        """What a compaction of these would save now, each of so many bytes."""
+CountKeys = Callable[[Executor, Sequence[KeysTask]], list[KeyCounts]]
+"""Counts the keys of each task, also if they do not fit into the memory of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +66,10 @@ class StatsRequest:
     """So many keys that come most are named for each topic, and charts can be drawn of it all. 0 for no charts."""
 
 
-def collect(store: Store, request: StatsRequest, workers: Workers) -> StatsReport:
-    """REQUIRES: the store is read-only."""
+def collect(
+    store: Store, request: StatsRequest, executor: Executor, count_keys: CountKeys = count_keys_in_tasks
+) -> StatsReport:
+    """Read the chosen topics and count. REQUIRES: the store is read-only."""
     began = time.perf_counter()
     location = location_of(store)
     checkpoints = read_checkpoints(location) if request.hot_keys else {}
@@ -108,13 +88,22 @@ def collect(store: Store, request: StatsRequest, workers: Workers) -> StatsRepor
             )
             for partition in partitions
         }
-    counts = _count(partitions, planned, request, workers)
-    keys, prefixes = _keys(planned, request, counts, workers)
+    counts = _count(partitions, planned, request, executor)
+    tasks, prefixes = _key_tasks(planned, request, counts)
+    keys = {partition: KeyCounts() for partition in partitions}
+    keys |= zip(tasks, count_keys(executor, list(tasks.values())), strict=True)
     savings: Mapping[TopicPartition, CompactionSaving] = {}
     if request.compaction:
         whole = [partition for partition in partitions if not counts[partition].unread]
         sizes = {found: counts[found].disk_bytes for found in whole if found.topic in compacted}
-        savings = workers.savings(location, sizes)
+        found_savings = run_in_groups(
+            executor,
+            list(sizes),
+            partial(_savings, location),
+            size_bytes=sizes.__getitem__,
+            name="stats: compaction",
+        )
+        savings = dict(zip(sizes, found_savings, strict=True))
     unread = {found for of_partition in counts.values() for found in of_partition.unread}
     counts |= {partition: Counts(damage=[reason]) for partition, reason in closed.items()}
     rows = [
@@ -174,7 +163,7 @@ def _closed(store: Store, location: Location, partitions: Sequence[TopicPartitio
 
 
 def _count(
-    partitions: Sequence[TopicPartition], planned: Plan, request: StatsRequest, workers: Workers
+    partitions: Sequence[TopicPartition], planned: Plan, request: StatsRequest, executor: Executor
 ) -> dict[TopicPartition, Counts]:
     tasks = [
         slices
@@ -182,7 +171,7 @@ def _count(
         for slices in slices_by_task(found, request.max_slice_bytes)
     ]
     rules = CountRules(prefix=request.prefix, largest=request.largest, shapes=request.hot_keys > 0)
-    counted = workers.run(
+    counted = executor.run(
         tasks,
         partial(count_slices, rules=rules),
         weight=lambda slices: sum(found.size_bytes for found in slices),
@@ -194,10 +183,10 @@ def _count(
     return totals
 
 
-def _keys(
-    planned: Plan, request: StatsRequest, counts: Mapping[TopicPartition, Counts], workers: Workers
-) -> tuple[dict[TopicPartition, KeyCounts], dict[bytes | None, int]]:
-    """By partition: how many keys there are by the number of their prefix. And these numbers, 0 for no prefix."""
+def _key_tasks(
+    planned: Plan, request: StatsRequest, counts: Mapping[TopicPartition, Counts]
+) -> tuple[dict[TopicPartition, KeysTask], dict[bytes | None, int]]:
+    """By partition: a task that counts its keys. And the numbers of the prefixes, 0 for no prefix."""
     prefixes: list[bytes | None] = [None]
     prefixes += sorted({prefix for found in counts.values() for prefix in found.prefixes if prefix is not None})
     numbers = {prefix: number for number, prefix in enumerate(prefixes)}
@@ -213,32 +202,31 @@ def _keys(
             map_bytes=request.map_bytes,
             frequent=request.hot_keys,
         )
-    found = workers.count_keys(list(tasks.values()))
-    return {**{partition: KeyCounts() for partition in counts}, **dict(zip(tasks, found, strict=True))}, numbers
+    return tasks, numbers
 
 
-@contextmanager
-def open_savings(location: Location) -> Iterator[Callable[[TopicPartition], CompactionSaving]]:
-    """Gives what a compaction of a partition would save now, by the cleaner's own rules."""
+def _savings(location: Location, partitions: Sequence[TopicPartition], advance: Advance) -> list[CompactionSaving]:
+    """What a compaction of each partition would save now, by the cleaner's own rules."""
     # Before the logs: a checkpoint must not be ahead of what is read.
     checkpoints = read_checkpoints(location)
+    savings = []
     with location.open_store() as store:
         cleaner = CleanerSettings.of(store.config)
-
-        def saving(partition: TopicPartition) -> CompactionSaving:
+        for partition in partitions:
             try:
-                return _saving_in(store.partition(*partition), checkpoints.get(partition), cleaner)
+                saving = _saving_in(store.partition(*partition), checkpoints.get(partition), cleaner)
             except DuralogError:
-                # Its segments may have been replaced since their names were read: once more, as it is now.
+                # Its segments may have been replaced since their names were read: open the log again.
                 checkpoint = read_checkpoints(location).get(partition)
                 with location.open_store() as as_it_is_now:
-                    return _saving_in(as_it_is_now.partition(*partition), checkpoint, cleaner)
-
-        yield saving
+                    saving = _saving_in(as_it_is_now.partition(*partition), checkpoint, cleaner)
+            savings.append(saving)
+            advance(0)  # Nothing is counted, but this is where a run that has failed stops.
+    return savings
 
 
 def _saving_in(log: PartitionLog, checkpoint: int | None, cleaner: CleanerSettings) -> CompactionSaving:
-    settings = ExplainSettings(now_ms=now_ms(), compaction=cleaner.compaction)
+    settings = ExplainSettings(now_ms=wall_clock_ms(), compaction=cleaner.compaction)
     report = explain_compaction(log, checkpoint, settings).report
     if report is None:
         return CompactionSaving(records=0, size_bytes=0)

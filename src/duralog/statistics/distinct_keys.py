@@ -7,31 +7,27 @@ prefix, so any of their marks will do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from duralog.columnar.pieces import Piece
 from duralog.columnar.refusals import OnCorrupt
 from duralog.columnar.runs import Rows
 from duralog.kernels.key_digests import digests_of
 from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap, map_bytes_for
+from duralog.scanning.executor import Advance, Executor, ignore_progress
+from duralog.scanning.keyed_offsets import KeyedChunk, MapFull, Numbers, put_all, within
 from duralog.scanning.slice_reading import read_slice_pieces
 from duralog.scanning.slices import CorruptBytes, Slice
-from duralog.spark.jobs.snapshots.key_shuffle import keys_frame, last_marks, slices_by_task
-from duralog.spark.tasks import as_sentence
 from duralog.statistics.key_popularity import KeyTally, Popularity
 from duralog.statistics.key_prefixes import PrefixRule, prefixes_of
-from duralog.statistics.keyed_offsets import KeyedChunk, MapFull, Numbers, put_all, within
 from duralog.statistics.record_counts import pass_over
-from duralog.statistics.thread_tasks import Advance, ignore
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+KEYS_RUN = "stats: keys"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,17 +66,17 @@ class KeyCounts:
             self.popularity.add(other.popularity, frequent)
 
 
-class _NumberedKeys(NamedTuple):
+class NumberedKeys(NamedTuple):
     chunk: KeyedChunk
     offsets: Numbers
 
 
-def count_keys(task: KeysTask, advance: Advance = ignore) -> KeyCounts | None:
+def count_keys(task: KeysTask, advance: Advance = ignore_progress) -> KeyCounts | None:
     """What a task does. None if the keys do not fit."""
     offset_map = OffsetMap(min(task.map_bytes, map_bytes_for(max(1, task.most_keys), DEFAULT_LOAD_FACTOR)))
     tally = KeyTally() if task.frequent else None
     try:
-        for chunk, offsets in _numbered(task, task.slices, advance):
+        for chunk, offsets in numbered_keys(task, task.slices, advance):
             put_all(offset_map, chunk)
             if tally is not None:
                 tally.add(chunk.digests, offsets)
@@ -93,7 +89,7 @@ def count_keys(task: KeysTask, advance: Advance = ignore) -> KeyCounts | None:
     return KeyCounts(by_number, tally.popularity(task.slices[0].partition, task.frequent))
 
 
-def count_keys_in_shares(task: KeysTask, advance: Advance = ignore) -> KeyCounts:
+def count_keys_in_shares(task: KeysTask, advance: Advance = ignore_progress) -> KeyCounts:
     """The same with no more memory than the map, however many keys there are. Each share reads the whole partition."""
     total = KeyCounts()
     waiting = [task]
@@ -108,26 +104,15 @@ def count_keys_in_shares(task: KeysTask, advance: Advance = ignore) -> KeyCounts
     return total
 
 
-def count_shuffled_keys(spark: SparkSession, task: KeysTask) -> dict[int, int]:
-    """The same with the memory of all executors."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql import functions
-
-    sources = slices_by_task(task.slices)
-
-    def batches_of(number: int) -> Iterator[pa.RecordBatch]:
-        chunks = (found.chunk for found in _numbered(task, sources[number], ignore))
-        return last_marks(number, chunks, task.map_bytes)
-
-    keys = keys_frame(spark, len(sources), batches_of)
-    distinct = keys.groupBy("high", "low").agg(functions.max("mark").alias("mark"))
-    try:
-        return {row.mark: row["count"] for row in distinct.groupBy("mark").count().collect()}
-    except PySparkException as error:
-        raise as_sentence("stats", error) from error
+def count_keys_in_tasks(executor: Executor, tasks: Sequence[KeysTask]) -> list[KeyCounts]:
+    """Of every task. A partition whose keys do not fit into the memory of a task is read several times."""
+    return executor.run(tasks, count_keys_in_shares, weight=lambda task: task.size_bytes, name=KEYS_RUN)
 
 
-def _numbered(task: KeysTask, slices: tuple[Slice, ...], advance: Advance) -> Iterator[_NumberedKeys]:
+def numbered_keys(
+    task: KeysTask, slices: tuple[Slice, ...], advance: Advance = ignore_progress
+) -> Iterator[NumberedKeys]:
+    """The keys of the slices, with the numbers of their prefixes as marks."""
     for found in slices:
         yield from read_slice_pieces(
             found,
@@ -143,7 +128,7 @@ def _counted_before(_: CorruptBytes) -> None:
 
 def _numbered_piece(
     task: KeysTask, found: Slice, advance: Advance, piece: Piece, rows: Rows | None, refuse: OnCorrupt
-) -> Iterator[_NumberedKeys]:
+) -> Iterator[NumberedKeys]:
     for decoded in piece.decode(rows, on_corrupt=refuse):
         records = within(decoded, found)
         records = records.take(records.columns.key_length >= 0)
@@ -157,5 +142,5 @@ def _numbered_piece(
         if task.shares > 1:
             chosen = digests[:, 1] % np.uint64(task.shares) == task.share
             digests, marks, offsets = np.ascontiguousarray(digests[chosen]), marks[chosen], offsets[chosen]
-        yield _NumberedKeys(KeyedChunk(digests, marks, len(marks), 0), offsets)
+        yield NumberedKeys(KeyedChunk(digests, marks, len(marks), 0), offsets)
     advance(len(piece.data))

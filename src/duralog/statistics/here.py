@@ -9,17 +9,14 @@ of threads: a partition with more keys than fit is read several times, a share o
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from duralog.scanning.locations import Location, open_store
-from duralog.spark.tasks import OnProgress
-from duralog.statistics.collection import StatsRequest, collect, open_savings
-from duralog.statistics.distinct_keys import KeyCounts, KeysTask, count_keys_in_shares
+from duralog.scanning.executor import OnProgress
+from duralog.scanning.locations import open_store
+from duralog.scanning.thread_executor import ThreadExecutor
+from duralog.statistics.collection import StatsRequest, collect
 from duralog.statistics.key_prefixes import PrefixRule
-from duralog.statistics.report import CompactionSaving, StatsReport
-from duralog.statistics.thread_tasks import run_in_threads
-from duralog.storage.disk.log_directory import TopicPartition
+from duralog.statistics.report import StatsReport
 
 DEFAULT_THREADS = 2
 DEFAULT_MAP_BYTES = 128 << 20
@@ -57,34 +54,4 @@ def stats_here(
         hot_keys=hot_keys,
     )
     with open_store(os.fspath(path)) as store:
-        return collect(store, request, _Threads(threads, on_progress))
-
-
-class _Threads:
-    def __init__(self, threads: int, on_progress: OnProgress | None) -> None:
-        self._threads = threads
-        self._on_progress = on_progress
-
-    def run(
-        self,
-        items: Sequence[Any],
-        function: Callable[..., Any],
-        *,
-        weight: Callable[[Any], int] | None = None,
-        name: str,
-    ) -> list[Any]:
-        return run_in_threads(
-            items, function, threads=self._threads, weight=weight, on_progress=self._on_progress, name=name
-        )
-
-    def count_keys(self, tasks: Sequence[KeysTask]) -> list[KeyCounts]:
-        return self.run(tasks, count_keys_in_shares, weight=lambda task: task.size_bytes, name="stats: keys")
-
-    def savings(
-        self, location: Location, sizes: Mapping[TopicPartition, int]
-    ) -> Mapping[TopicPartition, CompactionSaving]:
-        if not sizes:
-            return {}
-        with open_savings(location) as saving:
-            found = self.run(list(sizes), lambda partition, _: saving(partition), name="stats: compaction")
-        return dict(zip(sizes, found, strict=True))
+        return collect(store, request, ThreadExecutor(threads, on_progress))

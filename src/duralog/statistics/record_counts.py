@@ -26,12 +26,12 @@ from duralog.columnar.runs import Rows
 from duralog.errors import DuralogError, StorageError
 from duralog.format.compression import Codec
 from duralog.format.layout import CODEC_MASK, CONTROL_BIT, NO_TIMESTAMP
+from duralog.scanning.executor import Advance, ignore_progress
+from duralog.scanning.keyed_offsets import within
 from duralog.scanning.slice_reading import read_slice_pieces
 from duralog.scanning.slices import CorruptBytes, DataLoss, Slice
 from duralog.statistics.key_prefixes import PrefixRule, prefixes_of
-from duralog.statistics.keyed_offsets import within
 from duralog.statistics.record_shapes import RecordShape
-from duralog.statistics.thread_tasks import Advance, ignore
 
 MOST_PREFIXES = 100_000
 _SHOWN_KEY_BYTES = 64
@@ -163,7 +163,7 @@ class CountRules:
     """Also sizes and times, for charts."""
 
 
-def count_slices(slices: tuple[Slice, ...], advance: Advance = ignore, *, rules: CountRules) -> Counts:
+def count_slices(slices: tuple[Slice, ...], advance: Advance = ignore_progress, *, rules: CountRules) -> Counts:
     """What a task does."""
     total = Counts()
     for found in slices:

@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import duralog
+from duralog.scanning.executor import OnProgress, ignore_progress
 from duralog.spark.lake.parquet_files import NULL_VALUE
 from duralog.spark.lake.targets import Target
 
@@ -23,20 +24,24 @@ DAY_MS = 86_400_000
 START_MS = 1_700_000_000_000 // DAY_MS * DAY_MS
 
 
+class LocalExecutor:
+    """An executor in this process. What travels is pickled, as on the way to an executor of Spark."""
+
+    parallelism = 2
+
+    def __init__(self, spark: Any, on_progress: OnProgress | None = None) -> None:
+        self.spark = spark
+        self.on_progress = on_progress
+
+    def run(self, items: Sequence[Any], function: Callable[..., Any], **_: Any) -> list[Any]:
+        run: Callable[..., Any] = pickle.loads(pickle.dumps(function))
+        return [pickle.loads(pickle.dumps(run(pickle.loads(pickle.dumps(item)), ignore_progress))) for item in items]
+
+
 def run_here(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
-    """Let these jobs do their tasks in this process. What travels is pickled, as on the way to an executor."""
-
-    def run_tasks(_: Any, items: Sequence[Any], function: Callable[[Any], Any], **__: Any) -> list[Any]:
-        run: Callable[[Any], Any] = pickle.loads(pickle.dumps(function))
-        return [pickle.loads(pickle.dumps(run(pickle.loads(pickle.dumps(item))))) for item in items]
-
-    def run_in_groups(_: Any, items: Sequence[Any], function: Callable[[Any], Any], **__: Any) -> list[Any]:
-        return [result for group in run_tasks(_, [list(items)], function) for result in group]
-
+    """Let these jobs do their tasks in this process."""
     for module in modules:
-        for run in (run_tasks, run_in_groups):
-            if hasattr(module, run.__name__):
-                monkeypatch.setattr(module, run.__name__, run)
+        monkeypatch.setattr(module, "SparkExecutor", LocalExecutor)
 
 
 def rows_of(table_format: str, path: str | Path) -> list[dict[str, Any]]:

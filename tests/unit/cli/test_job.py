@@ -19,8 +19,8 @@ from duralog.cli.common.options import standard_output
 from duralog.cli.job import spark_job
 from duralog.cli.stats import view as stats_view
 from duralog.command_line import app
+from duralog.scanning.executor import TaskProgress
 from duralog.spark.session import _ending_java_that_nobody_has
-from duralog.spark.tasks import TaskProgress
 
 JOBS = {"verify", "repair", "reindex", "retain", "upgrade", "compact", "stats", "export", "snapshot"}
 TABLE_JOBS = {"export", "snapshot"}

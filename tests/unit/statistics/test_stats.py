@@ -189,8 +189,8 @@ def test_the_largest_records(tmp_path: Path) -> None:
 
 def test_what_compaction_would_save_is_what_it_says_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "data", {"cleanup.policy": "compact"})
-    at_ms = collection.now_ms()
-    monkeypatch.setattr(collection, "now_ms", lambda: at_ms)
+    at_ms = collection.wall_clock_ms()
+    monkeypatch.setattr(collection, "wall_clock_ms", lambda: at_ms)
     (found,) = run(tmp_path / "data").partitions
     config = BrokerConfig.of({"log.cleaner.enable": "false"})
     with Store(str(tmp_path / "data"), config=config, clock=lambda: at_ms) as store:

@@ -26,7 +26,7 @@ from duralog.errors import DuralogError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from duralog.spark.tasks import TaskProgress
+    from duralog.scanning.executor import TaskProgress
 
 job_app = typer.Typer(
     name="job",

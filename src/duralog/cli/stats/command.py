@@ -1,4 +1,4 @@
-"""`duralog stats`: what is in the topics of a directory. `spark.jobs.stats_here` does the work, without Spark."""
+"""`duralog stats`: what is in the topics of a directory. `duralog.stats` does the work, without Spark."""
 
 from __future__ import annotations
 

@@ -27,6 +27,9 @@ from typing import TYPE_CHECKING
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import InvalidConfig
+from duralog.scanning.executor import Executor, OnProgress, one_by_one, run_in_groups
+from duralog.scanning.keyed_offsets import check_map_bytes
+from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes
 from duralog.spark.jobs.compaction.report import CompactionForm, CompactJobReport, PartitionCompaction
 from duralog.spark.jobs.compaction.shuffled import compact_shuffled
@@ -39,8 +42,6 @@ from duralog.spark.jobs.compaction.task import (
     preview_in_task,
 )
 from duralog.spark.jobs.holding import HeldDirectory, check_log_directory, hold
-from duralog.spark.jobs.task_sizes import check_map_bytes, one_by_one, run_in_groups
-from duralog.spark.tasks import OnProgress
 from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
@@ -92,13 +93,14 @@ def compact(
         workers=int(spark.sparkContext.getConf().get("spark.task.cpus", "1")),
         may_take_rounds=shuffled is False,
     )
+    executor = SparkExecutor(spark, on_progress)
     if dry_run:
-        done = _preview(spark, path, topics, partition, topic_config or {}, settings, config, on_progress)
+        done = _preview(executor, path, topics, partition, topic_config or {}, settings, config)
     else:
         with hold(path, config=config) as held:
             named = choose_partitions((*held.partitions, *held.offline), topics, partition, held.path)
             chosen = _compacted(held.partitions, named, topics, topic_config or {})
-            done = _compact(spark, held, chosen, _with_memory(settings, held.config), shuffled, on_progress)
+            done = _compact(executor, held, chosen, _with_memory(settings, held.config), shuffled)
             done |= _offline(held, named)
     return CompactJobReport(
         path=path,
@@ -115,12 +117,11 @@ def _with_memory(settings: CompactSettings, config: BrokerConfig) -> CompactSett
 
 
 def _compact(
-    spark: SparkSession,
+    executor: SparkExecutor,
     held: HeldDirectory,
     chosen: Mapping[TopicPartition, TopicConfig],
     settings: CompactSettings,
     shuffled: bool | None,
-    on_progress: OnProgress | None,
 ) -> dict[TopicPartition, PartitionCompaction]:
     works = [
         CompactWork(
@@ -134,17 +135,16 @@ def _compact(
     if not shuffled:
         # Not `writes`: a second copy of a task waits for the first one, and then finds nothing to do.
         found_in_tasks = run_in_groups(
-            spark,
+            executor,
             works,
             one_by_one(compact_in_task),
             size_bytes=lambda work: work.size_bytes,
-            on_progress=on_progress,
             name="compact",
         )
         done = {result.partition: result for result in found_in_tasks if result is not None}
     for work in works:
         if work.loan.partition not in done:
-            done[work.loan.partition] = compact_shuffled(spark, work, on_progress)
+            done[work.loan.partition] = compact_shuffled(executor, work)
     return done
 
 
@@ -163,14 +163,13 @@ def _offline(held: HeldDirectory, named: Sequence[TopicPartition]) -> dict[Topic
 
 
 def _preview(
-    spark: SparkSession,
+    executor: Executor,
     path: str,
     topics: Collection[str] | None,
     partition: int | None,
     overrides: Mapping[str, object],
     settings: CompactSettings,
     config: BrokerConfig | None,
-    on_progress: OnProgress | None,
 ) -> dict[TopicPartition, PartitionCompaction]:
     check_log_directory(path)
     path = os.path.abspath(path)
@@ -190,11 +189,10 @@ def _preview(
             path=path, broker_config=config or BrokerConfig(), settings=_with_memory(settings, store.config)
         )
     results = run_in_groups(
-        spark,
+        executor,
         works,
         with_first(preview_in_task, preview),
         size_bytes=lambda work: work.size_bytes,
-        on_progress=on_progress,
         name="compact",
     )
     return {result.partition: result for result in results}

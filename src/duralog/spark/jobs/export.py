@@ -27,10 +27,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from duralog.scanning.executor import Advance, OnProgress, ignore_progress
 from duralog.scanning.locations import location_of, open_store
 from duralog.scanning.planning import DataLoss, OffsetRange, Offsets, Plan, plan, resolve
 from duralog.scanning.slice_reading import read_slices
 from duralog.scanning.slices import Slice
+from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.export_report import ExportedTable, ExportReport
 from duralog.spark.lake.columns import DATE, by_day, table_schema, to_table_columns
 from duralog.spark.lake.log_ends import DETAIL, check_ends, remember_ends
@@ -47,7 +49,6 @@ from duralog.spark.lake.tables import (
 from duralog.spark.lake.targets import PART_SUFFIX, Target
 from duralog.spark.lake.writing_right import WritingRight, only_writer
 from duralog.spark.source.connector_columns import record_columns
-from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.statistics.topic_choice import partitions_by_topic
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation
@@ -210,12 +211,10 @@ def export(
             )
         tasks = [task for run in runs for task in run.tasks]
         written = iter(
-            run_tasks(
-                spark,
+            SparkExecutor(spark, on_progress).run(
                 tasks,
                 _write,
                 weight=lambda task: task.size_bytes,
-                on_progress=on_progress,
                 name=_JOB,
                 writes=True,
             )
@@ -318,7 +317,7 @@ def _tasks(table: LakeTable, right: WritingRight, planned: Plan, fail_on_data_lo
     ]
 
 
-def _write(task: _Task) -> _Written:
+def _write(task: _Task, _: Advance = ignore_progress) -> _Written:
     """What a Spark task does."""
     first, last = task.slices[0], task.slices[-1]
     stem = f"part-{first.partition:05d}-{first.start_offset:020d}-{last.end_offset:020d}"

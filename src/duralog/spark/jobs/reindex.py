@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from duralog.errors import DuralogError
 from duralog.format.filenames import FileKind, FileState, PartitionFolder, parse_segment_file
+from duralog.scanning.executor import OnProgress, one_by_one, run_in_groups
+from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes
 from duralog.spark.jobs.holding import hold
-from duralog.spark.jobs.task_sizes import one_by_one, run_in_groups
-from duralog.spark.tasks import OnProgress
 from duralog.storage.borrowed_partition import Loan, borrow_folder
 from duralog.storage.checks.chain import Options
 from duralog.storage.disk.log_directory import TopicPartition
@@ -110,11 +110,10 @@ def reindex(
     with hold(path, with_metadata=False) as held:
         chosen = choose_partitions(held.partitions, topics, partition, path)
         found = run_in_groups(
-            spark,
+            SparkExecutor(spark, on_progress),
             [held.lend(partition) for partition in chosen],
             one_by_one(_reindex_partition),
             size_bytes=lambda loan: log_bytes(held.directory.folder_of(loan.partition)),
-            on_progress=on_progress,
             name="reindex",
         )
     return ReindexReport(path=path, partitions=found, seconds=time.monotonic() - began)

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 from duralog.config import TopicConfig
 from duralog.errors import CorruptRecord, DuralogError
 from duralog.format.internal.internal_topics import CLUSTER_METADATA
+from duralog.scanning.executor import Executor, OnProgress, one_by_one, run_in_groups
+from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.holding import HeldDirectory, check_log_directory, hold
-from duralog.spark.jobs.task_sizes import one_by_one, run_in_groups
 from duralog.spark.jobs.verify import VerifyReport, verify
-from duralog.spark.tasks import OnProgress
 from duralog.storage.borrowed_partition import Loan, borrow_folder
 from duralog.storage.checks.partition import PartitionReport
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
@@ -114,7 +114,7 @@ def repair(
             dry_run=dry_run,
             may_cut_metadata=topics is not None and CLUSTER_METADATA in topics,
         )
-        results = _repair_all(spark, work, verified, held, on_progress)
+        results = _repair_all(SparkExecutor(spark, on_progress), work, verified, held)
         repairs = [result.repaired for result in results]
         if held is not None and (not held.was_clean or any(result.is_in_doubt for result in results)):
             held.mark_in_doubt()
@@ -188,13 +188,7 @@ class _Result:
     is_in_doubt: bool
 
 
-def _repair_all(
-    spark: SparkSession,
-    work: _Work,
-    verified: VerifyReport,
-    held: HeldDirectory | None,
-    on_progress: OnProgress | None,
-) -> list[_Result]:
+def _repair_all(executor: Executor, work: _Work, verified: VerifyReport, held: HeldDirectory | None) -> list[_Result]:
     """In the order of the partitions."""
     configs = TopicConfigs(work.path)
     items: list[_Item] = []
@@ -207,11 +201,10 @@ def _repair_all(
     in_tasks = [item for item in items if work.dry_run or item.loan is not None]
     done = [_repair_partition(work, item) for item in in_driver]
     done += run_in_groups(
-        spark,
+        executor,
         in_tasks,
         one_by_one(with_first(_repair_partition, work)),
         size_bytes=lambda item: item.report.counts.size_bytes,
-        on_progress=on_progress,
         name="repair",
     )
     places = {item.partition: place for place, item in enumerate(items)}

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial as with_first
 from typing import TYPE_CHECKING, Any
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError
+from duralog.scanning.executor import Advance, Executor, OnProgress, one_by_one, run_in_equal_groups
+from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.chosen_partitions import choose_partitions
 from duralog.spark.jobs.holding import check_log_directory, hold
 from duralog.spark.jobs.live_partition import look_at
-from duralog.spark.jobs.task_sizes import Item, in_equal_groups, one_by_one
-from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.storage.borrowed_partition import Loan, borrow
 from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.disk.log_directory import TopicPartition
@@ -99,7 +99,7 @@ def retain(
         config=config or BrokerConfig(),
         now_ms=wall_clock_ms() if now_ms is None else now_ms,
     )
-    looked_at = (_planned if dry_run else _carried_out)(spark, work, topics, partition, on_progress)
+    looked_at = (_planned if dry_run else _carried_out)(SparkExecutor(spark, on_progress), work, topics, partition)
     return RetainReport(
         path=path,
         dry_run=dry_run,
@@ -132,39 +132,15 @@ class _Work:
         return _LookedAt(partition=TopicPartition(log.topic, log.partition), config=log.config, removals=removals)
 
 
-def _planned(
-    spark: SparkSession,
-    work: _Work,
-    topics: Collection[str] | None,
-    partition: int | None,
-    on_progress: OnProgress | None,
-) -> list[_LookedAt]:
+def _planned(executor: Executor, work: _Work, topics: Collection[str] | None, partition: int | None) -> list[_LookedAt]:
     with Store(work.path, config=work.config, read_only=True) as store:
         found = [TopicPartition(topic, number) for topic in store.topics() for number in store.partitions(topic)]
     chosen = choose_partitions(found, topics, partition, work.path)
-    return _in_equal_groups(spark, chosen, with_first(_plan_partitions, work), on_progress)
+    # No log is read, so all partitions are as much work, however large they are.
+    return run_in_equal_groups(executor, chosen, with_first(_plan_partitions, work), name="retain")
 
 
-def _in_equal_groups(
-    spark: SparkSession,
-    items: Sequence[Item],
-    function: Callable[[Sequence[Item]], list[_LookedAt]],
-    on_progress: OnProgress | None,
-) -> list[_LookedAt]:
-    """No log is read, so all partitions are as much work, however large they are."""
-    found_by_task = run_tasks(
-        spark,
-        in_equal_groups(spark, items),
-        function,
-        weight=len,
-        weighs_bytes=False,
-        on_progress=on_progress,
-        name="retain",
-    )
-    return [looked_at for task in found_by_task for looked_at in task]
-
-
-def _plan_partitions(work: _Work, partitions: Sequence[TopicPartition]) -> list[_LookedAt]:
+def _plan_partitions(work: _Work, partitions: Sequence[TopicPartition], _: Advance) -> list[_LookedAt]:
     with Store(work.path, config=work.config, read_only=True) as store:
         return [_plan_partition(work, store, partition) for partition in partitions]
 
@@ -177,16 +153,12 @@ def _plan_partition(work: _Work, store: Store, partition: TopicPartition) -> _Lo
 
 
 def _carried_out(
-    spark: SparkSession,
-    work: _Work,
-    topics: Collection[str] | None,
-    partition: int | None,
-    on_progress: OnProgress | None,
+    executor: Executor, work: _Work, topics: Collection[str] | None, partition: int | None
 ) -> list[_LookedAt]:
     with hold(work.path, config=work.config) as held:
         chosen = choose_partitions((*held.partitions, *held.offline), topics, partition, work.path)
         loans = [held.lend(found) for found in chosen if found not in held.offline]
-        looked_at = _in_equal_groups(spark, loans, one_by_one(with_first(_retain_partition, work)), on_progress)
+        looked_at = run_in_equal_groups(executor, loans, one_by_one(with_first(_retain_partition, work)), name="retain")
     offline = [
         _LookedAt(partition=found, failure=f"it is offline: {held.offline[found]}")
         for found in chosen

@@ -30,23 +30,25 @@ from typing import TYPE_CHECKING
 from duralog.columnar.schema import PARTITION
 from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, StorageError
+from duralog.scanning.executor import OnProgress
+from duralog.scanning.keyed_offsets import check_map_bytes
 from duralog.scanning.locations import location_of, open_store
 from duralog.scanning.planning import OffsetRange, Offsets, Timestamps, resolve
+from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.snapshots.basis import tombstones_until_ms, why_not_from
 from duralog.spark.jobs.snapshots.plan import partition_tasks
 from duralog.spark.jobs.snapshots.report import SnapshotReport, SnapshotTable
 from duralog.spark.jobs.snapshots.shuffle import snapshot_by_shuffle
 from duralog.spark.jobs.snapshots.task import PartitionOutcome, PartitionTask, snapshot_partition
-from duralog.spark.jobs.task_sizes import check_map_bytes
 from duralog.spark.lake.columns import table_schema
 from duralog.spark.lake.log_ends import DETAIL, check_ends, remember_ends
 from duralog.spark.lake.parquet_table import ParquetVersions
 from duralog.spark.lake.table_state import TableFormat, TableState
-from duralog.spark.lake.tables import LakeTable, TableSpec, check_apart, now_ms, open_table, split_options
+from duralog.spark.lake.tables import LakeTable, TableSpec, check_apart, open_table, split_options
 from duralog.spark.lake.targets import PART_SUFFIX, Target
 from duralog.spark.lake.writing_right import WritingRight, only_writer
-from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.statistics.topic_choice import partitions_by_topic
+from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.time_lookup import EARLIEST, LATEST
@@ -96,7 +98,7 @@ class _TopicRun:
     """From then on, tombstones may be gone that an incremental run goes by."""
 
     def commit(self, outcomes: Sequence[PartitionOutcome], shuffled: Sequence[int]) -> SnapshotTable:
-        if self.due_ms is not None and now_ms() >= self.due_ms:
+        if self.due_ms is not None and wall_clock_ms() >= self.due_ms:
             raise StorageError(
                 f"{self.after.topic}: while it was read, tombstones behind the last snapshot may have been compacted"
                 " away: run it again, which makes a full one"
@@ -198,12 +200,10 @@ def _run(
     spark: SparkSession, runs: Sequence[_TopicRun], on_progress: OnProgress | None, began: float
 ) -> SnapshotReport:
     tasks = [task for run in runs for task in run.tasks]
-    outcomes = run_tasks(
-        spark,
+    outcomes = SparkExecutor(spark, on_progress).run(
         tasks,
         snapshot_partition,
         weight=lambda task: task.size_bytes,
-        on_progress=on_progress,
         name=_JOB,
         writes=True,
     )
@@ -223,7 +223,7 @@ def _prepare(
     store: Store, table: LakeTable, right: WritingRight, request: _Request, partitions: list[TopicPartition]
 ) -> _TopicRun:
     spec = table.spec
-    read_ms = now_ms()
+    read_ms = wall_clock_ms()
     nothing = TableState(
         job=_JOB,
         topic=spec.topic,

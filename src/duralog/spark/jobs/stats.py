@@ -2,24 +2,28 @@
 
     stats(spark, "data", prefix_separator=":").frame(spark).show()
 
-All figures are exact; `stats_collection` tells what counts. Damaged batches are told, and nothing of them is counted.
-The log may be in use. `stats_here` does the same on threads of this process, without Spark.
+All figures are exact; `duralog.statistics.collection` says what counts. Damaged batches are reported, and nothing of
+them is counted. The log may be in use. `duralog.stats` does the same on threads of this process, without Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from duralog.scanning.locations import Location, open_store
-from duralog.spark.jobs.task_sizes import check_map_bytes, run_in_groups
-from duralog.spark.tasks import OnProgress, run_tasks
-from duralog.statistics.collection import StatsRequest, collect, open_savings
-from duralog.statistics.distinct_keys import KeyCounts, KeysTask, count_keys, count_shuffled_keys
+import pyarrow as pa
+
+from duralog.scanning.executor import Executor, OnProgress
+from duralog.scanning.keyed_offsets import check_map_bytes
+from duralog.scanning.locations import open_store
+from duralog.scanning.slices import slices_by_task
+from duralog.spark.executor import SparkExecutor, task_failure
+from duralog.spark.jobs.key_shuffle import keys_frame, last_marks
+from duralog.statistics.collection import StatsRequest, collect
+from duralog.statistics.distinct_keys import KEYS_RUN, KeyCounts, KeysTask, count_keys, numbered_keys
 from duralog.statistics.key_prefixes import PrefixRule
-from duralog.statistics.report import CompactionSaving, Figures, LogFigures, StatsReport
-from duralog.storage.disk.log_directory import TopicPartition
+from duralog.statistics.report import Figures, LogFigures, StatsReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,47 +63,31 @@ def stats(
         max_slice_bytes=max_slice_bytes,
     )
     with open_store(path, storage_options or {}) as store:
-        return collect(store, request, _Executors(spark, on_progress))
+        return collect(store, request, SparkExecutor(spark, on_progress), partial(_count_keys, spark))
 
 
-class _Executors:
-    """Spark's."""
-
-    def __init__(self, spark: SparkSession, on_progress: OnProgress | None) -> None:
-        self._spark = spark
-        self._on_progress = on_progress
-
-    def run(
-        self,
-        items: Sequence[Any],
-        function: Callable[..., Any],
-        *,
-        weight: Callable[[Any], int] | None = None,
-        name: str,
-    ) -> list[Any]:
-        return run_tasks(self._spark, items, function, weight=weight, on_progress=self._on_progress, name=name)
-
-    def count_keys(self, tasks: Sequence[KeysTask]) -> list[KeyCounts]:
-        found = self.run(tasks, count_keys, weight=lambda task: task.size_bytes, name="stats: keys")
-        return [
-            KeyCounts(count_shuffled_keys(self._spark, task)) if counts is None else counts
-            for task, counts in zip(tasks, found, strict=True)
-        ]
-
-    def savings(
-        self, location: Location, sizes: Mapping[TopicPartition, int]
-    ) -> Mapping[TopicPartition, CompactionSaving]:
-        found = run_in_groups(
-            self._spark,
-            list(sizes),
-            partial(_savings, location),
-            size_bytes=sizes.__getitem__,
-            on_progress=self._on_progress,
-            name="stats: compaction",
-        )
-        return dict(zip(sizes, found, strict=True))
+def _count_keys(spark: SparkSession, executor: Executor, tasks: Sequence[KeysTask]) -> list[KeyCounts]:
+    found = executor.run(tasks, count_keys, weight=lambda task: task.size_bytes, name=KEYS_RUN)
+    return [
+        KeyCounts(_count_shuffled_keys(spark, task)) if counts is None else counts
+        for task, counts in zip(tasks, found, strict=True)
+    ]
 
 
-def _savings(location: Location, partitions: Sequence[TopicPartition]) -> list[CompactionSaving]:
-    with open_savings(location) as saving:
-        return [saving(partition) for partition in partitions]
+def _count_shuffled_keys(spark: SparkSession, task: KeysTask) -> dict[int, int]:
+    """With the memory of all executors. Returns how many keys there are, by the number of their prefix."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions
+
+    sources = slices_by_task(task.slices)
+
+    def batches_of(number: int) -> Iterator[pa.RecordBatch]:
+        chunks = (found.chunk for found in numbered_keys(task, sources[number]))
+        return last_marks(number, chunks, task.map_bytes)
+
+    keys = keys_frame(spark, len(sources), batches_of)
+    distinct = keys.groupBy("high", "low").agg(functions.max("mark").alias("mark"))
+    try:
+        return {row.mark: row["count"] for row in distinct.groupBy("mark").count().collect()}
+    except PySparkException as error:
+        raise task_failure("stats", error) from error

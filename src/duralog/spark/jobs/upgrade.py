@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 from duralog.columnar.upgrading import UpgradeRules
 from duralog.config import BrokerConfig
 from duralog.errors import DuralogError
+from duralog.scanning.executor import Advance, Executor, OnProgress, one_by_one, run_in_groups
+from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes
 from duralog.spark.jobs.holding import check_log_directory, hold
 from duralog.spark.jobs.live_partition import look_at
-from duralog.spark.jobs.task_sizes import one_by_one, run_in_groups
-from duralog.spark.tasks import OnProgress
 from duralog.storage.borrowed_partition import Loan, borrow
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
@@ -126,32 +126,31 @@ def upgrade(
     `config` is what the broker's `server.properties` sets.
     """
     began = time.monotonic()
+    executor = SparkExecutor(spark, on_progress)
     found = (
-        _preview(spark, path, topics, partition, on_progress)
+        _preview(executor, path, topics, partition)
         if dry_run
-        else _upgrade(spark, path, topics, partition, rules, config, on_progress)
+        else _upgrade(executor, path, topics, partition, rules, config)
     )
     return UpgradeReport(path=path, dry_run=dry_run, partitions=found, seconds=time.monotonic() - began)
 
 
 def _upgrade(
-    spark: SparkSession,
+    executor: Executor,
     path: str,
     topics: Collection[str] | None,
     partition: int | None,
     rules: UpgradeRules,
     config: BrokerConfig | None,
-    on_progress: OnProgress | None,
 ) -> list[PartitionUpgrade]:
     with hold(path, config=config) as held:
         chosen = choose_partitions((*held.partitions, *held.offline), topics, partition, path)
         loans = [held.lend(found) for found in chosen if found not in held.offline]
         results = run_in_groups(
-            spark,
+            executor,
             loans,
             one_by_one(with_first(_upgrade_partition, rules)),
             size_bytes=lambda loan: log_bytes(held.directory.folder_of(loan.partition)),
-            on_progress=on_progress,
             name="upgrade",
         )
     offline = [
@@ -172,11 +171,7 @@ def _upgrade_partition(rules: UpgradeRules, loan: Loan) -> PartitionUpgrade:
 
 
 def _preview(
-    spark: SparkSession,
-    path: str,
-    topics: Collection[str] | None,
-    partition: int | None,
-    on_progress: OnProgress | None,
+    executor: Executor, path: str, topics: Collection[str] | None, partition: int | None
 ) -> list[PartitionUpgrade]:
     check_log_directory(path)
     folder_of = LogDirectory(LocalFileSystem(), path).folder_of
@@ -184,16 +179,15 @@ def _preview(
         found = [TopicPartition(topic, number) for topic in store.topics() for number in store.partitions(topic)]
     sizes = {known: log_bytes(folder_of(known)) for known in choose_partitions(found, topics, partition, path)}
     return run_in_groups(
-        spark,
+        executor,
         list(sizes),
         with_first(_preview_partitions, os.path.abspath(path)),
         size_bytes=sizes.__getitem__,
-        on_progress=on_progress,
         name="upgrade",
     )
 
 
-def _preview_partitions(path: str, partitions: Sequence[TopicPartition]) -> list[PartitionUpgrade]:
+def _preview_partitions(path: str, partitions: Sequence[TopicPartition], _: Advance) -> list[PartitionUpgrade]:
     with Store(path, read_only=True) as store:
         return [_preview_partition(store, partition) for partition in partitions]
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import PartitionFolder
+from duralog.scanning.executor import Advance, OnProgress, in_groups
 from duralog.scanning.locations import Location
+from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.remote_checks import files_at
-from duralog.spark.jobs.task_sizes import in_groups
-from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.storage.checks.chain import Checked
 from duralog.storage.checks.findings import Note
 from duralog.storage.checks.partition import PartitionReport
@@ -113,13 +113,12 @@ def verify(
         source=files_at(location),
     )
     work = verification.work()
-    groups = in_groups(spark, work, lambda chain: chain.size_bytes)
-    checked = run_tasks(
-        spark,
+    executor = SparkExecutor(spark, on_progress)
+    groups = in_groups(executor, work, lambda chain: chain.size_bytes)
+    checked = executor.run(
         groups,
         partial(_check, location),
         weight=lambda group: sum(chain.size_bytes for chain in group),
-        on_progress=on_progress,
         name="verify",
     )
     reports = list(verification.conclude(result for group in checked for result in group))
@@ -134,13 +133,9 @@ def verify(
     )
 
 
-def _check(location: Location, group: Sequence[ChainWork]) -> list[Checked]:
+def _check(location: Location, group: Sequence[ChainWork], advance: Advance) -> list[Checked]:
     source = files_at(location)
-    return [work.check(_go_on, source) for work in group]
-
-
-def _go_on(_: int) -> None:
-    """Progress is counted in tasks."""
+    return [work.check(advance, source) for work in group]
 
 
 def _rows(

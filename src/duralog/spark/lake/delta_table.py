@@ -24,8 +24,9 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 from duralog.columnar import schema as record_schema
 from duralog.spark.lake.parquet_files import DataFile
 from duralog.spark.lake.table_state import TableState
-from duralog.spark.lake.tables import LakeTable, TableRefused, TableSpec, check_columns, first_line, now_ms
+from duralog.spark.lake.tables import LakeTable, TableRefused, TableSpec, check_columns, first_line
 from duralog.spark.lake.targets import Target
+from duralog.storage.disk.background import wall_clock_ms
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOOK_BACK = 20
@@ -90,7 +91,7 @@ class DeltaLakeTable(LakeTable):
             # A commit that lost against another one has to be decided about anew: offsets may be in the table by now.
             max_commit_retries=0,
             app_transactions=[
-                Transaction(self._app_id(number), offset, now_ms())
+                Transaction(self._app_id(number), offset, wall_clock_ms())
                 for number, offset in sorted(state.next_offsets.items())
             ],
         )
@@ -125,7 +126,7 @@ class DeltaLakeTable(LakeTable):
             path=file.path,
             size=file.size_bytes,
             partition_values={self.spec.partition_column: file.value},
-            modification_time=now_ms(),
+            modification_time=wall_clock_ms(),
             data_change=True,
             stats=json.dumps(_statistics(file)),
         )
@@ -135,7 +136,7 @@ class DeltaLakeTable(LakeTable):
             return []
         wanted = set(removed)
         return [
-            RemoveAction(path, True, now_ms(), size, {self.spec.partition_column: value})
+            RemoveAction(path, True, wall_clock_ms(), size, {self.spec.partition_column: value})
             for path, (size, value) in _facts(self._table, self.spec.partition_column).items()
             if unquote(path) in wanted
         ]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -181,10 +180,6 @@ def check_columns(where: str, found: Sequence[str], expected: Sequence[str]) -> 
 
 def _is_data(path: str) -> bool:
     return path.endswith(EXTENSION) and not path.rpartition("/")[2].startswith((".", "_"))
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _format_of(target: Target) -> TableFormat | None:

@@ -214,10 +214,10 @@ def crash_at(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
                 raise Killed  # The files are there, and nobody knows.
             return written
 
-        def run_tasks(_: Any, items: Any, __: Any, **___: Any) -> list[Any]:
+        def run(_: Any, items: Any, __: Any, **___: Any) -> list[Any]:
             return [write(item) for item in items]
 
-        monkeypatch.setattr(export_module, "run_tasks", run_tasks)
+        monkeypatch.setattr(export_module.SparkExecutor, "run", run)
     elif point == "commit":
         monkeypatch.setattr(LakeTable, "commit", killed)
     else:
@@ -292,15 +292,15 @@ def test_a_run_may_die_at_every_file(
 
 def test_files_of_an_attempt_that_was_lost_do_not_count(job: Export, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log was compacted before the second attempt, so that it has fewer files than the first one."""
-    run_tasks = export_module.run_tasks
+    run = export_module.SparkExecutor.run
 
     def run_twice(*arguments: Any, **options: Any) -> list[Any]:
-        run_tasks(*arguments, **options)
+        run(*arguments, **options)
         for file in job.target.rglob("*.parquet"):
             file.rename(file.with_name(f"{file.stem}-1{file.suffix}"))
-        return run_tasks(*arguments, **options)  # type: ignore[no-any-return]
+        return run(*arguments, **options)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(export_module, "run_tasks", run_twice)
+    monkeypatch.setattr(export_module.SparkExecutor, "run", run_twice)
     job.run()
     assert job.rows("parquet") == expected(job.data)
 
@@ -315,7 +315,7 @@ def test_a_task_that_outlives_its_run(job: Export, table_format: str, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(export_module, "run_tasks", interrupted)
+        patched.setattr(export_module.SparkExecutor, "run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             job.run(format=table_format)
     # More records, so that the files of the next run have other names.
@@ -333,7 +333,7 @@ def test_a_task_that_outlives_its_run(job: Export, table_format: str, monkeypatc
     job.append(1, 23)
     with ExitStack() as stack:
         with monkeypatch.context() as patched:
-            patched.setattr(export_module, "run_tasks", at_work)
+            patched.setattr(export_module.SparkExecutor, "run", at_work)
             with pytest.raises(KeyboardInterrupt):
                 job.run(format=table_format)
         with pytest.raises(TableRefused, match="or a task of one that was interrupted"):
@@ -346,7 +346,7 @@ def test_a_task_on_a_host_that_does_not_see_the_locks(job: Export, monkeypatch: 
     """As on some disks that hosts share: it goes by the id of the run, which is in the file."""
     kept: list[Any] = []
 
-    def run_tasks(_: Any, items: Any, function: Any, **__: Any) -> list[Any]:
+    def run(_: Any, items: Any, function: Any, **__: Any) -> list[Any]:
         kept.extend(replace(item, right=replace(item.right, host="the driver's")) for item in items)
         monkeypatch.setattr(writing_right, "joined", unseen)
         return [function(item) for item in kept]
@@ -354,7 +354,7 @@ def test_a_task_on_a_host_that_does_not_see_the_locks(job: Export, monkeypatch: 
     def unseen(path: str, _: str) -> Any:
         raise duralog.StoreLocked(path)
 
-    monkeypatch.setattr(export_module, "run_tasks", run_tasks)
+    monkeypatch.setattr(export_module.SparkExecutor, "run", run)
     assert job.run().records == 40
     assert job.rows("parquet") == expected(job.data)
     with pytest.raises(duralog.StoreLocked):
@@ -534,12 +534,12 @@ def test_records_that_retention_deleted_first(job: Export) -> None:
 
 
 def test_two_runs_at_a_time(job: Export, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run_tasks(_: Any, items: Any, function: Any, **__: Any) -> list[Any]:
+    def run(_: Any, items: Any, function: Any, **__: Any) -> list[Any]:
         with pytest.raises(TableRefused, match=r"lake/events: another run of job export writes to it"):
             job.run()
         return [function(item) for item in items]
 
-    monkeypatch.setattr(export_module, "run_tasks", run_tasks)
+    monkeypatch.setattr(export_module.SparkExecutor, "run", run)
     assert job.run().records == 40
 
 
@@ -551,18 +551,18 @@ def test_a_commit_that_another_one_came_before(
     """With more records, its files have other names, and it takes those of this one for leftovers."""
     job.run(format=table_format)
     job.append(3, 20)
-    real = export_module.run_tasks
+    real = export_module.SparkExecutor.run
 
-    def run_tasks(*arguments: Any, **options: Any) -> list[Any]:
+    def run(*arguments: Any, **options: Any) -> list[Any]:
         """Meanwhile, on another machine, which knows nothing of this one's lock."""
         written: list[Any] = real(*arguments, **options)
-        monkeypatch.setattr(export_module, "run_tasks", real)
+        monkeypatch.setattr(export_module.SparkExecutor, "run", real)
         shutil.move(job.target / "events" / "_duralog_export.lock", job.target / "lock")
         job.append(more, 23)
         assert job.run(format=table_format).records == 3 + more
         return written
 
-    monkeypatch.setattr(export_module, "run_tasks", run_tasks)
+    monkeypatch.setattr(export_module.SparkExecutor, "run", run)
     told = "is gone, which this run wrote: another one writes" if more else "the commit was refused, run it again"
     with pytest.raises(TableRefused, match=told):
         job.run(format=table_format)

@@ -16,10 +16,10 @@ import pytest
 import duralog
 from duralog.config import BrokerConfig
 from duralog.errors import DuralogError, InvalidConfig, OffsetOutOfRange
+from duralog.scanning.keyed_offsets import is_among, live_offsets, marks_of
 from duralog.spark.jobs.snapshot import SnapshotReport, SnapshotTable, snapshot
 from duralog.spark.jobs.snapshots.task import PartitionTask, snapshot_partition
 from duralog.spark.lake.tables import LakeTable
-from duralog.statistics.keyed_offsets import is_among, live_offsets, marks_of
 from duralog.storage.store import Store
 from tests.support.places import GOLDEN
 from tests.support.spark.lake_directory import FORMATS, START_MS, Death, Killed, rows_of, run_here
@@ -280,11 +280,11 @@ def test_tombstones_that_may_have_been_compacted_away(job: Snapshots, monkeypatc
     job.append(("a", "1"), ("b", "1"))
     job.run()
     job.append(("a", None))
-    later = snapshot_module.now_ms() + 10 * DAY_MS
+    later = snapshot_module.wall_clock_ms() + 10 * DAY_MS
     compact_twice(job, later)
     with duralog.open(str(job.data), read_only=True) as store:
         assert all(record.value is not None for record in store.partition("users", 0).read(0))
-    monkeypatch.setattr(snapshot_module, "now_ms", lambda: later)
+    monkeypatch.setattr(snapshot_module, "wall_clock_ms", lambda: later)
     table = job.run()
     assert not table.is_incremental
     assert "tombstones behind the last one may have been compacted away since" in (table.why_full or "")
@@ -296,20 +296,20 @@ def test_tombstones_that_are_compacted_away_while_a_run_reads(job: Snapshots, mo
     job.append(("a", "1"), ("b", "1"))
     job.run()
     job.append(("a", None))
-    now_ms = snapshot_module.now_ms()
+    now_ms = snapshot_module.wall_clock_ms()
     times_ms = iter((now_ms + 90_000, now_ms + 130_000))
-    run_tasks = snapshot_module.run_tasks
+    run = snapshot_module.SparkExecutor.run
 
     def run_late(*arguments: Any, **options: Any) -> list[Any]:
         compact_twice(job, now_ms)
-        return run_tasks(*arguments, **options)  # type: ignore[no-any-return]
+        return run(*arguments, **options)  # type: ignore[no-any-return]
 
     with monkeypatch.context() as patches:
-        patches.setattr(snapshot_module, "now_ms", lambda: next(times_ms))
-        patches.setattr(snapshot_module, "run_tasks", run_late)
+        patches.setattr(snapshot_module, "wall_clock_ms", lambda: next(times_ms))
+        patches.setattr(snapshot_module.SparkExecutor, "run", run_late)
         with pytest.raises(DuralogError, match="users: while it was read, tombstones behind the last snapshot may"):
             job.run()
-    monkeypatch.setattr(snapshot_module, "now_ms", lambda: now_ms + 130_000)
+    monkeypatch.setattr(snapshot_module, "wall_clock_ms", lambda: now_ms + 130_000)
     table = job.run()
     assert not table.is_incremental
     assert state("parquet", table) == expected(job.data)
@@ -328,9 +328,9 @@ def test_tombstones_of_a_broker_with_other_defaults(
     job.append(("a", "1"), ("b", "1"))
     job.run(config=config)
     job.append(("a", None))
-    now_ms = snapshot_module.now_ms()
+    now_ms = snapshot_module.wall_clock_ms()
     compact_twice(job, now_ms, config)
-    monkeypatch.setattr(snapshot_module, "now_ms", lambda: now_ms + 130_000)
+    monkeypatch.setattr(snapshot_module, "wall_clock_ms", lambda: now_ms + 130_000)
     table = job.run(config=config)
     assert not table.is_incremental
     assert (0, b"a") not in state("parquet", table)
@@ -341,7 +341,7 @@ def test_without_cluster_metadata_nobody_knows_when_tombstones_go(job: Snapshots
     job.append(("a", "1"), ("b", "1"))
     job.run()
     job.append(("a", None))
-    compact_twice(job, snapshot_module.now_ms())
+    compact_twice(job, snapshot_module.wall_clock_ms())
     (job.data / "__cluster_metadata-0").rename(job.data.parent / "elsewhere")
     table = job.run()
     assert not table.is_incremental
@@ -421,7 +421,7 @@ def test_a_run_that_dies_is_made_good(
         job.append(("a", "2"), ("c", "1"))
     with monkeypatch.context() as patched:
         if point == "task":
-            patched.setattr(snapshot_module, "run_tasks", _dying(snapshot_module.run_tasks))
+            patched.setattr(snapshot_module.SparkExecutor, "run", _dying(snapshot_module.SparkExecutor.run))
         elif point == "commit":
             patched.setattr(LakeTable, "commit", _dying(LakeTable.commit, does=False))
         else:
@@ -485,7 +485,7 @@ def test_a_task_that_outlives_its_run(job: Snapshots, table_format: str, monkeyp
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(snapshot_module, "run_tasks", interrupted)
+        patched.setattr(snapshot_module.SparkExecutor, "run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             job.run(format=table_format)
     job.append(("a", "2"), ("b", None))

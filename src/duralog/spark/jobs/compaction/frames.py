@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from duralog.scanning.executor import PROGRESS_SECONDS, OnProgress, TaskProgress
+from duralog.spark.executor import SparkExecutor, task_failure
 from duralog.spark.jobs.compaction.keys import segment_keys
 from duralog.spark.jobs.compaction.marks import segment_marks, superseded_offsets
 from duralog.spark.jobs.compaction.rows import KeyRow, KeyShuffle, RowKind, SegmentMarks, SegmentToRead
-from duralog.spark.tasks import LOOK_SECONDS, OnProgress, TaskProgress, as_sentence
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.lent_lock import joined
 
@@ -68,20 +69,20 @@ class KeyTasks:
         yield pa.RecordBatch.from_arrays([numbers, pickled], schema=_MARKS)
 
 
-def shuffle_keys(
-    spark: SparkSession, tasks: KeyTasks, *, name: str, on_progress: OnProgress | None = None
-) -> list[SegmentMarks]:
+def shuffle_keys(executor: SparkExecutor, tasks: KeyTasks, *, name: str) -> list[SegmentMarks]:
     """What is known of each segment, in their order. Raises what a task met, as it was raised there."""
     # With settings of its own: rows are large here, and Arrow batches are not to hold thousands of them.
-    session = spark.newSession()
+    session = executor.spark.newSession()
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(_ARROW_BYTES))
     numbers = session.range(0, len(tasks.segments), 1, len(tasks.segments))
     keys = numbers.mapInArrow(tasks.read, ROWS)
     superseded = keys.repartitionById(tasks.shuffle.shares, "target").mapInArrow(tasks.judge, ROWS)
     mark_tasks = max(tasks.shuffle.mark_tasks) + 1
     marks = superseded.repartitionById(mark_tasks, "target").mapInArrow(tasks.mark, MARKS)
-    query = _Query(spark, marks, name, len(tasks.segments) + tasks.shuffle.shares + mark_tasks)
-    found: dict[int, SegmentMarks] = {row.segment: pickle.loads(row.marks) for row in query.collect(on_progress)}
+    query = _Query(executor.spark, marks, name, len(tasks.segments) + tasks.shuffle.shares + mark_tasks)
+    found: dict[int, SegmentMarks] = {
+        row.segment: pickle.loads(row.marks) for row in query.collect(executor.on_progress)
+    }
     ordered = [found[segment.number] for segment in tasks.segments]
     for one in ordered:
         if one.findings.error is not None:
@@ -108,7 +109,7 @@ class _Query:
         thread.start()
         try:
             while thread.is_alive():
-                thread.join(LOOK_SECONDS)
+                thread.join(PROGRESS_SECONDS)
                 if on_progress is not None:
                     on_progress(self._progress(self._tasks_done()))
         except BaseException:
@@ -116,7 +117,7 @@ class _Query:
             thread.join()
             raise
         if self._failure is not None:
-            raise as_sentence(self._name, self._failure) from self._failure
+            raise task_failure(self._name, self._failure) from self._failure
         if on_progress is not None:
             on_progress(self._progress(self._tasks))
         return self._rows

@@ -20,6 +20,7 @@ from duralog.config import TopicConfig
 from duralog.errors import CorruptRecord
 from duralog.format.producer_snapshot import ProducerEntry
 from duralog.kernels.offset_map import OffsetMap, Superseded
+from duralog.scanning.executor import Advance, ignore_progress
 from duralog.spark.jobs.compaction.marks import MarksFile
 from duralog.spark.jobs.compaction.rows import SegmentMarks, SegmentToRead
 from duralog.storage.compaction.batch_verdicts import BatchJudge, Judgement
@@ -94,7 +95,7 @@ class KnownOffsets(OffsetMap):
         self.latest_offset = latest_offset
 
 
-def rewrite_group(group: GroupToRewrite) -> RewrittenGroup:
+def rewrite_group(group: GroupToRewrite, _: Advance = ignore_progress) -> RewrittenGroup:
     """Write what is left of a group."""
     files = LocalFileSystem()
     with joined(group.lock_path, group.job):

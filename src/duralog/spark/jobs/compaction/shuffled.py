@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Protocol
 from duralog.errors import DuralogError, StorageError
 from duralog.format.filenames import FileState, SegmentFile
 from duralog.kernels.offset_map import OffsetMap
+from duralog.scanning.executor import Advance
+from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.compaction.frames import KeyTasks, shuffle_keys
 from duralog.spark.jobs.compaction.group_plan import WaitingGroups
 from duralog.spark.jobs.compaction.groups import GroupToRewrite, RewrittenGroup, rewrite_group
@@ -33,7 +35,6 @@ from duralog.spark.jobs.compaction.marks import SHARE_ROW_BYTES, has_bits, mark_
 from duralog.spark.jobs.compaction.report import CompactionForm, PartitionCompaction
 from duralog.spark.jobs.compaction.rows import KeyShuffle, SegmentMarks, SegmentToRead
 from duralog.spark.jobs.compaction.task import CompactWork, compact_borrowed, compact_in_task, told
-from duralog.spark.tasks import OnProgress, run_tasks
 from duralog.storage.borrowed_partition import Loan, borrow
 from duralog.storage.compaction.cleaner import reports_only
 from duralog.storage.compaction.compact import extent_below
@@ -49,7 +50,7 @@ from duralog.storage.segment.segment_files import KINDS, segment_options
 from duralog.storage.segment.source import SegmentBroken, SegmentSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 _GROUPS_PER_CORE = 4
 """So many groups for each core are rewritten before they are put into their places."""
@@ -74,34 +75,26 @@ class Crew(Protocol):
 
 
 class SparkCrew:
-    def __init__(self, spark: SparkSession, name: str, on_progress: OnProgress | None) -> None:
-        self._spark = spark
+    def __init__(self, executor: SparkExecutor, name: str) -> None:
+        self._executor = executor
         self._name = name
-        self._on_progress = on_progress
 
     @property
     def groups_at_once(self) -> int:
-        return _GROUPS_PER_CORE * self._spark.sparkContext.defaultParallelism
+        return _GROUPS_PER_CORE * self._executor.parallelism
 
     def shuffle_keys(self, tasks: KeyTasks) -> list[SegmentMarks]:
-        return shuffle_keys(self._spark, tasks, name=f"{self._name}: keys", on_progress=self._on_progress)
+        return shuffle_keys(self._executor, tasks, name=f"{self._name}: keys")
 
     def rewrite(self, groups: Sequence[GroupToRewrite]) -> list[RewrittenGroup]:
-        return run_tasks(
-            self._spark,
-            groups,
-            rewrite_group,
-            weight=lambda group: group.size_bytes,
-            on_progress=self._on_progress,
-            name=self._name,
-        )
+        return self._executor.run(groups, rewrite_group, weight=lambda group: group.size_bytes, name=self._name)
 
 
-def compact_shuffled(spark: SparkSession, work: CompactWork, on_progress: OnProgress | None) -> PartitionCompaction:
-    """What became of the partition. What fails is told, and not raised."""
+def compact_shuffled(executor: SparkExecutor, work: CompactWork) -> PartitionCompaction:
+    """What became of the partition. A failure is part of the result and not raised."""
     loan, settings = work.loan, work.settings
     name = f"compact {loan.partition}"
-    compaction = ShuffledCompaction(loan, SparkCrew(spark, name, on_progress))
+    compaction = ShuffledCompaction(loan, SparkCrew(executor, name))
     try:
         with (
             borrow(loan, clock=lambda: settings.now_ms, compact_log=compaction.compact_log) as borrowed,
@@ -110,12 +103,17 @@ def compact_shuffled(spark: SparkSession, work: CompactWork, on_progress: OnProg
             report = compact_borrowed(borrowed, settings)
     except NotInThisForm:
         with_rounds = replace(work, settings=replace(settings, may_take_rounds=True))
-        done = run_tasks(spark, [with_rounds], compact_in_task, on_progress=on_progress, name=name)
-        assert done[0] is not None
-        return done[0]
+        (done,) = executor.run([with_rounds], _compact_with_rounds, name=name)
+        return done
     except Exception as error:  # Whatever it is, the other partitions are compacted all the same.
         return PartitionCompaction(partition=loan.partition, form=CompactionForm.SHUFFLED, failure=told(error))
     return PartitionCompaction(partition=loan.partition, form=CompactionForm.SHUFFLED, report=report)
+
+
+def _compact_with_rounds(work: CompactWork, _: Advance) -> PartitionCompaction:
+    done = compact_in_task(work)
+    assert done is not None, "no log is too large for a compaction in rounds"
+    return done
 
 
 class ShuffledCompaction:

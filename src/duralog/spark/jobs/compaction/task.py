@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError
 from duralog.kernels.offset_map import SLOT_BYTES
+from duralog.scanning.executor import Advance
 from duralog.spark.jobs.compaction.report import CompactionForm, PartitionCompaction
 from duralog.storage.borrowed_partition import BorrowedPartition, Loan, borrow
 from duralog.storage.compaction.cleanable import DirtyRange
@@ -118,7 +119,7 @@ class PreviewWork:
     size_bytes: int
 
 
-def preview_in_task(preview: Preview, works: Sequence[PreviewWork]) -> list[PartitionCompaction]:
+def preview_in_task(preview: Preview, works: Sequence[PreviewWork], _: Advance) -> list[PartitionCompaction]:
     """What a compaction would do. Nothing is changed, and somebody else may have the directory open."""
     checkpoints = CleanerCheckpoints(preview.path)
     with Store(preview.path, config=preview.broker_config, read_only=True) as store:

@@ -21,24 +21,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions
 
 from duralog.columnar.schema import PARTITION
-from duralog.scanning.slices import Slice
-from duralog.spark.jobs.snapshots.key_shuffle import keys_frame, last_marks, mark_batches, slices_by_task
+from duralog.scanning.keyed_offsets import KeyedChunk, Numbers, keys_of_log, live_offsets, rows_of_log
+from duralog.scanning.slices import Slice, slices_by_task
+from duralog.spark.executor import task_failure
+from duralog.spark.jobs.key_shuffle import keys_frame, last_marks, mark_batches
 from duralog.spark.jobs.snapshots.task import PartitionOutcome, PartitionTask, check_complete, copied_path
 from duralog.spark.lake.columns import to_table_columns
+from duralog.spark.lake.keyed_files import count_of_file, keys_of_file, rows_of_file
 from duralog.spark.lake.parquet_files import DataFile, ParquetFiles
 from duralog.spark.plain_errors import plain_errors
 from duralog.spark.source.connector_columns import record_columns
-from duralog.spark.tasks import as_sentence
-from duralog.statistics.keyed_offsets import (
-    KeyedChunk,
-    Numbers,
-    count_of_file,
-    keys_of_file,
-    keys_of_log,
-    live_offsets,
-    rows_of_file,
-    rows_of_log,
-)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +87,7 @@ def _shuffle(spark: SparkSession, task: PartitionTask, sources: list[_Source]) -
     try:
         rows = parted.groupBy("source").applyInArrow(write, _OUTCOME_SCHEMA).collect()
     except PySparkException as error:
-        raise as_sentence("snapshot", error) from error
+        raise task_failure("snapshot", error) from error
     return [pickle.loads(row.outcome) for row in rows]
 
 

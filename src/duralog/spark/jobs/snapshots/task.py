@@ -18,23 +18,15 @@ import pyarrow as pa
 from duralog.columnar.schema import PARTITION
 from duralog.errors import StorageError
 from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap, map_bytes_for
+from duralog.scanning.executor import Advance, ignore_progress
+from duralog.scanning.keyed_offsets import MapFull, Numbers, keys_of_log, live_offsets, put_all, rows_of_log
 from duralog.scanning.slices import Slice
 from duralog.spark.lake.columns import to_table_columns
+from duralog.spark.lake.keyed_files import count_of_file, keys_of_file, rows_of_file
 from duralog.spark.lake.parquet_files import DataFile, ParquetFiles
 from duralog.spark.lake.targets import Target
 from duralog.spark.lake.writing_right import WritingRight
 from duralog.spark.source.connector_columns import record_columns
-from duralog.statistics.keyed_offsets import (
-    MapFull,
-    Numbers,
-    count_of_file,
-    keys_of_file,
-    keys_of_log,
-    live_offsets,
-    put_all,
-    rows_of_file,
-    rows_of_log,
-)
 
 _MOST_FILES = 16
 """If a partition has more files that could stay, they become one: each run adds one at least."""
@@ -82,7 +74,7 @@ class PartitionOutcome:
     is_too_large: bool = False
 
 
-def snapshot_partition(task: PartitionTask) -> PartitionOutcome:
+def snapshot_partition(task: PartitionTask, _: Advance = ignore_progress) -> PartitionOutcome:
     """What a Spark task does."""
     memory_bytes = min(task.map_bytes, map_bytes_for(task.most_keys, DEFAULT_LOAD_FACTOR))
     offset_map = OffsetMap(memory_bytes)

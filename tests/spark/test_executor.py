@@ -12,45 +12,50 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duralog.errors import CorruptRecord, DuralogError, Fault
-from duralog.spark.jobs.task_sizes import (
+from duralog.scanning.executor import (
     LARGEST_TASK_BYTES,
     SMALLEST_TASK_BYTES,
+    Advance,
+    TaskProgress,
+    ignore_progress,
     in_equal_groups,
     in_groups,
     one_by_one,
     run_in_groups,
 )
-from duralog.spark.tasks import TaskFailed, TaskProgress, run_tasks
+from duralog.spark.executor import SparkExecutor, TaskFailed
 
 pytestmark = pytest.mark.spark
 
 
-def squared(number: int) -> int:
+def squared(number: int, _: Advance = ignore_progress) -> int:
     return number * number
 
 
 def test_results_come_in_the_order_of_the_items(spark: SparkSession) -> None:
     numbers = [3, 1, 4, 1, 5, 9, 2, 6]
-    assert run_tasks(spark, numbers, squared, weight=lambda number: number) == list(map(squared, numbers))
-    assert run_tasks(spark, [], squared) == []
+    executor = SparkExecutor(spark)
+    assert executor.run(numbers, squared, weight=lambda number: number, name="test") == list(map(squared, numbers))
+    assert executor.run([], squared, name="test") == []
 
 
 def test_the_heaviest_begin_first(spark: SparkSession) -> None:
     """Spark starts the tasks of a stage by their number."""
 
-    def task_number(_: int) -> int:
+    def task_number(_: int, __: Advance) -> int:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
         return context.partitionId()
 
-    assert run_tasks(spark, [30, 10, 20, 40], task_number, weight=lambda number: number) == [1, 3, 2, 0]
+    found = SparkExecutor(spark).run([30, 10, 20, 40], task_number, weight=lambda number: number, name="test")
+    assert found == [1, 3, 2, 0]
 
 
 def test_progress_ends_with_everything_done(spark: SparkSession) -> None:
     seen: list[TaskProgress] = []
-    run_tasks(spark, [10, 20, 30], squared, weight=lambda number: number, on_progress=seen.append, name="squares")
+    SparkExecutor(spark, seen.append).run([10, 20, 30], squared, weight=lambda number: number, name="squares")
     assert seen[-1] == TaskProgress(name="squares", tasks=3, tasks_done=3, weight=60, weight_done=60)
     assert all(before.weight_done <= after.weight_done for before, after in pairwise(seen))
 
@@ -59,7 +64,7 @@ def test_progress_is_told_while_tasks_run(spark: SparkSession, tmp_path: Path) -
     """The second task waits for the driver to have heard of the first one."""
     heard = tmp_path / "heard"
 
-    def wait(number: int) -> int:
+    def wait(number: int, _: Advance) -> int:
         deadline = time.monotonic() + 120
         while number == 2 and not heard.exists():
             assert time.monotonic() < deadline
@@ -70,32 +75,32 @@ def test_progress_is_told_while_tasks_run(spark: SparkSession, tmp_path: Path) -
         if progress.tasks_done == 1:
             heard.touch()
 
-    assert run_tasks(spark, [1, 2], wait, on_progress=show) == [1, 2]
+    assert SparkExecutor(spark, show).run([1, 2], wait, name="test") == [1, 2]
 
 
 @pytest.mark.parametrize("writes", [False, True])
 def test_an_error_comes_back_as_itself(spark: SparkSession, writes: bool) -> None:
-    def fail(number: int) -> int:
+    def fail(number: int, _: Advance) -> int:
         if number == 1:
             raise CorruptRecord("bad", fault=Fault.CRC_MISMATCH, file="a.log", position=7, expected=1, found=2)
         return number
 
     with pytest.raises(CorruptRecord, match=r"^a.log: position 7: bad \(expected 1, found 2\)$") as caught:
-        run_tasks(spark, [0, 1], fail, writes=writes)
+        SparkExecutor(spark).run([0, 1], fail, writes=writes, name="test")
     assert (caught.value.fault, caught.value.position) == (Fault.CRC_MISMATCH, 7)
 
 
 def test_an_error_of_the_system_comes_back_as_itself(spark: SparkSession) -> None:
-    def fail(_: int) -> int:
+    def fail(_: int, __: Advance) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/full")
 
     with pytest.raises(OSError, match="No space left") as caught:
-        run_tasks(spark, [0], fail)
+        SparkExecutor(spark).run([0], fail, name="test")
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, "/full")
 
 
 def test_an_error_ends_what_has_not_begun(spark: SparkSession, tmp_path: Path) -> None:
-    def begin(number: int) -> int:
+    def begin(number: int, _: Advance) -> int:
         (tmp_path / str(number)).touch()
         if number == 0:
             raise DuralogError("no more")
@@ -103,12 +108,12 @@ def test_an_error_ends_what_has_not_begun(spark: SparkSession, tmp_path: Path) -
         return number
 
     with pytest.raises(DuralogError, match=r"^no more$"):
-        run_tasks(spark, list(range(100)), begin)
+        SparkExecutor(spark).run(list(range(100)), begin, name="test")
     assert len(list(tmp_path.iterdir())) < 100
 
 
 def test_writing_tasks_come_to_their_end_before_an_error_is_raised(spark: SparkSession, tmp_path: Path) -> None:
-    def begin(number: int) -> int:
+    def begin(number: int, _: Advance) -> int:
         if number == 0:
             raise DuralogError("no more")
         time.sleep(0.3)
@@ -116,16 +121,16 @@ def test_writing_tasks_come_to_their_end_before_an_error_is_raised(spark: SparkS
         return number
 
     with pytest.raises(DuralogError, match=r"^no more$"):
-        run_tasks(spark, [0, 1, 2, 3], begin, writes=True)
+        SparkExecutor(spark).run([0, 1, 2, 3], begin, writes=True, name="test")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2", "3"]
 
 
 def test_a_bug_is_one_sentence(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
-    def fail(number: int) -> int:
+    def fail(number: int, _: Advance) -> int:
         return [1][number]
 
     with pytest.raises(TaskFailed, match=r"^squares: a task failed: IndexError: list index out of range$"):
-        run_tasks(spark, [7], fail, name="squares")
+        SparkExecutor(spark).run([7], fail, name="squares")
     capfd.readouterr()
 
 
@@ -155,15 +160,15 @@ class Connected:
 
 def test_sessions_that_cannot_run_tasks_are_refused() -> None:
     with pytest.raises(DuralogError, match=r"^squares: its tasks write files, .* set spark.speculation=false$"):
-        run_tasks(Speculating(), [1], squared, name="squares", writes=True)  # type: ignore[arg-type]
+        SparkExecutor(Speculating()).run([1], squared, name="squares", writes=True)  # type: ignore[arg-type]
     with pytest.raises(DuralogError, match="Spark Connect cannot run them"):
-        run_tasks(Connected(), [1], squared)  # type: ignore[arg-type]
+        SparkExecutor(Connected()).run([1], squared, name="test")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("sizes", [[], [1], [1] * 50, [SMALLEST_TASK_BYTES] * 50, [1, 9 * LARGEST_TASK_BYTES, 1]])
 def test_groups_keep_all_items_in_order(spark: SparkSession, sizes: list[int]) -> None:
     items = list(enumerate(sizes))
-    groups = in_groups(spark, items, lambda item: item[1])
+    groups = in_groups(SparkExecutor(spark), items, lambda item: item[1])
     assert [item for group in groups for item in group] == items
     assert all(groups)
     if max(sizes, default=0) < SMALLEST_TASK_BYTES:
@@ -171,13 +176,13 @@ def test_groups_keep_all_items_in_order(spark: SparkSession, sizes: list[int]) -
 
 
 def test_a_large_amount_is_spread_over_all_cores(spark: SparkSession) -> None:
-    groups = in_groups(spark, [LARGEST_TASK_BYTES // 100] * 100, lambda size: size)
+    groups = in_groups(SparkExecutor(spark), [LARGEST_TASK_BYTES // 100] * 100, lambda size: size)
     assert len(groups) >= 2 * spark.sparkContext.defaultParallelism
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
 def test_equal_groups_are_no_more_than_a_few_for_each_core(spark: SparkSession, count: int) -> None:
-    groups = in_equal_groups(spark, list(range(count)))
+    groups = in_equal_groups(SparkExecutor(spark), list(range(count)))
     assert [item for group in groups for item in group] == list(range(count))
     assert len(groups) <= 4 * spark.sparkContext.defaultParallelism
     assert all(groups)
@@ -186,6 +191,6 @@ def test_equal_groups_are_no_more_than_a_few_for_each_core(spark: SparkSession, 
 def test_small_items_share_tasks(spark: SparkSession) -> None:
     seen: list[TaskProgress] = []
     sizes = [0, 0, SMALLEST_TASK_BYTES, 0, LARGEST_TASK_BYTES, *[0] * 100]
-    found = run_in_groups(spark, sizes, one_by_one(squared), size_bytes=int, on_progress=seen.append, name="squares")
+    found = run_in_groups(SparkExecutor(spark, seen.append), sizes, one_by_one(squared), size_bytes=int, name="squares")
     assert found == list(map(squared, sizes))
     assert (seen[-1].tasks, seen[-1].weight_done) == (3, sum(sizes))

@@ -1,10 +1,9 @@
-"""Keys and offsets of records, and nothing else: what tells which record of a key is its last.
+"""Keys and offsets of records, and nothing else: enough to find the last record of each key.
 
 A key is known by its digest, as in compaction, and a record by a number that holds its offset and whether it is a
-tombstone. These numbers rise with the offsets, so the largest one of a key is its last record. The records come from
-the log or from the files of a table that an earlier run wrote.
+tombstone. These numbers rise with the offsets, so the largest one of a key is its last record.
 
-Memory is bounded by the chunks that pieces are decoded in, and by the row groups of files.
+Memory is bounded by the chunks that pieces are decoded in.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from duralog.columnar.decoded import CHUNK_RECORDS, DecodedRecords
+from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import Piece
 from duralog.columnar.refusals import OnCorrupt
 from duralog.columnar.runs import Rows
-from duralog.columnar.schema import KEY, OFFSET
+from duralog.errors import InvalidConfig
 from duralog.kernels.key_digests import Digests, digests_of
 from duralog.kernels.offset_map import OffsetMap
 from duralog.scanning.slice_reading import read_slice_pieces
 from duralog.scanning.slices import Slice
-from duralog.spark.lake.targets import Target
 
 Numbers = NDArray[np.int64]
+
+_SMALLEST_MAP_BYTES = 1024
 
 
 class KeyedChunk(NamedTuple):
@@ -109,37 +108,6 @@ def is_among(offsets: Numbers, wanted: Numbers) -> NDArray[np.bool_]:
     return found
 
 
-def keys_of_file(target: Target, path: str, first_offset: int) -> Iterator[KeyedChunk]:
-    """The keys of a table's file, as far as the log still has offsets like theirs. No row there is a tombstone."""
-    for rows in _batches(target, path, [KEY, OFFSET]):
-        offsets = _int64s(rows.column(OFFSET))
-        keys = rows.column(KEY)
-        if len(offsets) and offsets.min() < first_offset:
-            kept = offsets >= first_offset
-            offsets, keys = offsets[kept], keys.filter(pa.array(kept))
-        positions, lengths, data = _places(keys)
-        marks = marks_of(offsets, np.zeros(len(offsets), np.bool_))
-        yield KeyedChunk(digests_of(data, positions, lengths), marks, len(offsets), 0)
-
-
-def rows_of_file(target: Target, path: str, wanted: Numbers, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows with these offsets, which are in order."""
-    for rows in _batches(target, path, schema.names):
-        chosen = is_among(_int64s(rows.column(OFFSET)), wanted)
-        if chosen.any():
-            kept = rows if chosen.all() else rows.filter(pa.array(chosen))
-            yield pa.RecordBatch.from_arrays([kept.column(name) for name in schema.names], schema=schema)
-
-
-def count_of_file(target: Target, path: str, wanted: Numbers) -> tuple[int, int]:
-    """How many rows a file has, and how many of them have one of these offsets."""
-    total = found = 0
-    for rows in _batches(target, path, [OFFSET]):
-        total += rows.num_rows
-        found += int(np.count_nonzero(is_among(_int64s(rows.column(OFFSET)), wanted)))
-    return total, found
-
-
 class MapFull(Exception):
     """The keys do not fit into the map."""
 
@@ -149,19 +117,7 @@ def put_all(offset_map: OffsetMap, chunk: KeyedChunk) -> None:
         raise MapFull
 
 
-def _batches(target: Target, path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    with target.file_system.open_input_file(target.path(path)) as file, pq.ParquetFile(file) as parquet:
-        yield from parquet.iter_batches(CHUNK_RECORDS, columns=columns)
-
-
-def _int64s(column: pa.Array) -> Numbers:
-    numbers: Numbers = column.to_numpy(zero_copy_only=False)
-    return numbers
-
-
-def _places(keys: pa.Array) -> tuple[Numbers, NDArray[np.int32], NDArray[np.uint8]]:
-    """Where each key lies in the bytes of all."""
-    _, offsets, content = keys.buffers()
-    edges = np.frombuffer(offsets, np.int32, len(keys) + 1, keys.offset * 4)
-    data = np.frombuffer(content, np.uint8) if content is not None else np.empty(0, np.uint8)
-    return edges[:-1].astype(np.int64), np.diff(edges), data
+def check_map_bytes(name: str, size_bytes: int) -> None:
+    """Refuse a map that is too small for any keys. `name` is what the user of the caller calls it."""
+    if size_bytes < _SMALLEST_MAP_BYTES:
+        raise InvalidConfig(f"{name}: {size_bytes} is not allowed, a map has at least {_SMALLEST_MAP_BYTES}")

@@ -16,30 +16,14 @@ import pyarrow as pa
 from duralog.columnar.decoded import CHUNK_RECORDS
 from duralog.kernels.key_digests import Digests
 from duralog.kernels.offset_map import OffsetMap
-from duralog.scanning.slices import Slice
+from duralog.scanning.keyed_offsets import KeyedChunk, Numbers
 from duralog.spark.plain_errors import plain_errors
-from duralog.statistics.keyed_offsets import KeyedChunk, Numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SOURCE_BYTES = 128 << 20
 _MAP_BYTES = 64 << 20
 _SCHEMA = "source int, high long, low long, mark long"
-
-
-def slices_by_task(slices: Iterable[Slice], size_bytes: int = SOURCE_BYTES) -> list[tuple[Slice, ...]]:
-    """Neighbouring slices, put together to what one task should read."""
-    tasks: list[tuple[Slice, ...]] = []
-    waiting: list[Slice] = []
-    waiting_bytes = 0
-    for found in slices:
-        if waiting and waiting_bytes + found.size_bytes > size_bytes:
-            tasks.append(tuple(waiting))
-            waiting, waiting_bytes = [], 0
-        waiting.append(found)
-        waiting_bytes += found.size_bytes
-    return [*tasks, tuple(waiting)] if waiting else tasks
 
 
 def keys_frame(spark: SparkSession, sources: int, batches_of: Callable[[int], Iterator[pa.RecordBatch]]) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Tasks on threads: results in order, progress in bytes, the first error ends all, nobody works on for nothing."""
+"""Tasks on threads: results in order, progress in bytes, the first error ends all, no thread works on for nothing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from duralog.errors import DuralogError
-from duralog.spark.tasks import TaskProgress
-from duralog.statistics.thread_tasks import Advance, run_in_threads
+from duralog.scanning.executor import Advance, TaskProgress
+from duralog.scanning.thread_executor import ThreadExecutor
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -18,29 +18,39 @@ def test_results_come_in_the_order_of_the_items() -> None:
 
     shown: list[TaskProgress] = []
     items = [5, 1, 9, 3]
-    found = run_in_threads(
-        items, double, threads=3, weight=lambda item: item, on_progress=shown.append, name="doubling"
-    )
+    found = ThreadExecutor(3, shown.append).run(items, double, weight=lambda item: item, name="doubling")
     assert found == [10, 2, 18, 6]
     last = shown[-1]
     assert (last.name, last.tasks, last.tasks_done, last.weight, last.weight_done) == ("doubling", 4, 4, 18, 18)
     assert last.is_in_bytes
-    assert run_in_threads([], double, threads=1) == []
+    assert ThreadExecutor(1).run([], double, name="doubling") == []
 
 
 def test_the_heaviest_begin_first() -> None:
     begun: list[int] = []
-    run_in_threads([2, 9, 4], lambda item, _: begun.append(item), threads=1, weight=lambda item: item)
+    ThreadExecutor(1).run([2, 9, 4], lambda item, _: begun.append(item), weight=lambda item: item, name="beginning")
     assert begun == [9, 4, 2]
 
 
 def test_items_without_weights_are_counted() -> None:
     shown: list[TaskProgress] = []
-    run_in_threads([1, 2, 3], lambda item, advance: advance(item * 1000), threads=2, on_progress=shown.append)
+    ThreadExecutor(2, shown.append).run([1, 2, 3], lambda item, advance: advance(item * 1000), name="counting")
     assert (shown[-1].weight, shown[-1].weight_done, shown[-1].is_in_bytes) == (3, 3, False)
 
 
-def test_an_error_stops_the_others_at_their_next_word() -> None:
+def test_progress_is_never_more_than_the_weight() -> None:
+    shown: list[TaskProgress] = []
+
+    def work(item: int, advance: Advance) -> None:
+        if item == 10:
+            advance(1000)
+
+    ThreadExecutor(1, shown.append).run([10, 20], work, weight=lambda item: item, name="work")
+    assert (shown[-1].weight, shown[-1].weight_done) == (30, 30)
+    assert max(progress.weight_done for progress in shown) == 30
+
+
+def test_an_error_stops_the_others_at_their_next_report() -> None:
     before = set(threading.enumerate())
     others_run = threading.Event()
     words = 0
@@ -56,13 +66,13 @@ def test_an_error_stops_the_others_at_their_next_word() -> None:
             advance(1)
 
     with pytest.raises(DuralogError, match="this one is bad"):
-        run_in_threads(["good", "bad", "never begun"], work, threads=2)
+        ThreadExecutor(2).run(["good", "bad", "never begun"], work, name="work")
     # The good one would have gone on for ever, and the last one would not have come to an end.
     assert words > 0
     assert not [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("duralog-tasks")]
 
 
-def test_whoever_shows_progress_may_end_it() -> None:
+def test_an_error_of_the_progress_callback_ends_the_run() -> None:
     def work(_: int, advance: Advance) -> None:
         while True:
             advance(1)
@@ -71,4 +81,4 @@ def test_whoever_shows_progress_may_end_it() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_in_threads([1, 2], work, threads=2, on_progress=interrupt)
+        ThreadExecutor(2, interrupt).run([1, 2], work, name="work")

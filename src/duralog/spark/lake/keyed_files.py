@@ -1,0 +1,68 @@
+"""Keys, offsets and rows of a table's Parquet files, as `duralog.scanning.keyed_offsets` has them of a log.
+
+Memory is bounded by the row groups of the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from duralog.columnar.decoded import CHUNK_RECORDS
+from duralog.columnar.schema import KEY, OFFSET
+from duralog.kernels.key_digests import digests_of
+from duralog.scanning.keyed_offsets import KeyedChunk, Numbers, is_among, marks_of
+from duralog.spark.lake.targets import Target
+
+
+def keys_of_file(target: Target, path: str, first_offset: int) -> Iterator[KeyedChunk]:
+    """The keys of a table's file, as far as the log still has offsets like theirs. No row there is a tombstone."""
+    for rows in _batches(target, path, [KEY, OFFSET]):
+        offsets = _int64s(rows.column(OFFSET))
+        keys = rows.column(KEY)
+        if len(offsets) and offsets.min() < first_offset:
+            kept = offsets >= first_offset
+            offsets, keys = offsets[kept], keys.filter(pa.array(kept))
+        positions, lengths, data = _places(keys)
+        marks = marks_of(offsets, np.zeros(len(offsets), np.bool_))
+        yield KeyedChunk(digests_of(data, positions, lengths), marks, len(offsets), 0)
+
+
+def rows_of_file(target: Target, path: str, wanted: Numbers, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows with these offsets, which are in order."""
+    for rows in _batches(target, path, schema.names):
+        chosen = is_among(_int64s(rows.column(OFFSET)), wanted)
+        if chosen.any():
+            kept = rows if chosen.all() else rows.filter(pa.array(chosen))
+            yield pa.RecordBatch.from_arrays([kept.column(name) for name in schema.names], schema=schema)
+
+
+def count_of_file(target: Target, path: str, wanted: Numbers) -> tuple[int, int]:
+    """How many rows a file has, and how many of them have one of these offsets."""
+    total = found = 0
+    for rows in _batches(target, path, [OFFSET]):
+        total += rows.num_rows
+        found += int(np.count_nonzero(is_among(_int64s(rows.column(OFFSET)), wanted)))
+    return total, found
+
+
+def _batches(target: Target, path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    with target.file_system.open_input_file(target.path(path)) as file, pq.ParquetFile(file) as parquet:
+        yield from parquet.iter_batches(CHUNK_RECORDS, columns=columns)
+
+
+def _int64s(column: pa.Array) -> Numbers:
+    numbers: Numbers = column.to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _places(keys: pa.Array) -> tuple[Numbers, NDArray[np.int32], NDArray[np.uint8]]:
+    """Where each key lies in the bytes of all."""
+    _, offsets, content = keys.buffers()
+    edges = np.frombuffer(offsets, np.int32, len(keys) + 1, keys.offset * 4)
+    data = np.frombuffer(content, np.uint8) if content is not None else np.empty(0, np.uint8)
+    return edges[:-1].astype(np.int64), np.diff(edges), data
