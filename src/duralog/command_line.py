@@ -31,7 +31,7 @@ from duralog.cli.repair import repair
 from duralog.cli.retain import retain
 from duralog.cli.serve import serve
 from duralog.cli.stats.command import stats
-from duralog.cli.topic import topic_app
+from duralog.cli.topic.command import topic_app
 from duralog.cli.verify import verify
 from duralog.console.command import console
 

@@ -51,6 +51,13 @@ class StorageError(DuralogError):
     """
 
 
+class MissingExtra(DuralogError):
+    """A package is not installed that only some commands need."""
+
+    def __init__(self, purpose: str, package: str, *, extra: str) -> None:
+        super().__init__(f"{purpose}, this command needs {package}: pip install 'duralog[{extra}]'")
+
+
 class UnknownTopic(DuralogError):
     """There is no such topic or partition."""
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 import duralog
 from duralog.broker.broker import Broker
-from duralog.broker.configs.client import ConfigClient, plain_reason
+from duralog.client.configs import ConfigClient, plain_reason
 from duralog.command_line import app
 from duralog.config import BrokerConfig
 from duralog.errors import DuralogError
@@ -109,6 +109,7 @@ def test_nobody_is_there(address: str) -> None:
         port = taken.getsockname()[1]
     assert "no broker answers there" in run("list", f"127.0.0.1:{port}", code=1).stderr
     run("list", f"127.0.0.1:{port},{address}")
+    assert "'127.0.0.1:99999' is not an address" in run("list", "127.0.0.1:99999", code=1).stderr
 
 
 @contextmanager
@@ -133,8 +134,8 @@ def answering(*answers: bytes) -> Iterator[str]:
     ("answer", "reason"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not a broker of Kafka's protocol"),
-        (struct.pack(">i", -1), "an answer of -1 bytes"),
-        (struct.pack(">i", 1 << 30), "an answer of 1073741824 bytes"),
+        (struct.pack(">i", -1), "a response of -1 bytes"),
+        (struct.pack(">i", 1 << 30), "a response of 1073741824 bytes"),
         (struct.pack(">iii", 8, 1, 1 << 30), "cannot be read"),
         (struct.pack(">iii", 8, 1, -1), "cannot be read"),
         (struct.pack(">iiiii", 16, 1, 0, 0, 0), "none of 0 brokers"),

@@ -12,9 +12,8 @@ from typer.testing import CliRunner, Result
 
 import duralog
 from duralog.broker.broker import Broker
-from duralog.client.consume_request import ConsumeRequest
-from duralog.client.consumed_broker import from_broker
-from duralog.client.topics_of_broker import id_text
+from duralog.client.consuming import ConsumeRequest, from_broker
+from duralog.client.topics import id_text
 from duralog.command_line import app
 from duralog.format.uuids import uuid_text
 from tests.support.broker.admin_desk import damage

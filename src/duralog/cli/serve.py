@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duralog.cli.common.addresses import check_no_file
-from duralog.cli.common.failures import WrongUsage, missing_extra, told_plainly
+from duralog.cli.common.failures import WrongUsage, told_plainly
 from duralog.cli.common.lock_holder import holder_told
 from duralog.cli.common.options import HOW, WHERE, Quiet, local_directory_given, named_values, parsed
 from duralog.cli.ready_file import ready_file, remove_left_ready_file
+from duralog.errors import MissingExtra
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
@@ -184,7 +185,7 @@ def _check_installed() -> None:
     """What the broker needs beside the store."""
     for module in ("kio", "xxhash", "re2", "prometheus_client"):
         if find_spec(module) is None:
-            raise missing_extra("to serve clients", module, extra="broker")
+            raise MissingExtra("to serve clients", module, extra="broker")
 
 
 def _settings(path: str | None, overrides: dict[str, str]) -> BrokerConfig:

@@ -16,10 +16,11 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.common.failures import missing_extra, say, told_plainly
+from duralog.cli.common.addresses import is_broker
+from duralog.cli.common.failures import say, told_plainly
 from duralog.cli.common.options import HOW, WHERE, Quiet, parsed
-from duralog.client.target import Target, is_broker, target_given
-from duralog.errors import DuralogError
+from duralog.cli.common.target import Target, target_given
+from duralog.errors import DuralogError, MissingExtra
 
 DEFAULT_ADDRESS = "127.0.0.1:8090"
 
@@ -115,7 +116,7 @@ def _check_toolkit() -> None:
     try:
         import nicegui  # noqa: F401
     except ImportError:
-        raise missing_extra("to show a web page", "nicegui", extra="console") from None
+        raise MissingExtra("to show a web page", "nicegui", extra="console") from None
 
 
 def _tell_ready(page: str, *, browse: bool) -> None:

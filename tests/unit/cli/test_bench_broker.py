@@ -66,7 +66,7 @@ def test_an_error_deletes_the_topic(broker: Any, monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_interrupt_while_the_topic_is_made_deletes_it(broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from duralog.client.topics_of_broker import BrokerTopics
+    from duralog.client.topics import BrokerTopics
 
     create = BrokerTopics.create
 
@@ -80,7 +80,7 @@ def test_an_interrupt_while_the_topic_is_made_deletes_it(broker: Any, monkeypatc
 
 
 def test_a_topic_that_cannot_be_deleted_is_named(broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from duralog.client.topics_of_broker import BrokerTopics
+    from duralog.client.topics import BrokerTopics
 
     delete = BrokerTopics.delete
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from duralog.cli.records import record_input
 from duralog.cli.records.consumed_store import from_store
-from duralog.client.consume_request import ConsumeRequest
+from duralog.client.consuming import ConsumeRequest
 from duralog.command_line import app
 from duralog.format.murmur2 import partition_of_key
 from duralog.format.record import Record
@@ -54,7 +54,7 @@ def test_lines_become_records(directory: Path) -> None:
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__cluster_metadata"])
 def test_kafkas_own_topics_are_not_written_to(directory: Path, topic: str) -> None:
     result = run("produce", directory, "--topic", topic, "--key", "k", "--value", "v", code=1)
-    assert f"{topic} is one of Kafka's own topics" in result.stderr
+    assert f"{topic} is an internal topic of Kafka" in result.stderr
 
 
 def test_keys_go_where_kafkas_clients_put_them(directory: Path) -> None:

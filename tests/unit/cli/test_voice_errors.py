@@ -15,9 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 from duralog import Record
-from duralog.cli.common.failures import describe, missing_extra
-from duralog.cli.common.unknown_names import unknown_partition, unknown_topic
+from duralog.cli.common.failures import describe
+from duralog.client.unknown_names import unknown_partition, unknown_topic
 from duralog.command_line import app
+from duralog.errors import MissingExtra
 from duralog.storage.store import Store
 
 
@@ -241,7 +242,7 @@ def test_an_extra_that_is_missing(
 
 def test_the_broker_names_its_extra(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("duralog.cli.serve.find_spec", lambda name: None if name == "kio" else object())
-    assert told("serve", directory, code=1).endswith(str(missing_extra("to serve clients", "kio", extra="broker")))
+    assert told("serve", directory, code=1).endswith(str(MissingExtra("to serve clients", "kio", extra="broker")))
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Iterator, Mapping
 
 from duralog.broker.configs.changes import APPEND, DELETE, OPERATIONS, SET, SUBTRACT
-from duralog.broker.configs.resources import LOGGER_SOURCE, Entry
 from duralog.broker.topics.topic_faults import Fault
 from duralog.broker.wire import error_codes as codes
+from duralog.config.entries import LOGGER_SOURCE, Entry
 
 _ROOT = "root"
 _OURS = "duralog"

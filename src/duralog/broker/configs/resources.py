@@ -10,39 +10,27 @@ broker config that it goes by. Kafka tells them all as synonyms, but begins at t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from duralog.broker.configs.dynamic import DYNAMIC_CONFIGS
 from duralog.broker.configs.group_configs import GROUP_CONFIGS
 from duralog.broker.configs.kafka_only_configs import KAFKA_ONLY_CONFIGS
 from duralog.broker.wire.request import Fields
 from duralog.config import BROKER_CONFIGS, TOPIC_CONFIGS, BrokerConfig, Origin
+from duralog.config.entries import (
+    ALL_BROKERS_SOURCE,
+    DEFAULT_SOURCE,
+    GROUP_SOURCE,
+    PASSWORD,
+    STATIC_SOURCE,
+    THIS_BROKER_SOURCE,
+    TOPIC_SOURCE,
+    Entry,
+    Value,
+)
 from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE
 from duralog.storage.metadata.topics import Topic
 from duralog.storage.store import Store
 
-TOPIC_SOURCE = 1
-THIS_BROKER_SOURCE = 2
-ALL_BROKERS_SOURCE = 3
-STATIC_SOURCE = 4
-DEFAULT_SOURCE = 5
-LOGGER_SOURCE = 6
-GROUP_SOURCE = 8
-
-TYPES = {
-    "unknown": 0,
-    "boolean": 1,
-    "string": 2,
-    "int": 3,
-    "short": 4,
-    "long": 5,
-    "double": 6,
-    "list": 7,
-    "class": 8,
-    "password": 9,
-}
-
-_SECRET = "password"
 _HIDDEN = frozenset(
     {
         "group.consumer.regex.refresh.interval.ms",
@@ -65,47 +53,6 @@ _SYNONYMS: Mapping[str, tuple[str, ...]] = {
 _NO_EFFECT = "Kafka's. It has no effect here."
 
 
-class Value(NamedTuple):
-    """A value that a config has or would have."""
-
-    name: str
-    text: str | None
-    source: int
-
-
-class Entry(NamedTuple):
-    """A config as it is told."""
-
-    name: str
-    text: str | None
-    values: tuple[Value, ...]
-    """The synonyms: what was set, the first one being in force."""
-    kind: str
-    doc: str
-    read_only: bool = False
-    source: int | None = None
-    """Where it differs from that of the first value."""
-
-    @property
-    def in_force_from(self) -> int:
-        """Where the value comes from."""
-        return self.source or (self.values[0].source if self.values else DEFAULT_SOURCE)
-
-    def fields(self, *, with_synonyms: bool, with_doc: bool) -> Fields:
-        return {
-            "name": self.name,
-            "value": self.text,
-            "read_only": self.read_only,
-            "config_source": self.in_force_from,
-            "is_sensitive": self.kind == _SECRET,
-            "synonyms": [{"name": value.name, "value": value.text, "source": value.source} for value in self.values]
-            if with_synonyms
-            else [],
-            "config_type": TYPES[self.kind],
-            "documentation": self.doc if with_doc else None,
-        }
-
-
 class ConfigLayers:
     """All values of the broker configs, as they are now."""
 
@@ -123,7 +70,7 @@ class ConfigLayers:
     def values(self, name: str) -> tuple[Value, ...]:
         """What a broker config and its synonyms are set to, the value in force first."""
         names = _SYNONYMS.get(name, (name,))
-        is_secret = _kind_of(name) == _SECRET
+        is_secret = _kind_of(name) == PASSWORD
 
         def values(layers: Iterable[tuple[int, Mapping[str, str]]]) -> list[Value]:
             return [
@@ -188,7 +135,7 @@ def all_brokers_entries(store: Store) -> Iterator[Entry]:
     """What is set for all brokers."""
     for name, text in sorted(store.configs_of(BROKER_RESOURCE, ALL_BROKERS).items()):
         kind = _kind_of(name)
-        shown = None if kind == _SECRET else text
+        shown = None if kind == PASSWORD else text
         value = Value(name, shown, ALL_BROKERS_SOURCE)
         yield Entry(name, shown, (value,), kind, _doc_of(name), read_only=name not in DYNAMIC_CONFIGS)
 

@@ -23,8 +23,8 @@ from duralog.cli.bench.latencies import Latencies
 from duralog.cli.bench.rows import BROKER, PRODUCE, Row
 from duralog.cli.bench.scratch import ended_by_signals
 from duralog.cli.common.failures import say
-from duralog.client.target import client_settings, in_words, kafka_client, told_by_broker
-from duralog.client.topics_of_broker import BrokerTopics
+from duralog.client.connection import client_settings, error_text, errors_of, kafka_client
+from duralog.client.topics import BrokerTopics
 from duralog.errors import DuralogError
 
 _PREFIX = "duralog-bench-"
@@ -57,7 +57,7 @@ class BrokerLoad:
 
 def broker_rows(address: str, load: BrokerLoad, begin: Begin, advance: Advance) -> Iterator[Row]:
     topics = BrokerTopics(address)
-    with ended_by_signals(), _own_topic(topics, load) as topic, told_by_broker(address):
+    with ended_by_signals(), _own_topic(topics, load) as topic, errors_of(address):
         begin(PRODUCE)
         produced = _produce(address, topic, load, advance)
         yield produced
@@ -142,7 +142,7 @@ class _Confirmations:
 
     def check(self) -> None:
         if self._error is not None:
-            raise DuralogError(f"the broker does not take the records: {in_words(self._error)}")
+            raise DuralogError(f"the broker does not take the records: {error_text(self._error)}")
 
 
 def _produce(address: str, topic: str, load: BrokerLoad, advance: Advance) -> Row:
@@ -284,7 +284,7 @@ def _good(messages: list[Any]) -> list[Any]:
     for message in messages:
         error = message.error()
         if error is not None:
-            raise DuralogError(f"the broker does not hand out the records: {in_words(error)}")
+            raise DuralogError(f"the broker does not hand out the records: {error_text(error)}")
     return messages
 
 

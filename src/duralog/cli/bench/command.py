@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duralog.cli.common.addresses import is_broker
 from duralog.cli.common.failures import WrongUsage, say, told_plainly
 from duralog.cli.common.options import HOW, AsJson, CodecChoice, NoProgress, Quiet, parsed, standard_output
 from duralog.cli.common.tables import plural
-from duralog.client.target import Target, TargetData, is_broker, kafka_client, target_given
+from duralog.cli.common.target import Target, TargetData, target_given
+from duralog.client.connection import kafka_client
 from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:

@@ -54,11 +54,6 @@ class WrongUsage(typer.BadParameter):
         return self.message
 
 
-def missing_extra(purpose: str, package: str, *, extra: str) -> DuralogError:
-    """What to say where something is not installed that only some commands need."""
-    return DuralogError(f"{purpose}, this command needs {package}: pip install 'duralog[{extra}]'")
-
-
 def describe(error: Exception) -> str:
     """What happened and, where it is known, what to do next."""
     if isinstance(error, OSError) and error.strerror:

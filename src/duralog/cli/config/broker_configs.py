@@ -11,21 +11,20 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from duralog.broker.configs.changes import broker_fault
-from duralog.broker.configs.client import ConfigClient, plain_reason
-from duralog.broker.configs.resources import (
+from duralog.broker.configs.resources import all_brokers_entries, broker_entries
+from duralog.cli.common.addresses import is_broker
+from duralog.cli.common.opened_store import opened_store
+from duralog.client.configs import ConfigClient, plain_reason
+from duralog.config import BROKER_CONFIGS, BrokerConfig
+from duralog.config.broker import broker_definition
+from duralog.config.entries import (
     ALL_BROKERS_SOURCE,
     DEFAULT_SOURCE,
     STATIC_SOURCE,
     THIS_BROKER_SOURCE,
     Entry,
     Value,
-    all_brokers_entries,
-    broker_entries,
 )
-from duralog.cli.common.opened_store import opened_store
-from duralog.client.target import is_broker
-from duralog.config import BROKER_CONFIGS, BrokerConfig
-from duralog.config.broker import broker_definition
 from duralog.config.kafka_names import is_known_to_kafka
 from duralog.errors import DuralogError, InvalidConfig, StoreLocked
 from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duralog.cli.common.addresses import is_broker
 from duralog.cli.common.completions import broker_config_names, broker_config_settings
 from duralog.cli.common.failures import WrongUsage, printable, told_plainly
 from duralog.cli.common.help_pages import CommandGroup
 from duralog.cli.common.options import HOW, WHICH, AsJson, Quiet, check_text, named_values, standard_output
-from duralog.client.target import Target, TargetData, is_broker, target_given
+from duralog.cli.common.target import Target, TargetData, target_given
 
 if TYPE_CHECKING:
-    from duralog.broker.configs.resources import Entry
     from duralog.cli.common.output import Output
+    from duralog.config.entries import Entry
 
 config_app = typer.Typer(
     name="config",
@@ -228,8 +229,8 @@ def _show_changed(place: str, names: list[str], server_properties: str | None, o
 
 
 def _is_set(entry: Entry) -> bool:
-    from duralog.broker.configs.resources import DEFAULT_SOURCE
     from duralog.cli.config.broker_configs import without_effect
+    from duralog.config.entries import DEFAULT_SOURCE
 
     return entry.in_force_from != DEFAULT_SOURCE or bool(without_effect(entry))
 

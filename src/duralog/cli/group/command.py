@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duralog.cli.common.addresses import is_broker
 from duralog.cli.common.failures import WrongUsage, told_plainly
 from duralog.cli.common.help_pages import CommandGroup
 from duralog.cli.common.options import (
@@ -24,12 +25,11 @@ from duralog.cli.common.options import (
     parsed_time,
     standard_output,
 )
-from duralog.client.target import Target, TargetData, is_broker, target_given
+from duralog.cli.common.target import Target, TargetData, target_given
 
 if TYPE_CHECKING:
     from duralog.cli.group.groups_of_store import StoreGroups
-    from duralog.client.group_views import GroupView
-    from duralog.client.groups_of_broker import BrokerGroups
+    from duralog.client.groups import BrokerGroups, GroupView
 
 group_app = typer.Typer(
     name="group",
@@ -68,7 +68,7 @@ def list_groups(
     """
     place = target_given(target, data)
     with told_plainly():
-        from duralog.client.group_views import write_groups
+        from duralog.cli.group.views import write_groups
 
         output = standard_output(as_json=as_json, quiet=quiet)
         write_groups(_views(place, is_shown=not (no_progress or quiet)), output)
@@ -95,12 +95,13 @@ def describe(
     """
     place = target_given(target, data)
     with told_plainly():
-        from duralog.client.group_views import no_such_group, write_group, write_no_groups
+        from duralog.cli.group.views import write_group, write_no_groups
+        from duralog.client.unknown_names import unknown_group
 
         output = standard_output(as_json=as_json, quiet=quiet)
         views = _views(place, group, is_shown=not (no_progress or quiet))
         if group is not None and not any(view.group == group and view.state != "dead" for view in views):
-            raise no_such_group(group, place)
+            raise unknown_group(group, place)
         if not views:
             write_no_groups(output)
         for view in views:
@@ -140,8 +141,10 @@ def reset(
         raise WrongUsage("give one of --earliest, --latest, --offset and --time")
     timestamp_ms = parsed_time("--time", time)
     with told_plainly(), _groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
+        from duralog.client.groups import ResetTo
+
         output = standard_output(as_json=as_json, quiet=quiet)
-        targets = groups.targets(topic, partition, offset=offset, timestamp_ms=timestamp_ms, latest=latest)
+        targets = groups.targets(topic, partition, ResetTo(offset=offset, timestamp_ms=timestamp_ms, latest=latest))
         known = groups.committed(group)
         if not dry_run:
             groups.set_offsets(group, targets)
@@ -212,7 +215,7 @@ def _groups(
     place: str, *, evicts: bool, read_only: bool, quiet: bool
 ) -> AbstractContextManager[BrokerGroups | StoreGroups]:
     if is_broker(place):
-        from duralog.client.groups_of_broker import BrokerGroups
+        from duralog.client.groups import BrokerGroups
 
         return nullcontext(BrokerGroups(place))
     from duralog.cli.common.logs import say_warnings
@@ -224,7 +227,7 @@ def _groups(
 
 def _views(target: str, group: str | None = None, *, is_shown: bool) -> list[GroupView]:
     if is_broker(target):
-        from duralog.client.groups_of_broker import BrokerGroups
+        from duralog.client.groups import BrokerGroups
 
         return BrokerGroups(target).views(None if group is None else [group])
     from duralog.cli.group.groups_of_store import groups_of_store

@@ -19,9 +19,9 @@ from duralog.cli.common.opened_store import opened_store
 from duralog.cli.common.options import now_ms
 from duralog.cli.common.progress import Progress
 from duralog.cli.common.tables import plural
-from duralog.cli.common.unknown_names import unknown_partition, unknown_topic
-from duralog.client.group_records import GroupRecords
-from duralog.client.group_views import GroupView, no_such_group
+from duralog.cli.group.group_records import GroupRecords
+from duralog.client.groups import GroupView, ResetTo
+from duralog.client.unknown_names import unknown_group, unknown_partition, unknown_topic
 from duralog.errors import DuralogError, UnknownTopic
 from duralog.format.internal.internal_topics import CONSUMER_OFFSETS
 from duralog.format.java_hash import coordinator_partition
@@ -82,28 +82,26 @@ class StoreGroups:
         self._evicts = evicts
         self._found: dict[str, StoredGroup] = {}
 
-    def targets(
-        self, topic: str, partition: int | None, *, offset: int | None, timestamp_ms: int | None, latest: bool
-    ) -> dict[Place, int]:
-        """Where to set a group's offsets to, within what the partitions hold."""
+    def targets(self, topic: str, partition: int | None, to: ResetTo) -> dict[Place, int]:
+        """The offsets to set, within the range of each partition."""
         if self._store.find_topic(topic) is None:
             raise unknown_topic(self._directory, topic, self._store.topics())
         numbers = self._store.partitions(topic)
         if partition is not None and partition not in numbers:
             raise unknown_partition(self._directory, topic, partition, numbers)
         return {
-            (topic, number): self._target((topic, number), offset=offset, timestamp_ms=timestamp_ms, latest=latest)
+            (topic, number): self._target((topic, number), to)
             for number in (numbers if partition is None else [partition])
         }
 
-    def _target(self, place: Place, *, offset: int | None, timestamp_ms: int | None, latest: bool) -> int:
+    def _target(self, place: Place, to: ResetTo) -> int:
         log = self._store.partition(*place)
-        if offset is not None:
-            return min(max(offset, log.start_offset), log.end_offset)
-        if timestamp_ms is not None:
-            found = log.offset_for_timestamp(timestamp_ms)
+        if to.offset is not None:
+            return min(max(to.offset, log.start_offset), log.end_offset)
+        if to.timestamp_ms is not None:
+            found = log.offset_for_timestamp(to.timestamp_ms)
             return log.end_offset if found is None else found.offset
-        return log.end_offset if latest else log.start_offset
+        return log.end_offset if to.latest else log.start_offset
 
     def committed(self, name: str) -> dict[Place, int]:
         """What the group has committed. Refused if the group may not be changed."""
@@ -128,7 +126,7 @@ class StoreGroups:
     def _existing(self, name: str) -> StoredGroup:
         stored = self._stored(name)
         if stored is None or not stored.is_there:
-            raise no_such_group(name, self._directory)
+            raise unknown_group(name, self._directory)
         return stored
 
     def _stored(self, name: str) -> StoredGroup | None:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duralog.cli.common.completions import topic_names
-from duralog.cli.common.failures import WrongUsage, missing_extra
+from duralog.cli.common.failures import WrongUsage
 from duralog.cli.common.help_pages import CommandGroup
 from duralog.cli.common.options import SPARK, WHICH, named_values, parsed
 from duralog.cli.common.progress import Progress
 from duralog.cli.common.tables import plural
 from duralog.config.byte_sizes import parse_bytes
-from duralog.errors import DuralogError
+from duralog.errors import DuralogError, MissingExtra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +100,7 @@ def spark_session(name: str, *, master: str = DEFAULT_MASTER, conf: list[str] | 
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pyspark", "py4j"):
             raise
-        raise missing_extra("to work with Spark", "PySpark", extra="spark") from None
+        raise MissingExtra("to work with Spark", "PySpark", extra="spark") from None
     running = active_session()
     if running is not None:
         yield running

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from duralog.cli.common.addresses import is_broker
 from duralog.cli.common.failures import WrongUsage, told_plainly
 from duralog.cli.common.options import (
     HOW,
@@ -24,8 +25,8 @@ from duralog.cli.common.options import (
     parsed_time,
     standard_output,
 )
+from duralog.cli.common.target import Target, TargetData, target_given
 from duralog.cli.common.unknown_names import names_checked
-from duralog.client.target import Target, TargetData, is_broker, target_given
 
 
 def consume(
@@ -101,7 +102,7 @@ def consume(
         from duralog.cli.common.progress import Progress
         from duralog.cli.common.tables import plural
         from duralog.cli.records.shown_records import ShownRecords, Style
-        from duralog.client.consume_request import ConsumeRequest
+        from duralog.client.consuming import ConsumeRequest
 
         request = ConsumeRequest(
             topic=topic,
@@ -117,7 +118,7 @@ def consume(
         shown = ShownRecords(output, Style.JSON if as_json else Style.VALUES if values else Style.LINES)
         if limit != 0:
             if is_broker(place):
-                from duralog.client.consumed_broker import from_broker as records
+                from duralog.client.consuming import from_broker as records
             else:
                 from duralog.cli.records.consumed_store import from_store as records
             # Lines that run over the terminal are progress enough; and without an end, nothing is near it.

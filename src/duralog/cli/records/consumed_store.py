@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Generator
 
 from duralog.cli.common.opened_store import opened_store
-from duralog.cli.common.unknown_names import unknown_partition
-from duralog.client.consume_request import ConsumeRequest, check_offset
+from duralog.client.consuming import ConsumeRequest, check_offset
+from duralog.client.unknown_names import unknown_partition
 from duralog.format.record import Record
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.partition_log import PartitionLog

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duralog.cli.common.addresses import is_broker
 from duralog.cli.common.completions import partition_numbers
 from duralog.cli.common.failures import WrongUsage, told_plainly
 from duralog.cli.common.option_values import parse_key
@@ -26,15 +27,14 @@ from duralog.cli.common.options import (
     parsed_time,
     standard_output,
 )
+from duralog.cli.common.target import Target, TargetData, target_given
 from duralog.cli.common.unknown_names import names_checked
-from duralog.client.target import Target, TargetData, is_broker, target_given
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from duralog.cli.common.output import Output
-    from duralog.cli.records.produced_store import Place
-    from duralog.cli.records.record_input import Placed
+    from duralog.client.producing import Placed, Written
 
 
 def produce(
@@ -149,12 +149,12 @@ def produce(
             )
             records = RecordLines(file, sys.stdin.buffer, line_format, progress=progress)
         output = standard_output(as_json=as_json, quiet=quiet)
-        written: dict[int, Place] = {}
+        written: dict[int, Written] = {}
         try:
             with progress:
                 progress.begin(topic)
                 if is_broker(place):
-                    from duralog.client.produced_broker import to_broker
+                    from duralog.client.producing import to_broker
 
                     to_broker(place, topic, records, partition=partition, codec=codec, written=written)
                 else:
@@ -162,27 +162,27 @@ def produce(
 
                     to_store(place, topic, records, partition=partition, codec=codec, quiet=quiet, written=written)
         finally:
-            # Where a line was refused, it is good to know what came before it.
-            _tell(topic, written, output)
+            # Also after an error: the lines before it are written.
+            _report(topic, written, output)
 
 
-def _tell(topic: str, written: dict[int, Place], output: Output) -> None:
+def _report(topic: str, written: dict[int, Written], output: Output) -> None:
     from duralog.cli.common.tables import plural
 
-    for number, told in sorted(written.items()):
+    for number, each in sorted(written.items()):
         if output.as_json:
             output.object(
                 {
                     "kind": "written",
                     "topic": topic,
                     "partition": number,
-                    "records": told.records,
-                    "first_offset": told.first_offset,
-                    "last_offset": told.last_offset,
+                    "records": each.records,
+                    "first_offset": each.first_offset,
+                    "last_offset": each.last_offset,
                 }
             )
         elif not output.quiet:
             output.line(
-                f"{topic}-{number}: {plural(told.records, 'record')}, offsets {told.first_offset} to {told.last_offset}"
+                f"{topic}-{number}: {plural(each.records, 'record')}, offsets {each.first_offset} to {each.last_offset}"
             )
     output.flush()

@@ -1,31 +1,16 @@
-"""Records written straight to a directory, which is locked meanwhile."""
+"""Appends records to a log directory, which is locked meanwhile."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from duralog.cli.common.opened_store import opened_store
-from duralog.cli.common.unknown_names import unknown_partition
-from duralog.cli.records.record_input import Placed
+from duralog.client.producing import Placed, Written
+from duralog.client.unknown_names import unknown_partition
 from duralog.errors import InvalidTopic, UnknownTopic
 from duralog.format.internal.internal_topics import INTERNAL_TOPICS
 from duralog.format.murmur2 import partition_of_key
 from duralog.format.record import Record
-
-
-@dataclass(slots=True)
-class Place:
-    """Where records went, of one partition."""
-
-    records: int = 0
-    first_offset: int = -1
-    last_offset: int = -1
-
-    def add(self, first: int, last: int, records: int) -> None:
-        self.first_offset = first if self.records == 0 else min(self.first_offset, first)
-        self.last_offset = max(self.last_offset, last)
-        self.records += records
 
 
 def to_store(
@@ -36,14 +21,14 @@ def to_store(
     partition: int | None,
     codec: str | None,
     quiet: bool,
-    written: dict[int, Place],
+    written: dict[int, Written],
 ) -> None:
-    """Each group is appended as it comes: records with a key where Kafka's clients put them, others in turn.
+    """Append each group as it arrives: records with a key to the partition of the key, others round robin.
 
-    `written` tells what became of them, also where an error ends it. Kafka's own topics are refused, as a broker does.
+    `written` gets what was appended, by partition, also if an error is raised. Kafka's internal topics are refused.
     """
     if topic in INTERNAL_TOPICS:
-        raise InvalidTopic(f"{topic} is one of Kafka's own topics: only a broker writes to it")
+        raise InvalidTopic(f"{topic} is an internal topic of Kafka: only a broker writes to it")
     with opened_store(directory, read_only=False, server_properties=None, quiet=quiet) as store:
         numbers = store.partitions(topic)
         for turn, group in enumerate(groups):
@@ -62,6 +47,6 @@ def to_store(
                 chosen.setdefault(number, []).append(record)
             for number, records in chosen.items():
                 result = store.partition(topic, number).append(records, codec=codec)
-                written.setdefault(number, Place()).add(result.base_offset, result.last_offset, len(records))
+                written.setdefault(number, Written()).add(result.base_offset, result.last_offset, len(records))
             if refusal is not None:
                 raise refusal

@@ -16,17 +16,14 @@ from typing import BinaryIO
 
 from duralog.cli.common.progress import Progress
 from duralog.cli.records.shown_records import from_json
+from duralog.client.producing import LARGEST_VALUE_BYTES, Placed
 from duralog.errors import InvalidRecord
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.record import Header, Record
 
-LARGEST_LINE_BYTES = 64 << 20
 _READ_AHEAD_LINES = 10_000
 _READ_AHEAD_BYTES = 16 << 20
 _LARGEST_GROUP_BYTES = 1 << 20
-
-Placed = tuple[int | None, Record]
-"""A record, and the partition that its line names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +88,8 @@ class RecordLines:
                     raise line
                 number += 1
                 try:
-                    if len(line) > LARGEST_LINE_BYTES:
-                        raise InvalidRecord(f"longer than {LARGEST_LINE_BYTES:,} bytes")
+                    if len(line) > LARGEST_VALUE_BYTES:
+                        raise InvalidRecord(f"longer than {LARGEST_VALUE_BYTES:,} bytes")
                     group.append(self._format.parse(line))
                 except InvalidRecord as error:
                     if group:
@@ -110,7 +107,7 @@ class RecordLines:
     def _read(self) -> None:
         end = None
         try:
-            while line := self._stream.readline(LARGEST_LINE_BYTES + 2):
+            while line := self._stream.readline(LARGEST_VALUE_BYTES + 2):
                 self._lines.put(line.removesuffix(b"\n").removesuffix(b"\r"))
         except OSError as error:
             end = error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from duralog.client.group_views import GroupView
+from duralog.client.groups import GroupView
 
 RECENT_LOOKS = 40
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from duralog.client.group_views import GroupMember, GroupOffset
+from duralog.client.groups import GroupMember, GroupOffset
 from duralog.console.facts.overview import GroupDetails, Overview, SourceKind
 from duralog.console.pages.overview import groups_table
 from duralog.console.ui.charts import TimeChart

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from duralog.broker.configs.loggers import logger_entries
 from duralog.broker.configs.resources import (
-    Entry,
     all_brokers_entries,
     broker_entries,
     chosen,
@@ -22,6 +21,7 @@ from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
 from duralog.broker.wire.resource_types import BROKER, CLIENT_METRICS, GROUP, LOGGER, TOPIC
+from duralog.config.entries import Entry
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker

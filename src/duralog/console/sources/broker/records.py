@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from duralog.cli.common.failures import printable
 from duralog.cli.common.times import format_time
-from duralog.client.target import client_settings, in_words, kafka_client, told_by_broker
+from duralog.client.connection import client_settings, error_text, errors_of, kafka_client
 from duralog.console.facts.records import RecordPage, ShownRecord
 from duralog.console.source import MOST_PAGE_RECORDS
 from duralog.console.sources.shown_batches import Cut, shown_record
@@ -152,7 +152,7 @@ class BrokerRecords:
             )
         is_well = False
         try:
-            with told_by_broker(self._address):
+            with errors_of(self._address):
                 yield consumer
                 consumer.unassign()
             is_well = True
@@ -202,7 +202,7 @@ class BrokerRecords:
                 elif error.code() == self._client.KafkaError._PARTITION_EOF:
                     return
                 else:
-                    raise DuralogError(f"{self._address}: {in_words(error)}")
+                    raise DuralogError(f"{self._address}: {error_text(error)}")
             if time.monotonic() - silent_since > _ANSWER_SECONDS:
                 raise DuralogError(f"{self._address}: the broker does not answer")
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from duralog.cli.common.failures import printable
-from duralog.client.group_views import GroupView
-from duralog.client.target import told_by_broker
+from duralog.client.connection import errors_of
+from duralog.client.groups import GroupView
 from duralog.console.facts.health import CleanerFacts
 from duralog.console.facts.overview import GroupDetails, Overview, PartitionRow
 from duralog.console.facts.partitions import PartitionFacts
@@ -112,7 +112,7 @@ class BrokerSource(WithoutFiles):
         if row.trouble is not None:
             raise DuralogError(f"{printable(topic)}-{partition}: {row.trouble}")
         place = topic, partition
-        with told_by_broker(self.address):
+        with errors_of(self.address):
             start = self._offset(place, latest=False)
             end = self._offset(place, latest=True)
             stable = self._offset(place, latest=True, is_committed=True)

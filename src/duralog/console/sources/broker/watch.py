@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from duralog.client.group_views import GroupView
-from duralog.client.groups_of_broker import BrokerGroups
-from duralog.client.target import admin_client, admin_module, in_words, kafka_client, told_by_broker
-from duralog.console.sources.broker.log_dir_sizes import log_dir_sizes
+from duralog.client.connection import admin_client, admin_module, error_text, errors_of, kafka_client
+from duralog.client.groups import BrokerGroups, GroupView
+from duralog.client.log_dirs import log_dir_sizes
 from duralog.errors import DuralogError
 
 Place = tuple[str, int]
@@ -72,7 +71,7 @@ class BrokerWatch:
     def look(self) -> BrokerLook:
         self._looks += 1
         try:
-            with told_by_broker(self.address):
+            with errors_of(self.address):
                 return self._look()
         except DuralogError:
             # The next look starts with a new connection: this one may wait for a broker that never comes back.
@@ -119,13 +118,13 @@ class BrokerWatch:
             try:
                 found[place.topic, place.partition] = int(answer.result().offset)
             except self._client.KafkaException as error:
-                found[place.topic, place.partition] = DuralogError(in_words(error.args[0]))
+                found[place.topic, place.partition] = DuralogError(error_text(error.args[0]))
         return found
 
     def latest_timestamp_ms(self, place: Place) -> int | None:
         found = self._answers([place], admin_module().OffsetSpec.max_timestamp(), is_committed=False)
         for answer in found.values():
-            with told_by_broker(self.address):
+            with errors_of(self.address):
                 timestamp_ms = int(answer.result().timestamp)
                 return timestamp_ms if timestamp_ms >= 0 else None
         return None
@@ -212,7 +211,7 @@ class BrokerGroupWatch:
         if self.trouble is None and self._looks % _GROUP_LOOKS == 0:
             return False
         try:
-            with told_by_broker(self._address):
+            with errors_of(self._address):
                 if self._groups is None:
                     self._groups = BrokerGroups(self._address)
                 self.views, self.trouble = tuple(self._groups.views()), None

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from duralog.broker.groups.group_loading import FoldedLog
 from duralog.broker.topics.coordinator_log import LoggedMarker, LoggedRecord, read_log
 from duralog.cli.common.failures import printable
-from duralog.client.group_records import EndOffset, GroupRecords
-from duralog.client.group_views import GroupView
+from duralog.cli.group.group_records import EndOffset, GroupRecords
+from duralog.client.groups import GroupView
 from duralog.console.facts.overview import GroupDetails, GroupFacts, LagSample
 from duralog.console.sources.directory.folder_watch import PartitionLook
 from duralog.console.sources.directory.fresh_logs import FreshLogs

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from duralog.cli.common.failures import describe, printable
 from duralog.cli.common.times import duration_text
-from duralog.client.group_views import GroupView
+from duralog.client.groups import GroupView
 from duralog.config import BrokerConfig
 from duralog.console.facts.health import CleanerFacts, QuarantineEntry
 from duralog.console.facts.overview import GroupDetails, Overview, PartitionRow

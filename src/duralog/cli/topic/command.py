@@ -1,6 +1,6 @@
 """`duralog topic`: the topics of a log directory, or of a running broker.
 
-This module is the command line; `topic_views` shows those of a directory, `topics_of_broker` those of a broker.
+This module is the command line; `topics_of_store` and `topics_of_broker` show what it finds.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duralog.cli.common.addresses import is_broker
 from duralog.cli.common.completions import topic_config_names, topic_config_settings
 from duralog.cli.common.failures import WrongUsage, told_plainly
 from duralog.cli.common.help_pages import CommandGroup
@@ -26,11 +27,11 @@ from duralog.cli.common.options import (
     config_settings,
     standard_output,
 )
+from duralog.cli.common.target import Target, TargetData, target_given
 from duralog.cli.common.unknown_names import names_checked
-from duralog.client.target import Target, TargetData, is_broker, target_given
 
 if TYPE_CHECKING:
-    from duralog.client.topics_of_broker import BrokerTopics
+    from duralog.client.topics import BrokerTopics
 
 topic_app = typer.Typer(
     name="topic",
@@ -73,15 +74,15 @@ def list_topics(
     with told_plainly(), names_checked(place, topic):
         from duralog.cli.common.logs import say_warnings
         from duralog.cli.common.opened_store import opened_store
-        from duralog.client.topic_views import write_list
+        from duralog.cli.topic import topics_of_broker, topics_of_store
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
         if is_broker(place):
-            is_well = _of_broker(place).write_list(topic, output)
+            is_well = topics_of_broker.write_list(_of_broker(place).views(topic), place, output)
         else:
             with opened_store(place, read_only=True, server_properties=server_properties) as store:
-                is_well = write_list(store, topic, output, is_shown=not (no_progress or quiet))
+                is_well = topics_of_store.write_list(store, topic, output, is_shown=not (no_progress or quiet))
         output.flush()
         if not is_well:
             raise typer.Exit(1)
@@ -109,20 +110,22 @@ def describe(
     with told_plainly(), names_checked(place, topic):
         from duralog.cli.common.logs import say_warnings
         from duralog.cli.common.opened_store import opened_store
-        from duralog.client.topic_views import write_description, write_no_topics
+        from duralog.cli.topic import topics_of_broker, topics_of_store
+        from duralog.cli.topic.views import write_no_topics
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
         is_well = True
         if is_broker(place):
-            is_well = _of_broker(place).write_descriptions(topic, output, all_configs=all_configs)
+            topics = _of_broker(place).views(topic)
+            is_well = topics_of_broker.write_descriptions(topics, place, output, all_configs=all_configs)
         else:
             with opened_store(place, read_only=True, server_properties=server_properties) as store:
                 names = store.topics() if topic is None else [topic]
                 if not names:
                     write_no_topics(store.path, output)
                 for name in names:
-                    is_well &= write_description(store, name, output, all_configs=all_configs)
+                    is_well &= topics_of_store.write_description(store, name, output, all_configs=all_configs)
         output.flush()
         if not is_well:
             raise typer.Exit(1)
@@ -228,7 +231,7 @@ def alter(
         from duralog.cli.common.logs import say_warnings
         from duralog.cli.common.opened_store import opened_store
         from duralog.cli.common.tables import plural
-        from duralog.client.topic_views import write_description
+        from duralog.cli.topic import topics_of_broker, topics_of_store
         from duralog.errors import InvalidTopic
 
         say_warnings(wanted=not quiet)
@@ -236,7 +239,7 @@ def alter(
         if is_broker(place):
             of_broker = _of_broker(place)
             of_broker.alter(topic, changes, partitions)
-            of_broker.write_descriptions(topic, output, all_configs=False)
+            topics_of_broker.write_descriptions(of_broker.views(topic), place, output, all_configs=False)
             output.flush()
             return
         with opened_store(place, read_only=False, server_properties=server_properties, quiet=quiet) as store:
@@ -250,7 +253,7 @@ def alter(
                 store.alter_topic_config(topic, changes)
             if partitions is not None:
                 store.add_partitions(topic, partitions)
-            write_description(store, topic, output, all_configs=False)
+            topics_of_store.write_description(store, topic, output, all_configs=False)
         output.flush()
 
 
@@ -305,6 +308,6 @@ def delete(
 
 
 def _of_broker(address: str) -> BrokerTopics:
-    from duralog.client.topics_of_broker import BrokerTopics
+    from duralog.client.topics import BrokerTopics
 
     return BrokerTopics(address)

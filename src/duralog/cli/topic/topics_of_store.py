@@ -1,4 +1,4 @@
-"""What `duralog topic` shows of topics: a line each, or everything about one."""
+"""Tables and JSON of the topics of a log directory."""
 
 from __future__ import annotations
 
@@ -9,78 +9,46 @@ from duralog.cli.common.output import Output
 from duralog.cli.common.progress import Progress
 from duralog.cli.common.tables import plural, size_text, write_table
 from duralog.cli.common.times import format_time
+from duralog.cli.topic.views import TopicSummary, write_configs, write_summaries
 from duralog.config import TOPIC_CONFIGS, Origin, TopicConfig
 from duralog.errors import DuralogError
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.store import Store
 
-_LIST_NAMES = ("topic", "id", "partitions", "offsets", "bytes", "configs")
 _PARTITION_NAMES = (
     *("partition", "start_offset", "end_offset", "stable_offset", "segments", "bytes"),
     *("newest_record", "leader_epoch"),
 )
 _PARTITION_LEAST = ("leader_epoch", "stable_offset", "segments", "newest_record")
-_CONFIG_NAMES = ("config", "value", "from")
 
 
 def write_list(store: Store, only: str | None, output: Output, *, is_shown: bool = False) -> bool:
-    """Returns whether everything could be read."""
+    """Returns whether all partitions could be read. With `is_shown`, a progress bar is."""
     is_well = True
-    rows = []
+    summaries = []
     names = store.topics() if only is None else [only]
-    found: dict[str, tuple[list[PartitionLog], int]] = {}
     with Progress(len(names), unit="topic", wanted=is_shown) as progress:
         for name in names:
             progress.begin(name)
-            found[name] = _logs(store, name)
-            progress.advance(1)
-    for name, (logs, failures) in found.items():
-        is_well &= not failures
-        offsets = sum(log.end_offset - log.start_offset for log in logs)
-        size_bytes = sum(log.size_bytes for log in logs)
-        overrides = store.topic_overrides(name)
-        count = len(store.partitions(name))
-        if output.as_json:
-            output.object(
-                {
-                    "kind": "topic",
-                    "topic": name,
-                    "topic_id": store.topic_id(name),
-                    "partitions": count,
-                    "offsets": offsets,
-                    "bytes": size_bytes,
-                    "configs": overrides,
-                }
+            logs, failures = _logs(store, name)
+            is_well &= not failures
+            summaries.append(
+                TopicSummary(
+                    topic=name,
+                    topic_id=store.topic_id(name),
+                    partitions=len(store.partitions(name)),
+                    offsets=sum(log.end_offset - log.start_offset for log in logs),
+                    configs=store.topic_overrides(name),
+                    size_bytes=sum(log.size_bytes for log in logs),
+                )
             )
-            continue
-        settings = ", ".join(f"{key}={value}" for key, value in sorted(overrides.items()))
-        rows.append(
-            [
-                printable(name),
-                store.topic_id(name) or "-",
-                f"{count:,}",
-                f"{offsets:,}",
-                f"{size_bytes:,}",
-                printable(settings) or "-",
-            ]
-        )
-    if not output.as_json:
-        right, cut, least = ("partitions", "offsets", "bytes"), ("topic", "configs"), ("id", "configs")
-        if rows:
-            write_table(output, _LIST_NAMES, rows, right=right, cut=cut, least=least)
-        if rows or only is not None:
-            output.heading(plural(len(rows), "topic"))
-        else:
-            write_no_topics(store.path, output)
+            progress.advance(1)
+    write_summaries(summaries, store.path, output)
     return is_well
 
 
-def write_no_topics(place: str, output: Output) -> None:
-    output.heading(f"no topics yet. To make one: duralog topic create {printable(place)} --topic NAME")
-
-
 def write_description(store: Store, name: str, output: Output, *, all_configs: bool) -> bool:
-    """Returns whether everything could be read."""
+    """Returns whether all partitions could be read."""
     config = store.topic_config(name)
     logs, failures = _logs(store, name)
     shown = [
@@ -99,18 +67,11 @@ def write_description(store: Store, name: str, output: Output, *, all_configs: b
     rows = [_partition_cells(log) for log in logs]
     right = _PARTITION_NAMES[:6] + _PARTITION_NAMES[7:]
     write_table(output, _PARTITION_NAMES, rows, right=right, cut=(), least=_PARTITION_LEAST)
-    _write_configs(config, shown, output)
+    write_configs([(key, config.text(key), _source(config, key)) for key in sorted(shown)], output)
+    if shown:
+        for key, why in config.ignored.items():
+            output.note(printable(key), f"has no effect here: {why}")
     return not failures
-
-
-def _write_configs(config: TopicConfig, shown: list[str], output: Output) -> None:
-    if not shown:
-        output.columns("(no configs but Kafka's defaults; --all lists them)")
-        return
-    rows = [[name, printable(config.text(name)) or '""', _source(config, name)] for name in sorted(shown)]
-    write_table(output, _CONFIG_NAMES, rows, cut=("value",))
-    for name, why in config.ignored.items():
-        output.note(printable(name), f"has no effect here: {why}")
 
 
 def _source(config: TopicConfig, name: str) -> str:
@@ -168,7 +129,7 @@ def _partition_cells(log: PartitionLog) -> list[str]:
 
 
 def _logs(store: Store, topic: str) -> tuple[list[PartitionLog], int]:
-    """The logs that can be read, and how many cannot: those are told on standard error."""
+    """The logs that can be read, and the number of those that cannot. Each failure is reported on standard error."""
     logs: list[PartitionLog] = []
     failures = 0
     for number in store.partitions(topic):

@@ -1,63 +1,18 @@
-"""What `duralog group` shows of consumer groups, wherever they were found."""
+"""Tables and JSON of consumer groups, of a directory or a running broker."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from duralog.cli.common.failures import printable
 from duralog.cli.common.output import Output
 from duralog.cli.common.tables import plural, write_table
-from duralog.errors import DuralogError
+from duralog.client.groups import GroupMember, GroupOffset, GroupView
 
 _LIST_NAMES = ("group", "state", "kind", "members", "partitions", "lag")
 _OFFSET_NAMES = ("topic", "partition", "committed", "end_offset", "lag", "member", "metadata")
 _MEMBER_NAMES = ("member", "instance", "client", "host", "partitions")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupOffset:
-    topic: str
-    partition: int
-    committed: int | None
-    """None for a partition that a member has and nobody committed for."""
-    end_offset: int | None
-    """None for a partition that does not exist any more."""
-    metadata: str = ""
-
-    @property
-    def lag(self) -> int | None:
-        if self.committed is None or self.end_offset is None:
-            return None
-        return max(self.end_offset - self.committed, 0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupMember:
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    partitions: Sequence[tuple[str, int]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupView:
-    group: str
-    state: str | None
-    """None where only a running broker would know."""
-    kind: str
-    members: Sequence[GroupMember] = ()
-    offsets: Sequence[GroupOffset] = field(default=())
-
-    @property
-    def lag(self) -> int:
-        return sum(offset.lag or 0 for offset in self.offsets)
-
-
-def no_such_group(name: str, where: str) -> DuralogError:
-    return DuralogError(f"there is no group {name} in {where}: duralog group list {where} tells which there are")
 
 
 def write_groups(groups: Sequence[GroupView], output: Output) -> None:
@@ -84,7 +39,7 @@ def write_groups(groups: Sequence[GroupView], output: Output) -> None:
 
 
 def write_no_groups(output: Output) -> None:
-    output.heading("no groups: nobody has committed offsets")
+    output.heading("no groups: none has committed offsets")
 
 
 def write_group(group: GroupView, output: Output) -> None:

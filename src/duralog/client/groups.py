@@ -1,23 +1,72 @@
-"""Consumer groups as a running broker tells of them, and what can be done to them."""
+"""The consumer groups of a running broker: state, members and offsets, and changes of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from duralog.cli.common.tables import plural
-from duralog.client.group_views import GroupMember, GroupOffset, GroupView, no_such_group
-from duralog.client.target import (
+from duralog.client.connection import (
     ANSWER_SECONDS,
+    Place,
     admin_client,
     client_settings,
     edge_offsets,
+    errors_of,
     kafka_client,
-    told_by_broker,
 )
+from duralog.client.unknown_names import unknown_group
+from duralog.config.plurals import plural
 from duralog.errors import DuralogError
 
-Place = tuple[str, int]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOffset:
+    topic: str
+    partition: int
+    committed: int | None
+    """None for a partition that is assigned but has no committed offset."""
+    end_offset: int | None
+    """None if the partition no longer exists."""
+    metadata: str = ""
+
+    @property
+    def lag(self) -> int | None:
+        if self.committed is None or self.end_offset is None:
+            return None
+        return max(self.end_offset - self.committed, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    group: str
+    state: str | None
+    """None for a group of a directory: only a running broker knows it."""
+    kind: str
+    members: Sequence[GroupMember] = ()
+    offsets: Sequence[GroupOffset] = field(default=())
+
+    @property
+    def lag(self) -> int:
+        return sum(offset.lag or 0 for offset in self.offsets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetTo:
+    """Where to set the offsets of a group: to an offset, to a time, or to the end or start of the partitions."""
+
+    offset: int | None
+    timestamp_ms: int | None
+    latest: bool
 
 
 class BrokerGroups:
@@ -27,8 +76,8 @@ class BrokerGroups:
         self._admin = admin_client(address)
 
     def views(self, names: Sequence[str] | None = None) -> list[GroupView]:
-        """Of all groups, or of these."""
-        with told_by_broker(self._address):
+        """All groups, or those of these names."""
+        with errors_of(self._address):
             if names is None:
                 listed = self._admin.list_consumer_groups(request_timeout=ANSWER_SECONDS).result()
                 names = sorted(group.group_id for group in listed.valid)
@@ -46,15 +95,15 @@ class BrokerGroups:
         return [_view(name, groups[name], committed[name], ends) for name in names]
 
     def committed(self, name: str) -> dict[Place, int]:
-        """What the group has committed."""
-        with told_by_broker(self._address):
+        """The committed offsets of a group."""
+        with errors_of(self._address):
             return {place: found.offset for place, found in self._committed(name, self._places()).items()}
 
     def check(self, name: str) -> int:
-        """How many offsets go with the group. Refused if it may not be deleted."""
+        """The number of offsets of a group that can be deleted. Raises if it has members or does not exist."""
         (view,) = self.views([name])
         if view.state == "dead":
-            raise no_such_group(name, self._address)
+            raise unknown_group(name, self._address)
         if view.members:
             raise DuralogError(f"{self._address}: group {name} has {plural(len(view.members), 'member')}: stop them")
         return sum(offset.committed is not None for offset in view.offsets)
@@ -66,18 +115,16 @@ class BrokerGroups:
     def _committed(self, name: str, places: set[Place]) -> dict[Place, Any]:
         if not places:
             return {}
-        # By name: asked for all of a group's offsets at once, the client of 2.16 ends the process.
+        # By name: confluent-kafka 2.16 crashes the process if all offsets of a group are requested at once.
         asked = self._client.ConsumerGroupTopicPartitions(
             name, [self._client.TopicPartition(*place) for place in sorted(places)]
         )
         answer = self._admin.list_consumer_group_offsets([asked], request_timeout=ANSWER_SECONDS)[name].result()
         return {(place.topic, place.partition): place for place in answer.topic_partitions if place.offset >= 0}
 
-    def targets(
-        self, topic: str, partition: int | None, *, offset: int | None, timestamp_ms: int | None, latest: bool
-    ) -> dict[Place, int]:
-        """Where to set a group's offsets to, within what the partitions hold."""
-        with told_by_broker(self._address):
+    def targets(self, topic: str, partition: int | None, to: ResetTo) -> dict[Place, int]:
+        """The offsets to set, within the range of each partition."""
+        with errors_of(self._address):
             places = sorted(place for place in self._places() if place[0] == topic and partition in (None, place[1]))
             if not places:
                 which = topic if partition is None else f"partition {partition} of {topic}"
@@ -86,28 +133,23 @@ class BrokerGroups:
                 client_settings(self._address, **{"group.id": "duralog-group", "enable.auto.commit": False})
             )
             try:
-                return {
-                    place: self._target(consumer, place, offset=offset, timestamp_ms=timestamp_ms, latest=latest)
-                    for place in places
-                }
+                return {place: self._target(consumer, place, to) for place in places}
             finally:
                 consumer.close()
 
-    def _target(
-        self, consumer: Any, place: Place, *, offset: int | None, timestamp_ms: int | None, latest: bool
-    ) -> int:
+    def _target(self, consumer: Any, place: Place, to: ResetTo) -> int:
         low, high = consumer.get_watermark_offsets(self._client.TopicPartition(*place), timeout=ANSWER_SECONDS)
-        if offset is not None:
-            return int(min(max(offset, low), high))
-        if timestamp_ms is not None:
+        if to.offset is not None:
+            return int(min(max(to.offset, low), high))
+        if to.timestamp_ms is not None:
             (found,) = consumer.offsets_for_times(
-                [self._client.TopicPartition(*place, max(timestamp_ms, 0))], timeout=ANSWER_SECONDS
+                [self._client.TopicPartition(*place, max(to.timestamp_ms, 0))], timeout=ANSWER_SECONDS
             )
             return int(found.offset if found.offset >= 0 else high)
-        return int(high if latest else low)
+        return int(high if to.latest else low)
 
     def set_offsets(self, name: str, offsets: Mapping[Place, int]) -> None:
-        with told_by_broker(self._address):
+        with errors_of(self._address):
             places = [self._client.TopicPartition(*place, offset) for place, offset in sorted(offsets.items())]
             asked = self._client.ConsumerGroupTopicPartitions(name, places)
             answer = self._admin.alter_consumer_group_offsets([asked], request_timeout=ANSWER_SECONDS)[name].result()
@@ -116,7 +158,7 @@ class BrokerGroups:
                     raise self._client.KafkaException(place.error)
 
     def delete(self, name: str) -> None:
-        with told_by_broker(self._address):
+        with errors_of(self._address):
             self._admin.delete_consumer_groups([name], request_timeout=ANSWER_SECONDS)[name].result()
 
 

@@ -1,20 +1,56 @@
-"""Records of a topic through a broker's port: of partitions that are named, or as a member of a consumer group."""
+"""Consumes records from a running broker: of chosen partitions, or as a member of a consumer group."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from duralog.cli.common.unknown_names import unknown_partition, unknown_topic
-from duralog.client.consume_request import ConsumeRequest, check_offset
-from duralog.client.target import ANSWER_SECONDS, admin_client, client_settings, in_words, kafka_client, told_by_broker
-from duralog.errors import DuralogError
+from duralog.client.connection import ANSWER_SECONDS, admin_client, client_settings, error_text, errors_of, kafka_client
+from duralog.client.unknown_names import unknown_partition, unknown_topic
+from duralog.errors import DuralogError, OffsetOutOfRange
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.record import Record, TimestampType
 
 _WAIT_SECONDS = 0.25
 _MESSAGES = 1_000
 _TYPES = {1: TimestampType.CREATE_TIME, 2: TimestampType.LOG_APPEND_TIME}
+_MOST_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeRequest:
+    """What to read. At most one of `offset`, `timestamp_ms`, `tail` and `group` is given; without, from the start."""
+
+    topic: str
+    partition: int | None
+    """All if None."""
+    offset: int | None
+    timestamp_ms: int | None
+    tail: int | None
+    """Start this many offsets before the end."""
+    group: str | None
+    committed: bool
+    follow: bool
+
+
+def check_offset(topic: str, offset: int, ends: Mapping[int, int], say_note: Callable[[str], None]) -> None:
+    """Raise `OffsetOutOfRange` if the offset is past the end of all partitions; pass a note if it is past some.
+
+    `ends` are the end offsets by partition.
+    """
+    beyond = {number: end for number, end in sorted(ends.items()) if offset > end}
+    if not beyond:
+        return
+    if len(beyond) == 1:
+        listed = "".join(f"{topic}-{number}, which is {end}" for number, end in beyond.items())
+    else:
+        listed = ", ".join(f"{topic}-{number} ({end})" for number, end in list(beyond.items())[:_MOST_NAMED])
+        listed += f" and {len(beyond) - _MOST_NAMED:,} more" if len(beyond) > _MOST_NAMED else ""
+    sentence = f"offset {offset} is past the end of {listed}"
+    if len(beyond) == len(ends):
+        raise OffsetOutOfRange(f"{sentence}: give a smaller one, or --tail N for the last N offsets")
+    say_note(sentence)
 
 
 def from_broker(
@@ -25,10 +61,9 @@ def from_broker(
     on_total: Callable[[int], None] = lambda _: None,
     say_note: Callable[[str], None] = lambda _: None,
 ) -> Generator[tuple[str, int, Record], None, None]:
-    """As they come. Without `follow`, up to where the partitions ended when asked; a group's, until nothing is left.
+    """Yield records as they arrive: without `follow`, up to the present end offsets; of a group, until none is left.
 
-    `on_total` is called with the number of offsets there are to read, where that is known, and `say_note` with what a
-    reader should know.
+    `on_total` is called with the number of offsets to read, if it is known; `say_note` with warnings for the user.
     """
     client = kafka_client()
     admin = admin_client(target)
@@ -46,7 +81,7 @@ def from_broker(
             },
         )
     )
-    with told_by_broker(target):
+    with errors_of(target):
         try:
             partitions = _partitions(admin, target, request)
             reading = _Reading(client, consumer, request)
@@ -70,8 +105,8 @@ def _partitions(admin: Any, address: str, request: ConsumeRequest) -> list[int]:
     for number in wanted:
         if topics[request.topic].partitions[number].leader < 0:
             raise DuralogError(
-                f"{request.topic}-{number} has no leader, so nobody can read it: the log of {address} tells why."
-                " --partition reads another"
+                f"{request.topic}-{number} has no leader, so it cannot be read: see the log of {address} for the"
+                " reason. --partition reads another"
             )
     return wanted
 
@@ -82,13 +117,13 @@ class _Reading:
         self._consumer = consumer
         self._request = request
         self._left: set[int] = set()
-        """Partitions whose end was not reached yet."""
+        """Partitions that are not yet read to their end."""
         self._ends: dict[int, int] = {}
-        """Up to where they are read, by partition; one that is not here, to its very end."""
+        """The offset to stop at, by partition. A partition without one is read to its current end."""
         self._has_begun = False
 
     def assign(self, partitions: list[int], say_note: Callable[[str], None]) -> int:
-        """Returns how many offsets there are to read."""
+        """Returns the number of offsets to read."""
         edges = {number: self._edges(number) for number in partitions}
         if self._request.offset is not None:
             ends = {number: end for number, (_, end) in edges.items()}
@@ -108,7 +143,7 @@ class _Reading:
         self._has_begun = True
 
     def _edges(self, number: int) -> tuple[int, int]:
-        """From where to read a partition, and up to where."""
+        """The first offset to read of a partition, and the end offset."""
         place = self._client.TopicPartition(self._request.topic, number)
         low, high = self._consumer.get_watermark_offsets(place, timeout=ANSWER_SECONDS)
         return self._start(place, low, high), int(high)
@@ -116,7 +151,7 @@ class _Reading:
     def _start(self, place: Any, low: int, high: int) -> int:
         request = self._request
         if request.timestamp_ms is not None:
-            place.offset = max(request.timestamp_ms, 0)  # Below, it would be Kafka's word for an end of the log.
+            place.offset = max(request.timestamp_ms, 0)  # Negative values mean the start or end of the log.
             (found,) = self._consumer.offsets_for_times([place], timeout=ANSWER_SECONDS)
             return int(high if found.offset < 0 else found.offset)
         if request.tail is not None:
@@ -140,9 +175,9 @@ class _Reading:
                     elif error.code() == self._client.KafkaError._PARTITION_EOF:
                         self._left.discard(message.partition())
                     else:
-                        raise DuralogError(in_words(error))
+                        raise DuralogError(error_text(error))
             finally:
-                # Also where the caller has seen enough. What nobody got to see is not committed.
+                # Also if the caller stops early. Only records that it got are committed.
                 if self._request.group is not None and shown:
                     before_waiting()
                     for message in shown.values():
@@ -151,7 +186,7 @@ class _Reading:
                 before_waiting()
 
     def _is_beyond(self, message: Any) -> bool:
-        """Whether it came after the command had begun: there may be no end of such, and it is not waited for."""
+        """Whether the record was written after the start: a busy topic would never end."""
         end = self._ends.get(message.partition())
         return end is not None and message.offset() >= end
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from duralog.client.group_views import GroupMember, GroupOffset, GroupView
+from duralog.client.groups import GroupMember, GroupOffset, GroupView
 from duralog.format.internal.internal_topics import CONSUMER_OFFSETS, describe_record
 
 _OFFSET_TYPES = ("OffsetCommit", "LegacyOffsetCommit")

@@ -1,22 +1,40 @@
-"""Records sent to a broker: idempotent, acknowledged by all replicas, and placed by Java's rule for keys."""
+"""Produces records to a running broker: idempotent, `acks=all`, partitioned by key as Kafka's Java clients do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from duralog.cli.common.tables import plural
-from duralog.cli.common.unknown_names import unknown_partition
-from duralog.cli.records.produced_store import Place
-from duralog.cli.records.record_input import LARGEST_LINE_BYTES, Placed
-from duralog.client.target import ANSWER_SECONDS, admin_client, client_settings, in_words, kafka_client, told_by_broker
+from duralog.client.connection import ANSWER_SECONDS, admin_client, client_settings, error_text, errors_of, kafka_client
+from duralog.client.unknown_names import unknown_partition
+from duralog.config.plurals import plural
 from duralog.errors import DuralogError, UnknownTopic
+from duralog.format.record import Record
 
+LARGEST_VALUE_BYTES = 64 << 20
 _DELIVERY_SECONDS = 120
 _LAST_PARTITION = 2**31 - 1
-_ROOM_BYTES = 1 << 20
+_OVERHEAD_BYTES = 1 << 20
 """For keys, headers and frames."""
-_QUEUED_KILOBYTES = 2 * LARGEST_LINE_BYTES >> 10
+_QUEUED_KILOBYTES = 2 * LARGEST_VALUE_BYTES >> 10
+
+Placed = tuple[int | None, Record]
+"""A record, and the partition that it is meant for if its source names one."""
+
+
+@dataclass(slots=True)
+class Written:
+    """What was written to one partition."""
+
+    records: int = 0
+    first_offset: int = -1
+    last_offset: int = -1
+
+    def add(self, first: int, last: int, records: int) -> None:
+        self.first_offset = first if self.records == 0 else min(self.first_offset, first)
+        self.last_offset = max(self.last_offset, last)
+        self.records += records
 
 
 def to_broker(
@@ -26,16 +44,16 @@ def to_broker(
     *,
     partition: int | None,
     codec: str | None,
-    written: dict[int, Place],
+    written: dict[int, Written],
 ) -> None:
-    """Returns when the broker has acknowledged every record, or raises with the first that it refused.
+    """Returns when the broker has acknowledged every record, or raises the first refusal.
 
-    `written` tells what it has acknowledged, also where an error ends it.
+    `written` gets what the broker has acknowledged, by partition, also if an error is raised.
     """
     client = kafka_client()
     delivery = _Delivery(written)
     admin = admin_client(address)
-    with told_by_broker(address):
+    with errors_of(address):
         known = admin.list_topics(timeout=ANSWER_SECONDS).topics
         if partition is not None and topic in known and partition not in known[topic].partitions:
             raise unknown_partition(address, topic, partition, sorted(known[topic].partitions))
@@ -48,8 +66,8 @@ def to_broker(
                     "compression.type": codec or "none",
                     "linger.ms": 5,
                     "delivery.timeout.ms": _DELIVERY_SECONDS * 1000,
-                    # How large a record may be is the broker's to say.
-                    "message.max.bytes": LARGEST_LINE_BYTES + _ROOM_BYTES,
+                    # The broker decides how large a record may be.
+                    "message.max.bytes": LARGEST_VALUE_BYTES + _OVERHEAD_BYTES,
                     "queue.buffering.max.kbytes": _QUEUED_KILOBYTES,
                 },
             )
@@ -62,7 +80,7 @@ def to_broker(
                 if delivery.refusal is not None:
                     break
         except (DuralogError, client.KafkaException):
-            # What came before the record that cannot be sent is written all the same.
+            # The records before the one that cannot be sent are still written.
             producer.flush(_DELIVERY_SECONDS)
             raise
         left = producer.flush(_DELIVERY_SECONDS)
@@ -82,7 +100,7 @@ def _send(producer: Any, topic: str, placed: Placed, partition: int | None, deli
     while True:
         try:
             producer.produce(
-                topic, record.value, record.key, headers=list(record.headers), on_delivery=delivery.told, **options
+                topic, record.value, record.key, headers=list(record.headers), on_delivery=delivery.done, **options
             )
             return
         except BufferError:
@@ -90,20 +108,20 @@ def _send(producer: Any, topic: str, placed: Placed, partition: int | None, deli
 
 
 class _Delivery:
-    def __init__(self, written: dict[int, Place]) -> None:
+    def __init__(self, written: dict[int, Written]) -> None:
         self.written = written
         self.refusal: str | None = None
-        """Why the first record that was refused was."""
+        """The reason of the first refusal."""
 
-    def told(self, error: Any, message: Any) -> None:
+    def done(self, error: Any, message: Any) -> None:
         if error is not None:
-            number = message.partition()  # None where the topic itself is refused.
+            number = message.partition()  # None if the topic itself is refused.
             where = message.topic() if number is None or number < 0 else f"{message.topic()}-{number}"
-            self.refusal = self.refusal or f"{where}: {in_words(error)}"
+            self.refusal = self.refusal or f"{where}: {error_text(error)}"
         else:
-            self.written.setdefault(message.partition(), Place()).add(message.offset(), message.offset(), 1)
+            self.written.setdefault(message.partition(), Written()).add(message.offset(), message.offset(), 1)
 
     def check(self, address: str) -> None:
         if self.refusal is not None:
-            done = sum(place.records for place in self.written.values())
+            done = sum(written.records for written in self.written.values())
             raise DuralogError(f"{address}: {self.refusal}; {plural(done, 'record')} written before")

@@ -1,0 +1,38 @@
+"""The argument of commands that work on a log directory or on a running broker."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from duralog.cli.common.addresses import is_url
+from duralog.cli.common.failures import WrongUsage
+from duralog.cli.common.options import WHERE, place_given
+
+Target = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="DIR|HOST:PORT",
+        help="A log directory (what Kafka calls log.dirs), or a running broker.",
+        show_default=False,
+    ),
+]
+TargetData = Annotated[
+    str | None,
+    typer.Option(
+        "--data",
+        "-d",
+        metavar="DIR|HOST:PORT",
+        help="The directory or broker, in place of the argument.",
+        rich_help_panel=WHERE,
+    ),
+]
+
+
+def target_given(argument: str | None, data: str | None) -> str:
+    """The value of the argument DIR|HOST:PORT or of `--data`."""
+    place = place_given(argument, data, "DIR or HOST:PORT")
+    if is_url(place):
+        raise WrongUsage(f"{place!r} is a URL: give a directory of this machine, or a broker as HOST:PORT")
+    return place

@@ -1,0 +1,104 @@
+"""Requests that `confluent-kafka` does not have, over one plain connection of Kafka's protocol, without TLS.
+
+Messages are declared with `format.internal.message_schema`: a response is untrusted, so its length is checked before it
+is read, and every length and count in it before it is used. Responses are read one at a time, in order.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from duralog.client.connection import NO_ANSWER
+from duralog.errors import CorruptRecord, DuralogError
+from duralog.format.internal.message_schema import Message, decode_message, encode_message
+
+_CLIENT_ID = b"duralog"
+_LARGEST_RESPONSE_BYTES = 64 << 20
+_READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One version of an API."""
+
+    key: int
+    version: int
+    request: Message
+    response: Message
+
+
+class WireConnection:
+    """A connection to the first broker of HOST:PORT[,HOST:PORT] that answers. Raises `DuralogError` if none does."""
+
+    def __init__(self, addresses: str, *, connect_seconds: float = 5.0, response_seconds: float = 30.0) -> None:
+        self.addresses = addresses
+        self._correlation_id = 0
+        self._socket = self._connect(addresses.split(","), connect_seconds)
+        self._socket.settimeout(response_seconds)
+
+    def _connect(self, addresses: Iterable[str], timeout_seconds: float) -> socket.socket:
+        reason = ""
+        for address in addresses:
+            try:
+                return socket.create_connection(_host_and_port(address), timeout=timeout_seconds)
+            except OSError as error:
+                reason = error.strerror or str(error)
+        raise self.error(NO_ANSWER.format(reason=f" ({reason})"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def error(self, reason: str) -> DuralogError:
+        return DuralogError(f"{self.addresses}: {reason}")
+
+    def ask(self, api: Api, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a request and return the response."""
+        self._correlation_id += 1
+        header = struct.pack(">hhih", api.key, api.version, self._correlation_id, len(_CLIENT_ID)) + _CLIENT_ID
+        request = header + encode_message(api.request, api.version, fields)
+        try:
+            self._socket.sendall(struct.pack(">i", len(request)) + request)
+            (size,) = struct.unpack(">i", self._read(4))
+            if not 4 <= size <= _LARGEST_RESPONSE_BYTES:
+                raise self.error(f"a response of {size} bytes: this is not a broker of Kafka's protocol")
+            response = self._read(size)
+        except ConnectionError:  # A reset or a broken pipe: the broker closed it before it had read the request.
+            raise self._closed_by_broker() from None
+        except OSError as error:
+            raise self.error(error.strerror or str(error)) from error
+        try:
+            return decode_message(api.response, api.version, response, 4)
+        except CorruptRecord as error:
+            raise self.error(f"a response that cannot be read: {error}") from None
+
+    def _read(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            part = self._socket.recv(min(size - len(data), _READ_BYTES))
+            if not part:
+                raise self._closed_by_broker()
+            data += part
+        return bytes(data)
+
+    def _closed_by_broker(self) -> DuralogError:
+        return self.error(
+            "the broker closed the connection: if a limit such as max.connections refuses it,"
+            " stop the broker and change its directory, or start it with --override"
+        )
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.strip().rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise DuralogError(f"{address!r} is not an address: give HOST:PORT, with a port up to 65535")
+    return host.strip("[]"), int(port)
