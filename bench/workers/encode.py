@@ -19,8 +19,9 @@ _CODEC_IDS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 def duralog(file: str, codec: str, records: int) -> Callable[[], int]:
     import pyarrow as pa
 
-    from duralog.columnar.encode import encode_batches
+    from duralog.columnar.encode_columns import BatchSettings, encode_columns
     from duralog.columnar.pieces import read_pieces
+    from duralog.columnar.writable import writable_columns
     from duralog.format.compression import Codec
     from duralog.storage.disk.file_source import FileSource
 
@@ -34,7 +35,8 @@ def duralog(file: str, codec: str, records: int) -> Callable[[], int]:
     table = pa.Table.from_batches(read).slice(0, records).combine_chunks()
 
     def work() -> int:
-        return encode_batches(table, codec=Codec.named(codec), batch_bytes=_BATCH_BYTES).record_count
+        settings = BatchSettings(codec=Codec.named(codec), batch_bytes=_BATCH_BYTES)
+        return encode_columns(writable_columns(table, base_offset=0), settings).record_count
 
     return work
 

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from duralog.columnar.encode import encode_batches
 from duralog.columnar.schema import HEADER_TYPE
 from duralog.format import message_set, record_batch
 from duralog.format.compression import Codec
@@ -20,6 +19,7 @@ from duralog.format.record import Record, TimestampType
 from oracle.kafka_process import KafkaProcess
 from oracle.random_records import describe_batch, random_records
 from oracle.truth import by_reference, told_record
+from tests.support.columnar.encoded_table import encode_batches
 
 pytestmark = pytest.mark.interop
 

@@ -6,13 +6,13 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duralog.columnar.encode import encode_batches
 from duralog.columnar.pieces import MemorySource, read_pieces
 from duralog.columnar.schema import HEADER_TYPE
 from duralog.format import record_batch
 from duralog.format.compression import Codec
 from duralog.format.layout import BATCH_V2
 from duralog.format.record import Record, TimestampType
+from tests.support.columnar.encoded_table import encode_batches
 
 SHORT_BYTES = st.none() | st.binary(max_size=12)
 LONG_BYTES = st.builds(lambda unit, times: unit * times, st.binary(min_size=1, max_size=3), st.integers(0, 400))

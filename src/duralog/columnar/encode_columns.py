@@ -1,7 +1,7 @@
 """Columns of records to record batches of format v2: cut into batches, written, compressed, sealed.
 
-The columns come from an Arrow table (`duralog.columnar.encode`) or from Python records (`record_columns` beside this).
-They are checked there: the kernels check nothing.
+The columns come from an Arrow table (`duralog.columnar.writable`) or from Python records
+(`duralog.columnar.record_columns`). They are checked there: the kernels check nothing.
 """
 
 from __future__ import annotations
@@ -82,60 +82,63 @@ class _Plan:
         return len(self.first_row) - 1
 
 
-def encode_columns(
-    columns: WritableColumns,
-    *,
-    codec: Codec = Codec.NONE,
-    level: int | None = None,
-    batch_bytes: int = DEFAULT_BATCH_BYTES,
-    max_records_per_batch: int | None = None,
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-    append_time_ms: int | None = None,
-    leader_epoch: int = NO_LEADER_EPOCH,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
-    is_transactional: bool = False,
-) -> EncodedBatches:
-    """Encode all rows, in their order.
+class BatchSettings(NamedTuple):
+    """How records are cut into batches, and what the headers of the batches say."""
 
-    A batch takes records up to `batch_bytes` before compression, its header not counted, or one record that is larger.
-    The base sequence of each further batch follows the last one of the batch before.
-    """
+    codec: Codec = Codec.NONE
+    level: int | None = None
+    """Of the compression; None is the codec's default."""
+    batch_bytes: int = DEFAULT_BATCH_BYTES
+    """A batch takes records up to this size before compression, without its header, or one larger record."""
+    max_records_per_batch: int | None = None
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    append_time_ms: int | None = None
+    """Needed for log append time."""
+    leader_epoch: int = NO_LEADER_EPOCH
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+    """Of the first batch. That of each further batch follows the last sequence number of the batch before."""
+    is_transactional: bool = False
+
+
+def encode_columns(columns: WritableColumns, settings: BatchSettings) -> EncodedBatches:
+    """Encode all rows, in their order."""
+    batch_bytes, max_records_per_batch = settings.batch_bytes, settings.max_records_per_batch
     if not 0 < batch_bytes <= MAX_RECORDS_BYTES:
         raise ValueError(f"batch_bytes must be from 1 to {MAX_RECORDS_BYTES}, not {batch_bytes}")
     if max_records_per_batch is not None and max_records_per_batch < 1:
         raise ValueError(f"max_records_per_batch must be at least 1, not {max_records_per_batch}")
     plan = _plan(columns, batch_bytes, max_records_per_batch or MAX_RECORDS_BYTES)
 
-    attributes = int(codec)
+    attributes = int(settings.codec)
     max_timestamp_ms = NO_TIMESTAMP
-    if timestamp_type is TimestampType.NONE:
+    if settings.timestamp_type is TimestampType.NONE:
         raise InvalidRecord("format v2 has no records without a timestamp type")
-    if timestamp_type is TimestampType.LOG_APPEND_TIME:
-        if append_time_ms is None:
+    if settings.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        if settings.append_time_ms is None:
             raise InvalidRecord("log append time needs append_time_ms")
         attributes |= LOG_APPEND_TIME_BIT
-        max_timestamp_ms = append_time_ms
-    if is_transactional:
+        max_timestamp_ms = settings.append_time_ms
+    if settings.is_transactional:
         attributes |= TRANSACTIONAL_BIT
     batches = np.zeros(plan.batch_count, BATCH_DTYPE)
     batches["magic"] = _MAGIC
     batches["attributes"] = attributes
     try:
         batches["max_timestamp"] = max_timestamp_ms
-        batches["leader_epoch"] = leader_epoch
-        batches["producer_id"] = producer_id
-        batches["producer_epoch"] = producer_epoch
-        batches["base_sequence"] = base_sequence
+        batches["leader_epoch"] = settings.leader_epoch
+        batches["producer_id"] = settings.producer_id
+        batches["producer_epoch"] = settings.producer_epoch
+        batches["base_sequence"] = settings.base_sequence
     except OverflowError as error:
         raise InvalidRecord(f"a field of the batch header is out of range: {error}") from None
-    if base_sequence != NO_SEQUENCE:
-        batches["base_sequence"] = _base_sequences(columns.offset, plan.first_row, base_sequence)
+    if settings.base_sequence != NO_SEQUENCE:
+        batches["base_sequence"] = _base_sequences(columns.offset, plan.first_row, settings.base_sequence)
 
-    if codec is Codec.NONE:
+    if settings.codec is Codec.NONE:
         return _write_plain(columns, plan, batches)
-    return _write_compressed(columns, plan, batches, batch_bytes, codec, level)
+    return _write_compressed(columns, plan, batches, settings)
 
 
 def _plan(columns: WritableColumns, batch_bytes: int, batch_records: int) -> _Plan:
@@ -164,11 +167,11 @@ def _write_plain(columns: WritableColumns, plan: _Plan, batches: NDArray[np.void
 
 
 def _write_compressed(
-    columns: WritableColumns, plan: _Plan, batches: NDArray[np.void], batch_bytes: int, codec: Codec, level: int | None
+    columns: WritableColumns, plan: _Plan, batches: NDArray[np.void], settings: BatchSettings
 ) -> EncodedBatches:
     packed = [
-        compress(codec, records, magic=_MAGIC, level=level)
-        for records in _each_batch_of_records(columns, plan, batches, batch_bytes)
+        compress(settings.codec, records, magic=_MAGIC, level=settings.level)
+        for records in _each_batch_of_records(columns, plan, batches, settings.batch_bytes)
     ]
     sizes = np.fromiter((len(records) for records in packed), np.int64, len(packed))
     if len(sizes) and sizes.max() > MAX_RECORDS_BYTES:

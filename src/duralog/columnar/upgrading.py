@@ -23,7 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duralog.columnar.decoded import DecodedRecords
-from duralog.columnar.encode_columns import DEFAULT_BATCH_BYTES, EncodedBatches, WritableColumns, encode_columns
+from duralog.columnar.encode_columns import (
+    DEFAULT_BATCH_BYTES,
+    BatchSettings,
+    EncodedBatches,
+    WritableColumns,
+    encode_columns,
+)
 from duralog.columnar.pieces import Piece
 from duralog.columnar.record_digest import RecordDigest
 from duralog.errors import CorruptRecord, Fault, InvalidRecord
@@ -129,11 +135,13 @@ def _encoded(
     timestamp_type = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
     encoded: EncodedBatches = encode_columns(
         part,
-        codec=own_codec if rules.codec is None else rules.codec,
-        level=rules.level,
-        batch_bytes=batch_bytes,
-        timestamp_type=timestamp_type,
-        append_time_ms=int(part.timestamp[0]) if is_append_time else None,
+        BatchSettings(
+            codec=own_codec if rules.codec is None else rules.codec,
+            level=rules.level,
+            batch_bytes=batch_bytes,
+            timestamp_type=timestamp_type,
+            append_time_ms=int(part.timestamp[0]) if is_append_time else None,
+        ),
     )
     return UpgradedRun(encoded.data, encoded.batches)
 

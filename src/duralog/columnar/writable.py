@@ -1,8 +1,18 @@
 """The columns of an Arrow table as the encoding kernels take them, every value checked.
 
-What `duralog.columnar.encode` says of its input is decided here. Arrow arrays can be cut, chunked, of several widths,
-and carry offsets that some other program wrote: whatever comes out of this module is one run of each column, widened
-to 64-bit offsets, and safe for kernels that check nothing. Data is copied only where chunks must be joined.
+These columns of the table are read, others are ignored:
+
+- `value`, and `key` if there is one: binary or string, of any of Arrow's kinds;
+- `timestamp`, optional: any unit and zone, or int64 milliseconds; finer ones are rounded down; null or -1 ms is none;
+- `headers`, optional: list<struct<key, value>>; a null list is no headers; a null key is refused, a null value is not;
+- `offset`, optional: int64, increasing, with gaps where the log has some. Without it the offsets are consecutive.
+
+Invalid input is refused as a whole, with an `InvalidRecord` that names the column and the row. How the table is cut
+into chunks does not change the bytes.
+
+Arrow arrays can be sliced, chunked, of several widths, and carry offsets that another program wrote. The result is one
+run of each column, widened to 64-bit offsets, and safe for kernels that check nothing. Data is copied only if chunks
+must be joined.
 """
 
 from __future__ import annotations

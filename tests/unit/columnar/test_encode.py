@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from duralog.columnar.encode import encode_batches
 from duralog.columnar.schema import HEADER_TYPE
 from duralog.errors import InvalidRecord
 from duralog.format import batches as reference
@@ -17,6 +16,7 @@ from duralog.format import record_batch
 from duralog.format.compression import Codec
 from duralog.format.record import Record, TimestampType
 from duralog.kernels.columns import BATCH_DTYPE
+from tests.support.columnar.encoded_table import encode_batches
 
 GOLDEN = bytes.fromhex(
     "00000000000000050000004900000000029b8bbd7400000000000100000000000003e800000000000003e9"

@@ -12,7 +12,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from duralog.columnar.encode import encode_batches
+from duralog.columnar.encode_columns import BatchSettings, encode_columns
+from duralog.columnar.writable import writable_columns
 from duralog.format.compression import Codec
 from duralog.format.record import Record
 
@@ -60,7 +61,8 @@ class Workload:
     @cached_property
     def batches(self) -> list[tuple[bytearray, int]]:
         """The same as a producer sends them, and how many records are in each. Offsets count from 0 in each."""
-        encoded = encode_batches(self.table, codec=self.codec, batch_bytes=_BATCH_BYTES)
+        settings = BatchSettings(codec=self.codec, batch_bytes=_BATCH_BYTES)
+        encoded = encode_columns(writable_columns(self.table, base_offset=0), settings)
         found: list[tuple[bytearray, int]] = []
         for row in encoded.batches:
             position, size = int(row["position"]), int(row["size"])

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from duralog.columnar.encode_columns import EncodedBatches, WritableColumns, encode_columns
+from duralog.columnar.encode_columns import BatchSettings, EncodedBatches, WritableColumns, encode_columns
 from duralog.columnar.record_columns import first_null
 from duralog.columnar.schema import KEY, OFFSET, PARTITION, TIMESTAMP_TYPE, TOPIC, VALUE
 from duralog.columnar.writable import binary_column, writable_columns
@@ -194,11 +194,13 @@ class RowEncoder:
         level = self._options.level if codec is self._options.codec else None
         encoded = encode_columns(
             columns,
-            codec=codec,
-            level=target_level(target.config, codec) if level is None else level,
-            batch_bytes=batch_room(target.config, codec, self._options.batch_bytes),
-            timestamp_type=TimestampType.CREATE_TIME if append_time_ms is None else TimestampType.LOG_APPEND_TIME,
-            append_time_ms=append_time_ms,
+            BatchSettings(
+                codec=codec,
+                level=target_level(target.config, codec) if level is None else level,
+                batch_bytes=batch_room(target.config, codec, self._options.batch_bytes),
+                timestamp_type=TimestampType.CREATE_TIME if append_time_ms is None else TimestampType.LOG_APPEND_TIME,
+                append_time_ms=append_time_ms,
+            ),
         )
         try:
             check_sizes(encoded, target.config)

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from duralog.columnar.encode_columns import DEFAULT_BATCH_BYTES, EncodedBatches, WritableColumns, encode_columns
+from duralog.columnar.encode_columns import (
+    DEFAULT_BATCH_BYTES,
+    BatchSettings,
+    EncodedBatches,
+    WritableColumns,
+    encode_columns,
+)
 from duralog.columnar.record_columns import first_null, record_columns
 from duralog.config import TopicConfig
 from duralog.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
@@ -114,16 +120,18 @@ def _encode(
     in_one_batch = producer.producer_id != NO_PRODUCER_ID
     encoded = encode_columns(
         columns,
-        codec=stored,
-        level=target_level(config, stored),
-        batch_bytes=_all_bytes(columns) if in_one_batch else batch_room(config, stored),
-        timestamp_type=TimestampType.CREATE_TIME if is_create_time else TimestampType.LOG_APPEND_TIME,
-        append_time_ms=stamp.now_ms,
-        leader_epoch=stamp.leader_epoch,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        base_sequence=producer.base_sequence,
-        is_transactional=producer.is_transactional,
+        BatchSettings(
+            codec=stored,
+            level=target_level(config, stored),
+            batch_bytes=_all_bytes(columns) if in_one_batch else batch_room(config, stored),
+            timestamp_type=TimestampType.CREATE_TIME if is_create_time else TimestampType.LOG_APPEND_TIME,
+            append_time_ms=stamp.now_ms,
+            leader_epoch=stamp.leader_epoch,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=producer.base_sequence,
+            is_transactional=producer.is_transactional,
+        ),
     )
     check_sizes(encoded, config)
     if in_one_batch and len(encoded) > 1:
