@@ -128,6 +128,7 @@ def decode_records(
         ) from None
 
 
+# More than seven parameters: each is a field of the batch header, under the name that it has there.
 def encode(
     records: Sequence[Record],
     *,

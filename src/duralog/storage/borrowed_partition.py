@@ -26,7 +26,7 @@ from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import decode_offset_checkpoint
 from duralog.format.filenames import LOCK
-from duralog.storage.compaction.cleaner import Cleaner
+from duralog.storage.compaction.cleaner import Cleaner, CleanerOwner
 from duralog.storage.compaction.cleaning import CompactLog
 from duralog.storage.compaction.compact import compact_log
 from duralog.storage.disk.background import Clock, Scheduler, wall_clock_ms
@@ -135,16 +135,15 @@ class BorrowedPartition:
         self.log: PartitionLog = loader.load(loan.partition, _topic(loan))
         logs = {loan.partition: self.log}
         self._upkeep = Upkeep(folder.directory, self.config, self._scheduler, logs=lambda: logs, clock=clock)
-        self.cleaner = Cleaner(
-            folder.directory,
-            self.config,
+        cleaner_owner = CleanerOwner(
+            directory=folder.directory,
             logs=lambda: logs,
             clock=clock,
             scheduler=self._scheduler,
-            tell=self._scheduler.tell,
+            report_error=self._scheduler.tell,
             write_checkpoints=self.checkpoint,
-            compact_log=compact_log,
         )
+        self.cleaner = Cleaner(cleaner_owner, self.config, compact_log=compact_log)
         self.checkpoint()
         self.cleaner.start()
 

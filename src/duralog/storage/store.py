@@ -23,7 +23,7 @@ from types import MappingProxyType, TracebackType
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, StorageError, UnknownTopic
-from duralog.storage.compaction.cleaner import Cleaner
+from duralog.storage.compaction.cleaner import Cleaner, CleanerOwner
 from duralog.storage.compaction.report import CompactionReport, ShowCompaction
 from duralog.storage.compaction.settings import ignore
 from duralog.storage.disk.background import BackgroundError, Clock, Scheduler, wall_clock_ms
@@ -57,6 +57,7 @@ _MOST_TOLD = 20
 class Store:
     """One log directory. `duralog.open` makes it. It belongs to this process, and not to children forked from it."""
 
+    # These are the options of `duralog.open`, which users and tests give by name.
     def __init__(
         self,
         path: str,
@@ -94,15 +95,15 @@ class Store:
             self._upkeep = Upkeep(opened.directory, opened.config, self._scheduler, logs=self._logs_now, clock=clock)
             if scheduler is None and not read_only and opened.config.log_cleaner_enable:
                 self._cleaner_scheduler = Scheduler(threads=opened.config.log_cleaner_threads, name="duralog-cleaner")
-            self.cleaner = Cleaner(
-                opened.directory,
-                opened.config,
+            cleaner_owner = CleanerOwner(
+                directory=opened.directory,
                 logs=self._load_compacted if read_only else self._logs_now,
                 clock=clock,
                 scheduler=self._cleaner_scheduler,
-                tell=self._scheduler.tell,
+                report_error=self._scheduler.tell,
                 write_checkpoints=self._upkeep.checkpoint,
             )
+            self.cleaner = Cleaner(cleaner_owner, opened.config)
             """Compacts in the background, and tells how that goes."""
             self._changes = TopicChanges(opened, self._given_config, self._open, self.cleaner, self._upkeep)
             if not read_only:

@@ -14,7 +14,7 @@ from duralog import PartitionLog, Record
 from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, StorageError, UnknownTopic
 from duralog.storage.compaction.cleanable import Limit
-from duralog.storage.compaction.cleaner import Cleaner
+from duralog.storage.compaction.cleaner import Cleaner, CleanerOwner
 from duralog.storage.compaction.cleaner_state import Activity, PartitionState
 from duralog.storage.compaction.report import CompactionProgress, CompactionStopped
 from duralog.storage.disk.background import Scheduler
@@ -279,13 +279,15 @@ def test_what_is_read_and_written_keeps_to_the_limit(directory: Directory, worke
         directory.clock.now_ms += round(seconds * 1000)
 
     cleaner = Cleaner(
-        LogDirectory(LocalFileSystem(), str(directory.path)),
+        CleanerOwner(
+            directory=LogDirectory(LocalFileSystem(), str(directory.path)),
+            logs=lambda: {TopicPartition("orders", 0): log},
+            clock=directory.clock,
+            scheduler=Scheduler(directory.clock, threads=0),
+            report_error=lambda _task, error: pytest.fail(str(error)),
+            write_checkpoints=lambda: None,
+        ),
         BrokerConfig.of({"log.cleaner.io.max.bytes.per.second": limit}),
-        logs=lambda: {TopicPartition("orders", 0): log},
-        clock=directory.clock,
-        scheduler=Scheduler(directory.clock, threads=0),
-        tell=lambda _task, error: pytest.fail(str(error)),
-        write_checkpoints=lambda: None,
         wait=sleep,
         steady_clock=directory.clock,
     )

@@ -112,19 +112,30 @@ class Chain:
     """As the folder's name has it."""
 
     def check(self, options: Options, advance: Advance, files: CheckedFiles = LOCAL_FILES) -> Checked:
-        findings = Findings()
-        counts = Counts()
-        base = _base(self.logs[0])
-        replay = ProducerReplay(base, None if self.start is None else self.start.data)
-        end_offset = base
+        return _ChainCheck(self, options, advance, files).run()
+
+
+class _ChainCheck:
+    """One check of a chain."""
+
+    def __init__(self, chain: Chain, options: Options, advance: Advance, files: CheckedFiles) -> None:
+        self._chain = chain
+        self._options = options
+        self._advance = advance
+        self._files = files
+        self._findings = Findings()
+        self._counts = Counts()
+        self._replay = ProducerReplay(_base(chain.logs[0]), None if chain.start is None else chain.start.data)
+
+    def run(self) -> Checked:
+        chain, findings = self._chain, self._findings
+        end_offset = _base(chain.logs[0])
         is_complete = True
-        following = [*map(_base, self.logs[1:]), self.next_base]
-        for log, next_base in zip(self.logs, following, strict=True):
-            counts.segments += 1
+        following = [*map(_base, chain.logs[1:]), chain.next_base]
+        for log, next_base in zip(chain.logs, following, strict=True):
+            self._counts.segments += 1
             try:
-                end_offset = max(
-                    end_offset, self._check_segment(log, next_base, replay, options, counts, findings, advance, files)
-                )
+                end_offset = max(end_offset, self._check_segment(log, next_base))
                 continue
             except FileNotFoundError:
                 findings.note(log.path, "was removed meanwhile")
@@ -133,23 +144,15 @@ class Chain:
             except CorruptRecord as error:
                 findings.report(error if error.file is not None else error.in_file(log.path))
             is_complete = False
-            replay.miss()
-        for snapshot in self.ends if is_complete else ():
-            replay.compare(snapshot.path, snapshot.offset, snapshot.entries, findings.report)
-        return Checked(counts=counts, findings=findings, end_offset=end_offset, is_complete=is_complete)
+            self._replay.miss()
+        for snapshot in chain.ends if is_complete else ():
+            self._replay.compare(snapshot.path, snapshot.offset, snapshot.entries, findings.report)
+        return Checked(counts=self._counts, findings=findings, end_offset=end_offset, is_complete=is_complete)
 
-    def _check_segment(
-        self,
-        log: FoundFile,
-        next_base: int | None,
-        replay: ProducerReplay,
-        options: Options,
-        counts: Counts,
-        findings: Findings,
-        advance: Advance,
-        files: CheckedFiles,
-    ) -> int:
+    def _check_segment(self, log: FoundFile, next_base: int | None) -> int:
         """Returns the offset after the segment's last one."""
+        options, counts, findings, files = self._options, self._counts, self._findings, self._files
+        topic = self._chain.topic
         base = _base(log)
         is_sound = True
 
@@ -160,7 +163,7 @@ class Chain:
 
         check = SegmentCheck(
             log,
-            replay,
+            self._replay,
             findings.report,
             findings.note,
             interval_bytes=options.interval_bytes,
@@ -169,8 +172,8 @@ class Chain:
         )
         order = OffsetOrder(log.path, report, base_offset=base, next_base=next_base)
         records = None
-        if self.topic in INTERNAL_TOPICS:
-            records = CoordinatorCheck(log.path, self.topic, findings.report, findings.note)
+        if topic in INTERNAL_TOPICS:
+            records = CoordinatorCheck(log.path, topic, findings.report, findings.note)
         log_end = 0
         with files.open(log.path) as source:
             counts.size_bytes += source.size
@@ -179,38 +182,39 @@ class Chain:
                 report_wrong_checksums(piece, report)
                 order.add(piece.batches)
                 check.add(piece)
-                self._check_epochs(piece, findings)
+                self._check_epochs(piece)
                 if records is not None:
                     records.add(piece)
                 elif options.decode:
                     _decode_all(piece, findings)
                 counts.add_batches(piece.batches)
-                advance(end_of(piece) - log_end)
+                self._advance(end_of(piece) - log_end)
                 log_end = end_of(piece)
             if piece is not None:
-                # Whoever rolls a log cuts its file, maybe just now.
+                # Rolling a log cuts its file, maybe just now.
                 ends_log = next_base is None or files.size_of(log.path) != source.size
                 report_tail(source, piece, report, findings.note, files.is_growing, ends_log=ends_log)
-            advance(source.size - log_end)
+            self._advance(source.size - log_end)
         check.finish(log_end, is_sound=is_sound)
         if records is not None:
             records.finish()
         assert order.last_offset is not None
         return order.last_offset + 1
 
-    def _check_epochs(self, piece: Piece, findings: Findings) -> None:
+    def _check_epochs(self, piece: Piece) -> None:
         """Every batch must have the epoch that the partition's list of epochs has for its offset."""
-        if not self.epochs:
+        listed = self._chain.epochs
+        if not listed:
             return
         batches = piece.batches[(piece.batches["magic"] >= 2) & (piece.batches["crc_ok"] != 0)]
-        starts = np.array([entry.start_offset for entry in self.epochs], np.int64)
-        epochs = np.array([entry.epoch for entry in self.epochs], np.int64)
+        starts = np.array([entry.start_offset for entry in listed], np.int64)
+        epochs = np.array([entry.epoch for entry in listed], np.int64)
         entry = np.searchsorted(starts, batches["base_offset"], side="right") - 1
         found = batches["leader_epoch"]
         # Below the first entry, epochs are forgotten; batches of old brokers have none.
         is_wrong = (entry >= 0) & (found >= 0) & (found != epochs[entry])
         for row in np.flatnonzero(is_wrong)[:1].tolist():
-            findings.report(
+            self._findings.report(
                 CorruptRecord(
                     "the batch has another leader epoch than leader-epoch-checkpoint gives its offset",
                     fault=Fault.FIELD_VALUE,

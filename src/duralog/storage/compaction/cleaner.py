@@ -30,7 +30,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from duralog.config import BrokerConfig
@@ -59,38 +59,46 @@ _MOST_REPETITIONS = 5
 _logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerOwner:
+    """What the cleaner has from the store, or from the borrowed partition, that it works for."""
+
+    directory: LogDirectory
+    logs: Logs
+    clock: Clock
+    scheduler: Scheduler
+    """Its threads are the cleaner's."""
+    report_error: Callable[[str, BaseException], None]
+    """Called with the name of the task and the error when a compaction in the background fails."""
+    write_checkpoints: Callable[[], None]
+    """Writes the recovery points and start offsets of all logs."""
+
+
 class Cleaner:
-    """Compacts the logs of one directory. Any thread may call anything."""
+    """Compacts the logs of one directory. Any thread may call anything. In Kafka: `LogCleaner`."""
 
     def __init__(
         self,
-        directory: LogDirectory,
+        owner: CleanerOwner,
         config: BrokerConfig,
         *,
-        logs: Logs,
-        clock: Clock,
-        scheduler: Scheduler,
-        tell: Callable[[str, BaseException], None],
-        write_checkpoints: Callable[[], None],
         compact_log: CompactLog = compact_log,
         wait: WaitFor = wait_for,
         steady_clock: Clock = steady_clock_ms,
     ) -> None:
-        """The scheduler's threads are the cleaner's; `tell` hears of what goes wrong in them.
-
-        `write_checkpoints` writes the recovery points and starts of all logs. `steady_clock` is the one that goes on
-        while `wait` waits: that of a scheduler may stand still.
-        """
+        """`steady_clock` advances while `wait` waits. The scheduler's clock may stand still."""
         self.settings = CleanerSettings.of(config)
-        self._logs = logs
-        self._clock = clock
-        self._scheduler = scheduler
-        self._tell = tell
-        self._write_checkpoints = write_checkpoints
+        self._logs = owner.logs
+        self._clock = owner.clock
+        self._scheduler = owner.scheduler
+        self._report_error = owner.report_error
+        self._write_checkpoints = owner.write_checkpoints
         self._compact_log = compact_log
-        self._checkpoint = CleanerCheckpoint(directory)
-        self._claims = CleaningClaims(logs, clock, wait)
-        self._history = CleanerHistory(clock=clock, steady_clock=scheduler.clock, latest=self.settings.threads)
+        self._checkpoint = CleanerCheckpoint(owner.directory)
+        self._claims = CleaningClaims(owner.logs, owner.clock, wait)
+        self._history = CleanerHistory(
+            clock=owner.clock, steady_clock=owner.scheduler.clock, latest=self.settings.threads
+        )
         self._steady_clock = steady_clock
         self._throttle = Throttle(self.settings.bytes_per_second, steady_clock)
         self._maps = KeptMaps()
@@ -163,7 +171,7 @@ class Cleaner:
         try:
             self._checkpoint.write()  # What could not be written before.
         except StorageError as error:
-            self._tell(f"{_TASK}: writing the checkpoint", error)
+            self._report_error(f"{_TASK}: writing the checkpoint", error)
         return any(self._clean_if_due(partition, log) for partition, log in self._due_logs())
 
     def _due_logs(self) -> list[tuple[TopicPartition, PartitionLog]]:
@@ -207,7 +215,7 @@ class Cleaner:
 
     def _fail(self, partition: TopicPartition, error: BaseException) -> None:
         pause_ms = self._history.note_failure(partition, error)
-        self._tell(f"{_TASK} of {partition}, to be tried again in {pause_ms // 1000} s", error)
+        self._report_error(f"{_TASK} of {partition}, to be tried again in {pause_ms // 1000} s", error)
 
     # On request
 

@@ -13,7 +13,7 @@ import pytest
 from duralog import PartitionLog, Record
 from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, StorageError
-from duralog.storage.compaction.cleaner import Cleaner
+from duralog.storage.compaction.cleaner import Cleaner, CleanerOwner
 from duralog.storage.compaction.cleaner_state import Activity, PartitionState
 from duralog.storage.compaction.report import (
     CompactionPhase,
@@ -91,19 +91,19 @@ class Bench:
         }
 
     def cleaner(self, config: dict[str, object] | None = None, **options: Any) -> Cleaner:
+        own = {
+            "directory": LogDirectory(options.pop("files", LocalFileSystem()), str(self.directory.path)),
+            "logs": self.logs,
+            "clock": self.clock,
+            "scheduler": self.scheduler,
+            "report_error": lambda task, error: self.told.append(f"{task}: {error}"),
+            "write_checkpoints": lambda: None,
+        }
+        owner = CleanerOwner(**{name: options.pop(name, found) for name, found in own.items()})
         cleaner = Cleaner(
-            LogDirectory(options.pop("files", LocalFileSystem()), str(self.directory.path)),
+            owner,
             BrokerConfig.of(config or {}),
-            **{
-                "logs": self.logs,
-                "clock": self.clock,
-                "scheduler": self.scheduler,
-                "tell": lambda task, error: self.told.append(f"{task}: {error}"),
-                "write_checkpoints": lambda: None,
-                "compact_log": self.compact_log,
-                "steady_clock": self.clock,
-                **options,
-            },
+            **{"compact_log": self.compact_log, "steady_clock": self.clock, **options},
         )
         self.cleaners.append(cleaner)
         cleaner.start()
