@@ -33,6 +33,7 @@ from duralog.format.record import Record, TimestampType
 
 if TYPE_CHECKING:
     from duralog.config import BrokerConfig
+    from duralog.scanning.scan import scan
     from duralog.statistics.here import stats_here as stats
     from duralog.statistics.report import StatsReport
     from duralog.storage.checks.verification import Verification
@@ -84,6 +85,7 @@ __all__ = [
     "Verification",
     "__version__",
     "open",
+    "scan",
     "stats",
 ]
 
@@ -104,6 +106,7 @@ _LOADED_LATER = {
     "Store": "duralog.storage.store",
     "TimestampedOffset": "duralog.storage.segment.lookup",
     "Verification": "duralog.storage.checks.verification",
+    "scan": "duralog.scanning.scan",
     "stats": "duralog.statistics.here:stats_here",
 }
 """By public name: where it is, and behind a colon what it is called there."""

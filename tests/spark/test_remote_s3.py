@@ -18,6 +18,7 @@ from duralog.scanning.locations import open_store
 from duralog.scanning.planning import DataLoss, Plan, plan, resolve, select_partitions
 from duralog.scanning.slice_reading import read_slices
 from duralog.scanning.slices import CorruptBytes
+from duralog.scanning.time_range import TimeRange
 from duralog.storage.log.isolation import Isolation
 from tests.support.places import GOLDEN
 from tests.support.spark.planned_log import NOW_MS, ROLLED_AFTER, fill, offsets, open_for_writing, read
@@ -102,7 +103,7 @@ def test_a_directory_without_its_transaction_indexes(
 
 def test_time_prunes_what_is_fetched(bucket: pafs.FileSystem, options: dict[str, str], orders: Path) -> None:
     url = upload(bucket, orders, "pruned")
-    found = planned(url, options, not_before_ms=NOW_MS + 900)
+    found = planned(url, options, times=TimeRange(NOW_MS + 900))
     assert (found.segments_planned, found.segments_total) == (1, 5)
     assert offsets(read(found.slices)) == list(range(800, END))
 

@@ -12,6 +12,7 @@ import pytest
 from duralog.errors import StorageError
 from duralog.scanning.locations import open_store
 from duralog.scanning.planning import plan, resolve, select_partitions
+from duralog.scanning.time_range import TimeRange
 from duralog.storage.log.isolation import Isolation
 from tests.support.spark.planned_log import NOW_MS, fill, open_for_writing, read, record
 from tests.support.spark.unreliable_proxy import (
@@ -70,7 +71,7 @@ def read_all(path: str, options: dict[str, str] | None = None) -> pa.Table:
     with open_store(path, options) as store:
         level = Isolation.READ_COMMITTED
         ranges = resolve(store, select_partitions(store, topics=["orders"]), isolation=level)
-        planned = plan(store, ranges, isolation=level, max_slice_bytes=4000, not_before_ms=NOW_MS + 100)
+        planned = plan(store, ranges, isolation=level, max_slice_bytes=4000, times=TimeRange(NOW_MS + 100))
     return read(planned.slices).combine_chunks()
 
 

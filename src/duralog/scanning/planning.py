@@ -34,7 +34,7 @@ from duralog.scanning.offset_ranges import (
 )
 from duralog.scanning.remote_work import read_largest_timestamps, side_by_side
 from duralog.scanning.slices import DataLoss, FileIdentity, Slice
-from duralog.scanning.time_range import TimeRange
+from duralog.scanning.time_range import ANY_TIME, TimeRange
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.view import LogView
@@ -113,24 +113,22 @@ def plan(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     max_slice_bytes: int = DEFAULT_MAX_SLICE_BYTES,
     min_slices: int | None = None,
-    not_before_ms: int | None = None,
-    before_ms: int | None = None,
+    times: TimeRange = ANY_TIME,
     on_data_loss: OnDataLoss | None = None,
 ) -> Plan:
     """How to read these ranges.
 
-    Records from before `not_before_ms`, and from `before_ms` on, may be left out, but need not be. With `min_slices`
-    there are about so many tasks at least. A size below `WORTH_A_TASK_BYTES` that would make more than `MANY_TASKS` is
-    raised: one slice for each index entry would keep Spark busy with nothing but tasks. A range that the log does not
-    have as a whole is data loss.
+    Records outside of `times` may be left out, but need not be. With `min_slices`, there are about that many tasks at
+    least. A size below `WORTH_A_TASK_BYTES` that would make more than `MANY_TASKS` is raised: one slice for each index
+    entry would keep Spark busy with nothing but tasks. A range that the log does not have as a whole is data loss.
     """
     if max_slice_bytes <= 0:
         raise ValueError("max_slice_bytes must be positive")
     location = location_of(store)
 
     def look(item: tuple[TopicPartition, OffsetRange]) -> _PartitionPlan:
-        times = TimeRange.of(store.topic_config(item[0].topic), not_before_ms, before_ms)
-        return _PartitionPlan(store, location, *item, isolation, times)
+        usable = times.within(store.topic_config(item[0].topic))
+        return _PartitionPlan(store, location, *item, isolation, usable)
 
     planned = []
     for found in side_by_side(look, sorted(ranges.items()), is_remote=location.is_remote):

@@ -1,12 +1,12 @@
 """Which records of a log can be left out because they are too early or too late.
 
-Too early: a time index tells, for some offsets, that nothing up to there is later than a timestamp, whoever set the
-timestamps and in whatever order. So a lower bound is always safe.
+Too early: for some offsets, a time index has the largest timestamp up to there, in whatever order the timestamps are.
+So a lower bound is always safe.
 
-Too late: nothing tells the earliest timestamp of a segment, except where the log itself sets them. Then they rise, but
-for clocks that were set back. So an upper bound counts only for topics with log append time, and leaves out the
-segments whose first batch says that it has such a time, an hour or more too late. This is the one thing for which
-planning looks into a log: at one header of each segment that may be left out.
+Too late: no index has the earliest timestamp of a segment. But if the log itself sets timestamps, they rise, unless a
+clock was set back. So an upper bound counts only for topics with log append time, and leaves out the segments whose
+first batch has such a time, an hour or more too late. This is the only reason for planning to read from a log: one
+header of each segment that may be left out.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ _WORTH_CUTTING_BYTES = 256 << 10
 class TimeRange:
     """The times that a reader wants records of; None for any."""
 
-    not_before_ms: int | None
-    before_ms: int | None
-    """None also for a topic of which it tells nothing."""
+    not_before_ms: int | None = None
+    before_ms: int | None = None
 
-    @classmethod
-    def of(cls, config: TopicConfig, not_before_ms: int | None, before_ms: int | None) -> TimeRange:
-        return cls(not_before_ms, before_ms if config.message_timestamp_type == _LOG_APPEND_TIME else None)
+    def within(self, config: TopicConfig) -> TimeRange:
+        """What of it can be used to leave out records of a topic with this config."""
+        return self if config.message_timestamp_type == _LOG_APPEND_TIME else TimeRange(self.not_before_ms)
 
     def first_offset(self, segment: Segment) -> int:
         """An offset below which no record of the segment is late enough; above all offsets if none is."""
@@ -43,7 +42,7 @@ class TimeRange:
             return segment.base_offset
         largest_ms = segment.max_timestamp_ms
         if largest_ms == NO_TIMESTAMP:
-            # There may be times that only the index does not tell.
+            # There may be timestamps that the index lacks.
             return segment.base_offset
         if largest_ms < self.not_before_ms:
             return _BEHIND_ALL
@@ -63,3 +62,6 @@ class TimeRange:
         attributes = int.from_bytes(header[BATCH_V2.at.attributes : BATCH_V2.at.last_offset_delta])
         largest_ms = int.from_bytes(header[BATCH_V2.at.max_timestamp : BATCH_V2.at.producer_id], signed=True)
         return bool(attributes & LOG_APPEND_TIME_BIT) and largest_ms >= self.before_ms + LARGEST_CLOCK_ERROR_MS
+
+
+ANY_TIME = TimeRange()

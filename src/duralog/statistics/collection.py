@@ -27,6 +27,7 @@ from duralog.scanning.locations import Location, location_of
 from duralog.scanning.planning import Plan, plan, resolve
 from duralog.scanning.remote_work import side_by_side
 from duralog.scanning.slices import slices_by_task
+from duralog.scanning.topic_choice import partitions_by_topic
 from duralog.statistics.distinct_keys import KeyCounts, KeysTask, count_keys_in_tasks
 from duralog.statistics.key_prefixes import PrefixRule
 from duralog.statistics.record_counts import CountRules, Counts, count_slices
@@ -38,7 +39,6 @@ from duralog.statistics.report import (
     topic_figures,
 )
 from duralog.statistics.shapes import SegmentSizes, segment_sizes, topic_shape
-from duralog.statistics.topic_choice import partitions_by_topic
 from duralog.storage.compaction.preview import ExplainSettings, explain_compaction
 from duralog.storage.compaction.settings import CleanerSettings
 from duralog.storage.disk.background import wall_clock_ms

@@ -49,7 +49,7 @@ class LargeRecord(NamedTuple):
 
 
 @dataclass(slots=True)
-class TimeRange:
+class TimeSpan:
     first_ms: int | None = None
     last_ms: int | None = None
 
@@ -77,7 +77,7 @@ class PrefixCounts:
     tombstones: int = 0
     content_bytes: int = 0
     disk_bytes: float = 0.0
-    times: TimeRange = field(default_factory=TimeRange)
+    times: TimeSpan = field(default_factory=TimeSpan)
 
     def add(self, other: PrefixCounts) -> None:
         self.records += other.records
@@ -102,7 +102,7 @@ class Counts:
     smallest_batch_bytes: int | None = None
     largest_batch_bytes: int | None = None
     most_records_of_a_batch: int = 0
-    times: TimeRange = field(default_factory=TimeRange)
+    times: TimeSpan = field(default_factory=TimeSpan)
     codecs: dict[str, CodecCounts] = field(default_factory=dict)
     largest: list[LargeRecord] = field(default_factory=list)
     prefixes: dict[bytes | None, PrefixCounts] = field(default_factory=dict)
@@ -307,7 +307,7 @@ class _SliceCounter:
         self._counts.add_prefixes(
             {
                 prefix: PrefixCounts(
-                    row[0], row[1], int(row[2]), row[3], TimeRange(row[4], row[5]) if row[4] <= row[5] else TimeRange()
+                    row[0], row[1], int(row[2]), row[3], TimeSpan(row[4], row[5]) if row[4] <= row[5] else TimeSpan()
                 )
                 for prefix, *row in zip(found.values, *(column.tolist() for column in columns), strict=True)
             }

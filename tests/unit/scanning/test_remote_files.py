@@ -16,6 +16,7 @@ from duralog.errors import StorageError
 from duralog.scanning.locations import LocatedStore, Location
 from duralog.scanning.planning import plan, resolve, select_partitions
 from duralog.scanning.remote_files import LISTED_AT_ONCE, WINDOW_BYTES, ReadAhead, RemoteFile, RemoteFileSystem
+from duralog.scanning.time_range import TimeRange
 from tests.support.spark.planned_log import NOW_MS, fill, open_for_writing
 
 
@@ -329,5 +330,5 @@ def test_few_requests_plan_a_log(tmp_path: Path) -> None:
         # The folder twice, what is in it for the log as a whole, and the end of the active segment.
         assert Counter(operation for operation, _ in requests.asked[before:]) == {"list": 2, "look at": 1, "open": 5}
         by_time = len(requests.asked)
-        assert plan(store, ranges, not_before_ms=NOW_MS + 500).segments_planned == 3
+        assert plan(store, ranges, times=TimeRange(NOW_MS + 500)).segments_planned == 3
         assert len(requests.asked) - by_time <= 5

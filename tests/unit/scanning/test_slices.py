@@ -21,6 +21,7 @@ from duralog.format.record import Record
 from duralog.scanning import planning
 from duralog.scanning.locations import LocatedStore, Location, open_store
 from duralog.scanning.planning import DataLoss, OffsetRange, plan, resolve, select_partitions
+from duralog.scanning.time_range import TimeRange
 from duralog.spark import explain
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.log_directory import TopicPartition
@@ -106,7 +107,7 @@ def test_a_range_that_is_not_there_is_data_loss(store: Store) -> None:
 
 
 def test_what_is_too_early_is_left_out(store: Store) -> None:
-    planned = plan_all(store, not_before_ms=NOW_MS + 700)
+    planned = plan_all(store, times=TimeRange(NOW_MS + 700))
     assert planned.segments_planned == 2
     found = offsets(read(planned.slices))
     assert found == list(range(found[0], END))
@@ -119,7 +120,7 @@ def test_within_a_large_segment_reading_starts_near_the_time(tmp_path: Path) -> 
         log = store.partition("orders", 0)
         for begin in range(0, 20_000, 100):
             log.append([record(number) for number in range(begin, begin + 100)])
-        planned = plan_all(store, not_before_ms=NOW_MS + 19_000)
+        planned = plan_all(store, times=TimeRange(NOW_MS + 19_000))
         assert planned.planned_bytes < planned.total_bytes * 0.07
         found = offsets(read(planned.slices))
         assert found == list(range(found[0], 20_000))
@@ -136,7 +137,7 @@ def test_times_that_do_not_rise_lose_nothing(tmp_path: Path) -> None:
                 log.roll()
             log.append([replace(record(number), timestamp_ms=time + number)])
         for not_before_ms in (0, 150, 3000, 5050, 6500, 7350, 8000):
-            table = read(plan_all(store, not_before_ms=not_before_ms, max_slice_bytes=700).slices)
+            table = read(plan_all(store, times=TimeRange(not_before_ms), max_slice_bytes=700).slices)
             late = [number for number, time in enumerate(times) if time + number >= not_before_ms]
             assert set(late) <= set(offsets(table))
 
@@ -145,7 +146,7 @@ def test_a_segment_that_knows_no_time_is_read(path: Path, tmp_path: Path) -> Non
     copied = Path(shutil.copytree(path, tmp_path / "copied"))
     (copied / "orders-0" / "00000000000000000200.timeindex").write_bytes(b"")
     with open_store(str(copied)) as store:
-        planned = plan_all(store, not_before_ms=NOW_MS + 900)
+        planned = plan_all(store, times=TimeRange(NOW_MS + 900))
         assert set(range(200, 400)) <= set(offsets(read(planned.slices)))
         assert planned.segments_planned == 2
 
@@ -168,14 +169,16 @@ def hourly(path: Path, timestamp_type: str) -> Store:
 
 def test_what_is_too_late_is_left_out_where_the_log_sets_the_times(tmp_path: Path) -> None:
     with hourly(tmp_path, "LogAppendTime") as store:
-        between: dict[str, Any] = {"not_before_ms": CLOCK_MS + 3 * HOUR_MS, "before_ms": CLOCK_MS + 5 * HOUR_MS}
+        between = TimeRange(CLOCK_MS + 3 * HOUR_MS, CLOCK_MS + 5 * HOUR_MS)
         # One hour more than asked for: clocks are not exact.
-        assert offsets(read(plan_all(store, **between).slices)) == [3, 4, 5]
+        assert offsets(read(plan_all(store, times=between).slices)) == [3, 4, 5]
 
 
 def test_what_is_too_late_is_read_where_producers_set_the_times(tmp_path: Path) -> None:
     with hourly(tmp_path, "CreateTime") as store:
-        assert offsets(read(plan_all(store, before_ms=CLOCK_MS + 5 * HOUR_MS).slices)) == list(range(10))
+        assert offsets(read(plan_all(store, times=TimeRange(before_ms=CLOCK_MS + 5 * HOUR_MS)).slices)) == list(
+            range(10)
+        )
 
 
 def test_older_segments_of_such_a_topic_may_have_times_of_producers(tmp_path: Path) -> None:
@@ -184,7 +187,9 @@ def test_older_segments_of_such_a_topic_may_have_times_of_producers(tmp_path: Pa
         store.alter_topic_config("orders", {"message.timestamp.type": "LogAppendTime"})
     with open_store(str(tmp_path)) as store:
         assert store.topic_config("orders").message_timestamp_type == "LogAppendTime"
-        assert offsets(read(plan_all(store, before_ms=CLOCK_MS + 5 * HOUR_MS).slices)) == list(range(10))
+        assert offsets(read(plan_all(store, times=TimeRange(before_ms=CLOCK_MS + 5 * HOUR_MS)).slices)) == list(
+            range(10)
+        )
 
 
 # Cut and put together
@@ -328,7 +333,7 @@ def test_no_segment_is_opened_to_plan_it(tmp_path: Path, isolation: Isolation) -
 
 def test_by_time_one_read_for_each_segment(tmp_path: Path) -> None:
     path = made_of_tiny_segments(tmp_path, 400)
-    opened = calls_to_plan(path, not_before_ms=NOW_MS)["open"]
+    opened = calls_to_plan(path, times=TimeRange(NOW_MS))["open"]
     assert opened - calls_to_plan(path)["open"] in range(399, 401)
 
 

@@ -32,6 +32,7 @@ from duralog.scanning.locations import location_of, open_store
 from duralog.scanning.planning import DataLoss, OffsetRange, Offsets, Plan, plan, resolve
 from duralog.scanning.slice_reading import read_slices
 from duralog.scanning.slices import Slice
+from duralog.scanning.topic_choice import partitions_by_topic
 from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.export_report import ExportedTable, ExportReport
 from duralog.spark.lake.columns import DATE, by_day, table_schema, to_table_columns
@@ -49,7 +50,6 @@ from duralog.spark.lake.tables import (
 from duralog.spark.lake.targets import PART_SUFFIX, Target
 from duralog.spark.lake.writing_right import WritingRight, only_writer
 from duralog.spark.source.connector_columns import record_columns
-from duralog.statistics.topic_choice import partitions_by_topic
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.time_lookup import EARLIEST, LATEST

@@ -34,6 +34,7 @@ from duralog.scanning.executor import OnProgress
 from duralog.scanning.keyed_offsets import check_map_bytes
 from duralog.scanning.locations import location_of, open_store
 from duralog.scanning.planning import OffsetRange, Offsets, Timestamps, resolve
+from duralog.scanning.topic_choice import partitions_by_topic
 from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.snapshots.basis import tombstones_until_ms, why_not_from
 from duralog.spark.jobs.snapshots.plan import partition_tasks
@@ -47,7 +48,6 @@ from duralog.spark.lake.table_state import TableFormat, TableState
 from duralog.spark.lake.tables import LakeTable, TableSpec, check_apart, open_table, split_options
 from duralog.spark.lake.targets import PART_SUFFIX, Target
 from duralog.spark.lake.writing_right import WritingRight, only_writer
-from duralog.statistics.topic_choice import partitions_by_topic
 from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation

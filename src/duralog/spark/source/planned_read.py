@@ -14,6 +14,7 @@ from duralog.scanning.locations import open_store
 from duralog.scanning.offset_ranges import Bound, OffsetRange, Offsets, OnDataLoss, resolve, select_partitions
 from duralog.scanning.planning import Plan, plan
 from duralog.scanning.slices import DataLoss
+from duralog.scanning.time_range import ANY_TIME, TimeRange
 from duralog.spark.collector_pause import collector_paused
 from duralog.spark.option_text import InvalidOption
 from duralog.spark.source.frame_snapshot import Snapshot
@@ -58,8 +59,7 @@ def plan_read(options: ReadOptions, snapshot: Snapshot | None = None, filters: P
             isolation=options.isolation,
             max_slice_bytes=options.max_split_bytes,
             min_slices=options.min_partitions,
-            not_before_ms=None if filters is None else filters.not_before_ms,
-            before_ms=None if filters is None else filters.before_ms,
+            times=ANY_TIME if filters is None else TimeRange(filters.not_before_ms, filters.before_ms),
             on_data_loss=on_data_loss,
         )
     _logger.info("%s: %s", options.path, planned)

@@ -1,4 +1,4 @@
-"""Which topics a job is about."""
+"""Which topics and partitions are read."""
 
 from __future__ import annotations
 
