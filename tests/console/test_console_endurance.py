@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 import duralog
-from duralog.cli.compact.explain import explain_all
 from duralog.console.drawing.record_place import Place
 from duralog.console.source import Busy
 from duralog.console.sources.broker.without_files import WithoutFiles
@@ -30,6 +29,7 @@ from duralog.console.sources.directory.source import DirectorySource
 from duralog.console.sources.rates import History, SizeHistory
 from duralog.console.sources.refreshing import Refresher
 from duralog.errors import StorageError
+from duralog.operations.explain import ExplainReport, explain
 
 NOW_MS = 1_700_000_000_000
 
@@ -85,12 +85,12 @@ def test_only_so_many_logs_are_explained_at_a_time(source: DirectorySource, monk
     monkeypatch.setattr(directory_runs, "_REHEARSAL_PATIENCE_SECONDS", 0.01)
     begun, go_on = threading.Semaphore(0), threading.Event()
 
-    def held_up(*args: Any, **kwargs: Any) -> bool:
+    def held_up(*args: Any, **kwargs: Any) -> ExplainReport:
         begun.release()
         assert go_on.wait(60)
-        return explain_all(*args, **kwargs)
+        return explain(*args, **kwargs)
 
-    monkeypatch.setattr(compaction_runs, "explain_all", held_up)
+    monkeypatch.setattr(compaction_runs, "explain", held_up)
     readers = [threading.Thread(target=source.rehearsal, args=("profiles", 0)) for _ in range(most)]
     for reader in readers:
         reader.start()

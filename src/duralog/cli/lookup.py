@@ -69,10 +69,10 @@ def lookup(
     timestamp_ms = parsed_time("--time", time)
     key_bytes = None if key is None else parsed("--key", parse_key, key)
     with told_plainly(), names_checked(path, topic, partition):
-        from duralog.cli.common.chosen_partition import choose_partition
         from duralog.cli.common.compilation import announce_compilation
         from duralog.cli.common.logs import say_warnings
         from duralog.cli.common.progress import Progress
+        from duralog.operations.chosen_partition import choose_partition
 
         announce_compilation(quiet=quiet)
         say_warnings(wanted=not quiet)

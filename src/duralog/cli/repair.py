@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from duralog.cli.common.addresses import check_log_directory
 from duralog.cli.common.failures import FAILURE, printable, told_plainly
-from duralog.cli.common.lock_holder import holder_told
 from duralog.cli.common.options import (
     HOW,
     AsJson,
@@ -25,6 +23,7 @@ from duralog.cli.common.options import (
 )
 from duralog.cli.common.tables import Table, fitting, plural, size_text
 from duralog.cli.common.unknown_names import names_checked
+from duralog.operations.lock_holder import lock_holder_named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,20 +62,22 @@ def repair(
     given = local_directory_given(directory, data)
     with told_plainly(), names_checked(given, topic, partition):
         from duralog.cli.common.compilation import announce_compilation
-        from duralog.cli.common.logs import say_warnings
+        from duralog.cli.common.logs import say_nothing
         from duralog.cli.common.progress import Progress
 
         announce_compilation(quiet=quiet)
-        say_warnings(wanted=False)
+        say_nothing()
         from duralog.storage.disk.found_files import directory_of
         from duralog.storage.repair.repair import Repair
 
         path, chosen = directory_of(given)
+        from duralog.operations.opened_store import check_log_directory
+
         check_log_directory(path)
         if chosen is not None:
             topic, partition = chosen.topic, chosen.partition
         output = standard_output(as_json=as_json, quiet=quiet)
-        with holder_told(path):
+        with lock_holder_named(path):
             work = Repair(path, topic=topic, partition=partition, restore=restore, dry_run=dry_run)
         try:
             with Progress(work.size_bytes, wanted=not (no_progress or quiet)) as progress:

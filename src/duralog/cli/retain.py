@@ -143,16 +143,17 @@ def _retain(
     is_shown: bool,
 ) -> tuple[list[Removal], bool, list[PartitionLog]]:
     """What goes, or went; whether something failed; those that were looked at."""
-    from duralog.cli.common.chosen_partition import choose_partitions, is_any_unknown
     from duralog.cli.common.failures import describe, say
     from duralog.cli.common.progress import Progress
+    from duralog.operations.chosen_partition import Choice
     from duralog.storage.log.log_retention import retain as retain_log
     from duralog.storage.log.retention import BUILT_IN_POLICIES
 
     removals: list[Removal] = []
     is_failed = False
     looked_at: list[PartitionLog] = []
-    chosen = list(choose_partitions(store, topic, partition))
+    choice = Choice(None if topic is None else [topic], partition)
+    chosen = list(choice.partitions(store))
     with Progress(len(chosen), unit="partition", wanted=is_shown) as progress:
         for name, number in chosen:
             progress.begin(f"{name}-{number}")
@@ -166,7 +167,7 @@ def _retain(
                 progress.hide()
                 say(f"error: {name}-{number}: {describe(error)}")
             progress.advance(1)
-    return removals, is_failed or is_any_unknown(store, topic, partition), looked_at
+    return removals, is_failed or choice.has_lost_topics(store), looked_at
 
 
 def note_defaults(output: Output, directory: str, configs: Iterable[TopicConfig]) -> None:

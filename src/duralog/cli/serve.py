@@ -25,10 +25,10 @@ import typer
 
 from duralog.cli.common.addresses import check_no_file
 from duralog.cli.common.failures import WrongUsage, told_plainly
-from duralog.cli.common.lock_holder import holder_told
 from duralog.cli.common.options import HOW, WHERE, Quiet, local_directory_given, named_values, parsed
 from duralog.cli.ready_file import ready_file, remove_left_ready_file
 from duralog.errors import MissingExtra
+from duralog.operations.lock_holder import lock_holder_named
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
@@ -177,7 +177,7 @@ def serve(
             listening=listening,
             metrics=None if scraped is None else MetricsAddress(scraped, tuple(metrics_host or ())),
         )
-        with nullcontext() if place is None else holder_told(place):
+        with nullcontext() if place is None else lock_holder_named(place):
             _serve(broker, ready_path)
 
 

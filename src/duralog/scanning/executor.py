@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
+from duralog.config.plurals import plural
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -51,6 +53,30 @@ class TaskProgress:
     weight_done: int
     is_in_bytes: bool = True
     """Otherwise weights are numbers of things, tasks mostly."""
+
+    # What `duralog.config.progress.Progress` asks for.
+
+    detail = ""
+
+    @property
+    def step(self) -> str:
+        return self.name
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}: {self.tasks_done} of {plural(self.tasks, 'task')}"
+
+    @property
+    def done(self) -> int:
+        return self.weight_done
+
+    @property
+    def total(self) -> int:
+        return self.weight
+
+    @property
+    def unit(self) -> str | None:
+        return None if self.is_in_bytes else ""
 
 
 OnProgress = Callable[[TaskProgress], None]

@@ -16,12 +16,15 @@ from typer.testing import CliRunner, Result
 
 import duralog.storage.compaction.cleaner
 from duralog import Record
-from duralog.cli.compact.view import CompactionView
+from duralog.cli.common.progress import ProgressBar
 from duralog.command_line import app
+from duralog.config.progress import Progress
 from duralog.errors import StorageError
+from duralog.operations.compacted_logs import CompactionMeter, PartitionProgress
 from duralog.storage.compaction.compact import compact_log
 from duralog.storage.compaction.report import CompactionPhase, CompactionProgress
 from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.store import Store
 from tests.support.compaction.compacted_directory import DAY_MS, LARGE, SMALL_SEGMENT, CompactedDirectory, damage, fill
 from tests.support.storage.store_directory import contents
@@ -195,7 +198,7 @@ def test_a_partition_that_fails_costs_the_others_nothing(
     monkeypatch.setitem(defaults, "compact_log", failing)
     result = compact("--json", directory.path, code=1)
     rows = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [row["failure"] for row in rows[:-1]] == [None, "no space left", "", None]
+    assert [row["failure"] for row in rows[:-1]] == [None, "no space left", "ZeroDivisionError()", None]
     assert (rows[-1]["compacted"], rows[-1]["failed"]) == (2, 2)
     assert "duralog: error: b-0: no space left" in result.stderr
     assert "duralog: error: c-0: ZeroDivisionError()" in result.stderr
@@ -226,7 +229,7 @@ def test_old_segments_are_gone_before_the_next_ones_are_rewritten(
         fill(directory.log(store, "orders", segment_bytes=SMALL_SEGMENT), segments=6, value=LARGE)
     waiting: list[int] = []
     monkeypatch.setattr(
-        CompactionView, "show", lambda *_: waiting.append(len(list(directory.path.rglob("*.log.deleted"))))
+        ProgressBar, "show", lambda *_: waiting.append(len(list(directory.path.rglob("*.log.deleted"))))
     )
     assert objects(directory.path)[0]["segments_before"] == 6
     assert len(waiting) > 6
@@ -241,13 +244,15 @@ def test_an_interruption_leaves_a_directory_in_order(
         fill(directory.log(store, "orders", segment_bytes=SMALL_SEGMENT), segments=6, value=LARGE)
     shown = 0
 
-    def interrupt(_view: CompactionView, progress: CompactionProgress) -> None:
+    def interrupt(_bar: ProgressBar, progress: Progress) -> None:
         nonlocal shown
-        shown += progress.phase is CompactionPhase.REWRITING and progress.bytes_total > SMALL_SEGMENT
+        if isinstance(progress, PartitionProgress):
+            is_rewriting = progress.compaction.phase is CompactionPhase.REWRITING
+            shown += is_rewriting and progress.total > SMALL_SEGMENT
         if shown == 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(CompactionView, "show", interrupt)
+    monkeypatch.setattr(ProgressBar, "show", interrupt)
     result = compact(directory.path, code=130)
     assert "1 partition compacted" in result.stdout
     assert result.stderr == "duralog: interrupted\n"
@@ -329,8 +334,9 @@ def test_the_view_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("duralog.cli.common.progress._PATIENCE_SECONDS", 0)
         monkeypatch.setattr("duralog.cli.common.progress._INTERVAL_SECONDS", 0)
         monkeypatch.setenv("COLUMNS", "200")
-        with CompactionView(2) as view:
-            view.begin("orders-0")
+        with ProgressBar() as bar:
+            view = CompactionMeter(2, bar.show)
+            view.begin(TopicPartition("orders", 0))
             view.show(_progress(CompactionPhase.MAPPING, 1, 5, 0, 0))
             view.show(_progress(CompactionPhase.REWRITING, 2, 0, 100, 60))
             view.show(_progress(CompactionPhase.REWRITING, 2, 50, 130, 70))
@@ -367,16 +373,10 @@ def test_the_view_of_a_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stderr", terminal)
         monkeypatch.setattr("duralog.cli.common.progress._PATIENCE_SECONDS", 0)
         monkeypatch.setenv("COLUMNS", "200")
-        with CompactionView(1, is_rehearsal=True) as view:
-            view.begin("orders-0")
+        with ProgressBar() as bar:
+            view = CompactionMeter(1, bar.show, is_dry_run=True)
+            view.begin(TopicPartition("orders", 0))
             view.show(_progress(CompactionPhase.REWRITING, 1, 50, 130, 70))
     shown = _all_of(reader)
     assert "orders-0 reading" in shown
     assert "rewriting" not in shown
-
-
-def test_no_view_without_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("duralog.cli.common.progress._PATIENCE_SECONDS", 0)
-    with CompactionView(1) as view:
-        view.show(_progress(CompactionPhase.MAPPING, 1, 5, 0, 0))
-    assert capsys.readouterr().err == ""

@@ -250,7 +250,7 @@ def test_a_file_that_may_not_be_read(path: Path, monkeypatch: pytest.MonkeyPatch
         patch.setattr("duralog.storage.disk.file_system.os.open", refuse)
         result = run(path)
     assert result.exit_code == 1
-    assert f"{path}: Permission denied (run it as the user whose files they are" in result.stderr
+    assert f"{path}: Permission denied (run it as the user who owns the files" in result.stderr
 
 
 def test_a_folder_that_may_not_be_read_does_not_end_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

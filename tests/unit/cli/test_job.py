@@ -8,7 +8,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import ClassVar
 
 import pytest
 from pyspark import SparkContext, java_gateway
@@ -19,7 +18,6 @@ from duralog.cli.common.options import standard_output
 from duralog.cli.job import spark_job
 from duralog.cli.stats import view as stats_view
 from duralog.command_line import app
-from duralog.scanning.executor import TaskProgress
 from duralog.spark.session import _ending_java_that_nobody_has
 
 JOBS = {"verify", "repair", "reindex", "retain", "upgrade", "compact", "stats", "export", "snapshot"}
@@ -144,45 +142,6 @@ def test_without_pyspark_a_sentence_tells_what_to_install(tmp_path: Path) -> Non
         done.stderr.strip()
         == "duralog: error: to work with Spark, this command needs PySpark: pip install 'duralog[spark]'"
     )
-
-
-class Bar:
-    """Stands for the bar on a terminal."""
-
-    made: ClassVar[list[Bar]] = []
-
-    def __init__(self, total: int, *, wanted: bool, is_in_bytes: bool) -> None:  # noqa: ARG002 (as the real one)
-        self.total = total
-        self.is_in_bytes = is_in_bytes
-        self.done = 0
-        self.label = ""
-        self.is_hidden = False
-        self.made.append(self)
-
-    def begin(self, label: str) -> None:
-        self.label = label
-
-    def advance(self, read_bytes: int) -> None:
-        self.done += read_bytes
-
-    def hide(self) -> None:
-        self.is_hidden = True
-
-
-def test_every_phase_of_a_job_has_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_job, "Progress", Bar)
-    monkeypatch.setattr(Bar, "made", [])
-    with spark_job.JobProgress(wanted=True) as progress:
-        for name, weight in (("verify", 100), ("repair", 60)):
-            for done in (0, 50, weight):
-                progress.show(TaskProgress(name=name, tasks=2, tasks_done=done // 50, weight=weight, weight_done=done))
-        shuffled = TaskProgress(name="shuffle", tasks=4, tasks_done=3, weight=4, weight_done=3, is_in_bytes=False)
-        progress.show(shuffled)
-    assert [(bar.label, bar.total, bar.done, bar.is_in_bytes, bar.is_hidden) for bar in Bar.made] == [
-        ("verify: 2 of 2 tasks", 100, 100, True, True),
-        ("repair: 1 of 2 tasks", 60, 60, True, True),
-        ("shuffle: 3 of 4 tasks", 4, 3, False, True),
-    ]
 
 
 def test_every_codec_of_a_topic_has_its_own_figures(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,9 @@ from contextlib import suppress
 
 import pytest
 
-from duralog.cli.common.progress import Progress, Rate, clock_text, figures_text
+from duralog.cli.common.progress import Progress, ProgressBar, Rate, clock_text, figures_text
 from duralog.cli.common.terminal import cells
+from duralog.scanning.executor import TaskProgress
 
 
 @pytest.fixture
@@ -101,6 +102,23 @@ def test_an_end_that_is_known_later(shown: Callable[[Callable[[], None]], str]) 
     lines = drawn(shown(work))
     assert "5 of 5 records" in lines[0]
     assert "5 of 100 records" in lines[1]
+
+
+def test_every_step_is_measured_by_itself(shown: Callable[[Callable[[], None]], str]) -> None:
+    def work() -> None:
+        with ProgressBar() as bar:
+            for name, weight in (("verify", 100), ("repair", 60)):
+                for done in (0, 50, weight):
+                    bar.show(TaskProgress(name=name, tasks=2, tasks_done=done // 50, weight=weight, weight_done=done))
+            bar.show(TaskProgress(name="shuffle", tasks=4, tasks_done=3, weight=4, weight_done=3, is_in_bytes=False))
+
+    lines = drawn(shown(work))
+    assert len(lines) == 7
+    assert lines[2].startswith("verify: 2 of 2 tasks")
+    assert "100 B of 100 B" in lines[2]
+    assert "0 B of 60 B  0 B/s" in lines[3]
+    assert lines[5].startswith("repair: 1 of 2 tasks")
+    assert "3 of 4  0.0/s" in lines[6]
 
 
 def test_it_makes_room_for_lines(shown: Callable[[Callable[[], None]], str]) -> None:

@@ -38,11 +38,3 @@ def check_no_file(place: str) -> None:
         raise DuralogError(
             f"{place}: this is a file, not a directory: give the log directory, or the folder that the file is in"
         )
-
-
-def check_log_directory(place: str) -> None:
-    """Refuse a directory with nothing of a log in it: a command that opened it for writing would make it one."""
-    from duralog.storage.disk.file_system import LocalFileSystem
-    from duralog.storage.disk.log_directory import LogDirectory
-
-    LogDirectory(LocalFileSystem(), place).check()

@@ -14,7 +14,6 @@ since what the command had still to do was not done. Python ignores that signal,
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -22,25 +21,14 @@ from contextlib import contextmanager
 
 import typer
 
-from duralog.errors import DuralogError, StorageError
+from duralog.config.error_text import describe as describe
+from duralog.config.error_text import printable as printable
+from duralog.errors import DuralogError
 
 FAILURE = 1
 USAGE = 2
 INTERRUPTED = 130
 CLOSED_PIPE = 141
-
-_ADVICE = {
-    errno.ENOENT: "check the path",
-    errno.EACCES: "run it as the user whose files they are, the broker's as a rule",
-    errno.EPERM: "run it as the user whose files they are, the broker's as a rule",
-    errno.EROFS: "the file system is mounted read-only: copy the directory, or mount it for writing",
-    errno.ENOTDIR: "give a directory, not a file",
-    errno.EISDIR: "give a file, not a directory",
-    errno.ENOSPC: "the disk is full: free some space or write elsewhere",
-    errno.EMFILE: "too many files are open: raise the limit with ulimit -n",
-}
-_REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EMFILE)
-"""What is so with any file of a store, so that the advice holds whatever the store was about to do."""
 
 
 class CannotWrite(DuralogError):
@@ -52,32 +40,6 @@ class WrongUsage(typer.BadParameter):
 
     def format_message(self) -> str:
         return self.message
-
-
-def describe(error: Exception) -> str:
-    """What happened and, where it is known, what to do next."""
-    if isinstance(error, OSError) and error.strerror:
-        where = f"{printable(os.fsdecode(error.filename))}: " if error.filename else ""
-        return f"{where}{error.strerror}{_advice(error)}"
-    if isinstance(error, StorageError):
-        cause: BaseException | None = error
-        while isinstance(cause, StorageError):
-            cause = cause.__cause__
-        if isinstance(cause, OSError) and cause.errno in _REFUSALS:
-            return f"{error}{_advice(cause)}"
-    return str(error)
-
-
-def _advice(error: OSError) -> str:
-    advice = _ADVICE.get(error.errno or 0)
-    return f" ({advice})" if advice else ""
-
-
-def printable(text: str) -> str:
-    """A name from a disk, without what could move a terminal's cursor."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def say(message: str) -> None:

@@ -15,9 +15,16 @@ class _Sayer(logging.Handler):
 
 
 def say_warnings(*, wanted: bool = True) -> None:
-    """Show the store's warnings from now on, or none, where the command tells the same in its own words."""
+    """Show the store's warnings from now on, or only its errors."""
     logger = logging.getLogger("duralog")
-    logger.handlers = [_Sayer(logging.WARNING) if wanted else logging.NullHandler()]
+    logger.handlers = [_Sayer(logging.WARNING if wanted else logging.ERROR)]
+    logger.propagate = False
+
+
+def say_nothing() -> None:
+    """For a command that reports the same in its own words."""
+    logger = logging.getLogger("duralog")
+    logger.handlers = [logging.NullHandler()]
     logger.propagate = False
 
 

@@ -16,12 +16,14 @@ from duralog.cli.common.addresses import is_broker, is_url
 from duralog.cli.common.completions import codecs, partition_numbers, topic_config_settings, topic_names
 from duralog.cli.common.failures import WrongUsage
 from duralog.cli.common.times import parse_time
+from duralog.config.byte_sizes import parse_bytes
 from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
     from duralog.cli.common.output import Output
 
 _T = TypeVar("_T")
+_SMALLEST_MAP_BYTES = 1024
 
 WHERE = "Where"
 WHICH = "Which"
@@ -179,6 +181,14 @@ def parsed(option: str, parse: Callable[[str], _T], text: str) -> _T:
         return parse(text)
     except (ValueError, DuralogError) as error:
         raise WrongUsage(f"{option}: {error}") from None
+
+
+def map_size(text: str) -> int:
+    """The value of `--map-bytes`."""
+    size_bytes = parsed("--map-bytes", parse_bytes, text)
+    if size_bytes < _SMALLEST_MAP_BYTES:
+        raise WrongUsage(f"--map-bytes: a map has at least {_SMALLEST_MAP_BYTES} bytes")
+    return size_bytes
 
 
 def parsed_time(option: str, text: str | None) -> int | None:

@@ -1,7 +1,7 @@
 """A line of progress on standard error: only on a terminal, and only for work that takes longer than a second.
 
-It tells what is being worked on, how much is done of how much, how fast, and how long it will still take. Where nobody
-knows how much there is, it tells how much was done, how fast, and for how long.
+It shows what is being worked on, how much is done of how much, how fast, and the time left. If the total is not known,
+it shows how much was done, how fast, and for how long.
 """
 
 from __future__ import annotations
@@ -9,15 +9,19 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
+from collections.abc import Hashable
 from types import TracebackType
+from typing import Self
 
 from duralog.cli.common.tables import plural, size_text
 from duralog.cli.common.terminal import can_redraw, cells, shortened, shows_colours, width_of
+from duralog.config.progress import Counted
+from duralog.config.progress import Progress as Reported
 
 _PATIENCE_SECONDS = 1.0
 _INTERVAL_SECONDS = 0.1
 _SAMPLES = 50
-"""The rate is that of the last so many looks: five seconds."""
+"""The rate is that of the last samples, which are of five seconds."""
 _SMALLEST_BAR = 8
 _LARGEST_BAR = 40
 _ACCENT, _DIM, _PLAIN = "\x1b[36m", "\x1b[2m", "\x1b[0m"
@@ -25,21 +29,21 @@ _CLEAR = "\r\x1b[K"
 
 
 class ProgressLine:
-    """One line of a terminal that is drawn over: nothing for the first second, and then ten times a second at most."""
+    """One line of a terminal that is drawn over: nothing for the first second, then ten times a second at most."""
 
     def __init__(self, *, wanted: bool = True) -> None:
         self.wanted = wanted and can_redraw(sys.stderr)
-        self._next_look = time.monotonic() + _PATIENCE_SECONDS
+        self._next_draw = time.monotonic() + _PATIENCE_SECONDS
         self._is_shown = False
 
     def is_due(self, now: float) -> bool:
-        if not self.wanted or now < self._next_look:
+        if not self.wanted or now < self._next_draw:
             return False
-        self._next_look = now + _INTERVAL_SECONDS
+        self._next_draw = now + _INTERVAL_SECONDS
         return True
 
     def draw(self, label: str, share: float | None, figures: str, detail: str = "") -> None:
-        """`share` is how much is done, 0 to 1; without it there is no bar. Where room is short, `detail` goes first."""
+        """`share` is how much is done, 0 to 1; without it there is no bar. `detail` is left out if there is no room."""
         width = (width_of(sys.stderr) or 80) - 1
         if detail and cells(f"{label}  {figures}  {detail}") <= width:
             figures = f"{figures}  {detail}"
@@ -53,7 +57,7 @@ class ProgressLine:
         self._is_shown = True
 
     def hide(self) -> None:
-        """Take the line away, so that others can be written to the same terminal. It comes back by itself."""
+        """Remove the line, so that others can be written to the same terminal. The next `draw` brings it back."""
         if self._is_shown:
             self._is_shown = False
             sys.stderr.write(_CLEAR)
@@ -61,34 +65,28 @@ class ProgressLine:
 
 
 class Rate:
-    """How fast it goes, by the looks at it of the last seconds."""
+    """The speed of the last seconds."""
 
     def __init__(self, started: float, done: float = 0) -> None:
-        self._looks: deque[tuple[float, float]] = deque([(started, done)], maxlen=_SAMPLES)
+        self._samples: deque[tuple[float, float]] = deque([(started, done)], maxlen=_SAMPLES)
 
     def at(self, now: float, done: float) -> float:
         """Things a second."""
-        self._looks.append((now, done))
-        first, before = self._looks[0]
+        self._samples.append((now, done))
+        first, before = self._samples[0]
         return (done - before) / (now - first) if now > first else 0.0
 
 
-class Progress:
-    """Counts bytes, or things of another unit."""
+class ProgressBar:
+    """Shows any `duralog.config.progress.Progress`: how much is done, how fast, and the time left."""
 
-    def __init__(
-        self, total: int | None, *, wanted: bool = True, is_in_bytes: bool = True, unit: str | None = None
-    ) -> None:
-        """`total` may be None if it is not known, or not yet. With `unit`, or not `is_in_bytes`, things are counted."""
-        self._total = total
-        self._unit = unit if unit is not None or is_in_bytes else ""
-        self._done = 0
-        self._label = ""
-        self._started = time.monotonic()
-        self._rate = Rate(self._started)
+    def __init__(self, *, wanted: bool = True) -> None:
         self._line = ProgressLine(wanted=wanted)
+        self._step: Hashable = None
+        self._began = time.monotonic()
+        self._rate = Rate(self._began)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -98,6 +96,30 @@ class Progress:
 
     def hide(self) -> None:
         self._line.hide()
+
+    def show(self, progress: Reported) -> None:
+        if not self._line.wanted:
+            return
+        now = time.monotonic()
+        done, total = progress.done, progress.total
+        if progress.step != self._step:
+            self._step, self._began, self._rate = progress.step, now, Rate(now, done)
+        if self._line.is_due(now):
+            rate = self._rate.at(now, done)
+            figures = figures_text(done, total, rate, seconds=now - self._began, unit=progress.unit)
+            self._line.draw(progress.label, done / total if total else None, figures, progress.detail)
+
+
+class Progress(ProgressBar):
+    """Counts bytes, or things of another unit, and shows the count."""
+
+    def __init__(self, total: int | None, *, wanted: bool = True, unit: str | None = None) -> None:
+        """`total` may be None if it is not known, or not yet. Without `unit`, bytes are counted."""
+        super().__init__(wanted=wanted)
+        self._total = total
+        self._unit = unit
+        self._done = 0
+        self._label = ""
 
     def expect(self, total: int) -> None:
         """There is so much to do, or less if less was wanted."""
@@ -109,16 +131,9 @@ class Progress:
 
     def advance(self, done: int) -> None:
         self._done += done
-        if not self._line.wanted:
-            return
-        now = time.monotonic()
-        if self._line.is_due(now):
+        if self._line.wanted:
             done = self._done if self._total is None else min(self._done, self._total)
-            share = done / self._total if self._total else None
-            figures = figures_text(
-                done, self._total, self._rate.at(now, done), seconds=now - self._started, unit=self._unit
-            )
-            self._line.draw(self._label, share, figures)
+            self.show(Counted(label=self._label, done=done, total=self._total, unit=self._unit))
 
 
 def figures_text(done: int, total: int | None, rate: float, *, seconds: float, unit: str | None = None) -> str:

@@ -144,10 +144,13 @@ def _pad(name: str, text: str, width: int) -> str:
 
 
 def write_fact(output: Output, label: str, text: str) -> None:
-    """A label and what there is to say; on a terminal the lines that it takes stand below each other."""
-    columns = {"what": -12, "text": -1}
+    """A label and a text; on a terminal the text is wrapped beside the label."""
     if output.width is None:
-        output.line(row_line(columns, [label, text]))
+        output.line(fact_line(label, text))
         return
     for number, line in enumerate(textwrap.wrap(text, max(output.width - 14, 20), break_on_hyphens=False) or [""]):
-        output.line(row_line(columns, ["" if number else label, line]))
+        output.line(fact_line("" if number else label, line))
+
+
+def fact_line(label: str, text: str) -> str:
+    return row_line({"what": -12, "text": -1}, [label, text])

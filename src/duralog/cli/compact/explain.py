@@ -1,105 +1,42 @@
-"""`duralog compact --explain`: of each compacted log what is new, what would go, what keeps it, and what to do."""
+"""Runs `duralog compact --explain`: for each log what is new, what would be removed, what prevents it, what to do."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from duralog.cli.common.failures import describe, printable, say
-from duralog.cli.common.output import Output
-from duralog.cli.common.tables import plural, size_text
-from duralog.cli.compact.facts import write_explanation
-from duralog.cli.compact.objects import explanation_object, failure_object
-from duralog.cli.compact.view import CompactionView
-from duralog.config import TopicConfig
-from duralog.errors import DuralogError
-from duralog.storage.compaction.preview import ExplainSettings, Explanation
-from duralog.storage.compaction.settings import CleanerSettings
-from duralog.storage.disk.log_directory import TopicPartition
-from duralog.storage.live_explanation import CleanerCheckpoints, explain_live
-from duralog.storage.store import Store
+import typer
+
+from duralog.cli.common.failures import FAILURE
+from duralog.cli.common.screen import Screen
+from duralog.cli.compact.facts import DUE_ADVICE, summary_line, write_explanation
+from duralog.cli.compact.objects import explained_object
+from duralog.cli.compact.run import not_compacted, note_no_logs
+from duralog.operations.compacted_logs import NotCompacted
+from duralog.operations.explain import ExplainedPartition, ExplainRequest, explain
 
 
-def _not_told(_explanation: Explanation) -> None:
-    pass
+def run_explain(request: ExplainRequest, screen: Screen) -> None:
+    """Ends the command with an exit code if a log cannot be read or is damaged."""
+    output = screen.output
 
-
-def explain_all(
-    store: Store,
-    partitions: Sequence[tuple[str, int, TopicConfig]],
-    output: Output,
-    view: CompactionView,
-    *,
-    now_ms: int,
-    memory_bytes: int | None,
-    again: bool,
-    records: int,
-    on_explained: Callable[[Explanation], None] = _not_told,
-) -> bool:
-    """Returns whether all logs could be read and are sound. Without `memory_bytes`, a cleaner thread's share counts.
-
-    `on_explained` is given each explanation as a value, too.
-    """
-    cleaner = CleanerSettings.of(store.config)
-    settings = ExplainSettings(
-        now_ms=now_ms,
-        compaction=cleaner.on_request(memory_bytes=memory_bytes, on_progress=view.show),
-        again=again,
-        records=records,
-    )
-    totals = _Totals()
-    checkpoints = CleanerCheckpoints(store.path)
-    for topic, number, config in partitions:
-        view.begin(f"{topic}-{number}")
-        try:
-            explanation = explain_live(store, TopicPartition(topic, number), config, checkpoints, settings)
-        except DuralogError as error:
-            totals.failed += 1
-            view.hide()
-            say(f"error: {printable(f'{topic}-{number}: {describe(error)}')}")
-            if output.as_json:
-                output.object(failure_object(topic, number, error))
-            continue
-        totals.add(explanation)
-        on_explained(explanation)
+    def show(done: ExplainedPartition) -> None:
+        if done.failure is not None:
+            screen.say_error(done.partition, done.failure)
         if output.as_json:
-            output.object(explanation_object(explanation, config, now_ms))
-        else:
-            write_explanation(explanation, config, now_ms, output)
+            output.object(explained_object(done, request.now_ms))
+        elif done.explanation is not None:
+            write_explanation(done.explanation, done.config, request.now_ms, output)
+
+    try:
+        report = explain(request, on_progress=screen.bar.show, on_partition=show)
+    except NotCompacted as error:
+        raise not_compacted(error) from None
+    note_no_logs(output, report.path, len(report.partitions), report.not_compacted)
     if output.as_json:
-        output.object({"kind": "summary", **dataclasses.asdict(totals)})
-    elif partitions:
-        _write_summary(totals, output)
-    return not totals.failed and not totals.damaged
-
-
-@dataclass(slots=True)
-class _Totals:
-    partitions: int = 0
-    due: int = 0
-    failed: int = 0
-    damaged: int = 0
-    freed_bytes: int = 0
-
-    def add(self, explanation: Explanation) -> None:
-        self.partitions += 1
-        self.due += explanation.dirty.is_eligible
-        report = explanation.report
-        if report is not None:
-            self.damaged += bool(report.corrupt_batches or report.left_segments)
-            self.freed_bytes += report.bytes_before - report.bytes_after
-
-
-def _write_summary(totals: _Totals, output: Output) -> None:
-    words = [f"{plural(totals.partitions, 'partition')}: {totals.due:,} due"]
-    if totals.failed:
-        words.append(f"{totals.failed:,} that cannot be read")
-    if totals.damaged:
-        words.append(f"{totals.damaged:,} with damage")
-    output.heading(f"{', '.join(words)}; compaction would free {size_text(totals.freed_bytes)}")
-    if totals.due and not output.quiet:
-        output.columns(
-            "What is due, a running cleaner takes up by itself. Where it stays due, the cleaner is behind, or has given"
-            " the partition up: stop the broker and run duralog compact."
-        )
+        output.object({"kind": "summary", **dataclasses.asdict(report.totals)})
+    elif report.partitions:
+        output.heading(summary_line(report.totals))
+        if report.totals.due:
+            output.columns(DUE_ADVICE)
+    if not report.is_well:
+        raise typer.Exit(FAILURE)

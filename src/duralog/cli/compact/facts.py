@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from duralog.cli.common.failures import printable
 from duralog.cli.common.output import Output
@@ -10,6 +11,7 @@ from duralog.cli.common.tables import plural, size_text, write_fact, write_table
 from duralog.cli.common.times import duration_text, format_time
 from duralog.cli.compact.advice import advice, verdict
 from duralog.config import TopicConfig
+from duralog.operations.explain import ExplanationTotals
 from duralog.storage.compaction.cleanable import Limit
 from duralog.storage.compaction.delete_horizons import DeleteHorizons
 from duralog.storage.compaction.gone_records import GoneRecord
@@ -19,23 +21,60 @@ from duralog.storage.compaction.report import CompactionReport
 _MOST_LINES = 8
 """So many segments, or horizons, are listed; JSON has all of them."""
 _MOST_KEY_CHARACTERS = 80
+DUE_ADVICE = (
+    "What is due, a running cleaner takes up by itself. Where it stays due, the cleaner is behind, or has given the"
+    " partition up: stop the broker and run duralog compact."
+)
 _RECORD_NAMES = ("offset", "why", "by_offset", "key")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplanationText:
+    """An explanation in words."""
+
+    heading: str
+    facts: Sequence[tuple[str, str]]
+    """Labels, empty where it is that of the line above, and what there is to say."""
+    damage: Sequence[str]
+    advice: Sequence[str]
+
+    @classmethod
+    def of(cls, explanation: Explanation, config: TopicConfig, now_ms: int) -> ExplanationText:
+        facts: list[tuple[str, str]] = []
+        label = ""
+        for each, text in _facts(explanation, now_ms):
+            facts.append(("" if each == label else each, printable(text)))
+            label = each
+        report = explanation.report
+        return cls(
+            heading=f"{printable(f'{explanation.topic}-{explanation.partition}')}: {verdict(explanation.dirty)}",
+            facts=facts,
+            damage=() if report is None else (*report.left_segments, *report.corrupt_batches),
+            advice=list(advice(explanation, config)),
+        )
+
+
 def write_explanation(explanation: Explanation, config: TopicConfig, now_ms: int, output: Output) -> None:
-    name = f"{explanation.topic}-{explanation.partition}"
-    output.heading(f"{printable(name)}: {verdict(explanation.dirty)}")
-    rows = list(_facts(explanation, now_ms)) if not output.quiet else []
-    for place, (label, text) in enumerate(rows):
-        is_same = place > 0 and rows[place - 1][0] == label
-        write_fact(output, "" if is_same else label, printable(text))
-    if explanation.records and not output.quiet:
-        _write_records(explanation.records, output)
-    if explanation.report is not None:
-        for damage in (*explanation.report.left_segments, *explanation.report.corrupt_batches):
-            output.damage(damage)
-    for text in advice(explanation, config):
-        output.note(name, text)
+    text = ExplanationText.of(explanation, config, now_ms)
+    output.heading(text.heading)
+    if not output.quiet:
+        for label, fact in text.facts:
+            write_fact(output, label, fact)
+        if explanation.records:
+            _write_records(explanation.records, output)
+    for damage in text.damage:
+        output.damage(damage)
+    for line in text.advice:
+        output.note(f"{explanation.topic}-{explanation.partition}", line)
+
+
+def summary_line(totals: ExplanationTotals) -> str:
+    words = [f"{plural(totals.partitions, 'partition')}: {totals.due:,} due"]
+    if totals.failed:
+        words.append(f"{totals.failed:,} that cannot be read")
+    if totals.damaged:
+        words.append(f"{totals.damaged:,} with damage")
+    return f"{', '.join(words)}; compaction would free {size_text(totals.freed_bytes)}"
 
 
 def _facts(explanation: Explanation, now_ms: int) -> Iterator[tuple[str, str]]:

@@ -8,26 +8,32 @@ from typing import Any
 
 from duralog.cli.compact.advice import advice, verdict
 from duralog.config import TopicConfig
+from duralog.operations.compact import CompactedPartition
+from duralog.operations.explain import ExplainedPartition
 from duralog.storage.compaction.delete_horizons import DeleteHorizons
 from duralog.storage.compaction.gone_records import GoneRecord
 from duralog.storage.compaction.preview import Explanation
 from duralog.storage.compaction.report import CompactionReport
 
 
-def failure_object(topic: str, partition: int, error: Exception) -> dict[str, Any]:
-    return {"kind": "partition", "topic": topic, "partition": partition, "failure": str(error)}
+def partition_object(done: CompactedPartition) -> dict[str, Any]:
+    fields: dict[str, Any] = {"topic": done.partition.topic, "partition": done.partition.partition}
+    if done.report is not None:
+        fields |= done.report.to_dict()
+        fields["freed_bytes"] = done.report.bytes_before - done.report.bytes_after
+    if done.form is not None:
+        fields["form"] = done.form
+    return {"kind": "partition", **fields, "failure": done.failure}
 
 
-def report_object(report: CompactionReport) -> dict[str, Any]:
-    return {
-        "kind": "partition",
-        **report.to_dict(),
-        "freed_bytes": report.bytes_before - report.bytes_after,
-        "failure": None,
-    }
+def explained_object(done: ExplainedPartition, now_ms: int) -> dict[str, Any]:
+    if done.explanation is None:
+        topic, partition = done.partition
+        return {"kind": "partition", "topic": topic, "partition": partition, "failure": done.failure}
+    return _explanation_object(done.explanation, done.config, now_ms)
 
 
-def explanation_object(explanation: Explanation, config: TopicConfig, now_ms: int) -> dict[str, Any]:
+def _explanation_object(explanation: Explanation, config: TopicConfig, now_ms: int) -> dict[str, Any]:
     dirty = explanation.dirty
     limit = dirty.first_uncleanable
     report = explanation.report

@@ -20,8 +20,8 @@ from datetime import datetime
 from importlib import metadata
 from typing import NamedTuple, Protocol
 
-from duralog.cli.common.lock_holder import lock_holder
 from duralog.cli.doctor.kernels import KernelFacts, kernel_facts
+from duralog.operations.lock_holder import lock_holder
 
 LARGEST_READ_BYTES = 1 << 20
 """Files of /proc and /sys are small; a mount table of thousands of containers is not read beyond this."""

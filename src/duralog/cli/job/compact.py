@@ -1,12 +1,12 @@
-"""`duralog job compact`: `duralog compact` with partitions in parallel. `spark.jobs.compact` does the work."""
+"""`duralog job compact`: `duralog compact` with partitions in parallel."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from duralog.cli.common.failures import FAILURE, WrongUsage, printable, say, told_plainly
+from duralog.cli.common.failures import WrongUsage, told_plainly
 from duralog.cli.common.options import (
     HOW,
     AsJson,
@@ -19,24 +19,12 @@ from duralog.cli.common.options import (
     ServerProperties,
     config_settings,
     directory_given,
-    standard_output,
-)
-from duralog.cli.common.unknown_names import names_checked
-from duralog.cli.job.spark_job import (
-    DEFAULT_MASTER,
-    Conf,
-    JobProgress,
-    Location,
-    Master,
-    TopicChoices,
-    job_app,
     map_size,
-    spark_session,
 )
-
-if TYPE_CHECKING:
-    from duralog.cli.common.output import Output
-    from duralog.spark.jobs.compaction.report import CompactJobReport
+from duralog.cli.common.screen import screen
+from duralog.cli.common.unknown_names import names_checked
+from duralog.cli.compact.command import Again, Roll
+from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, TopicChoices, job_app, on_spark
 
 
 @job_app.command()
@@ -47,14 +35,8 @@ def compact(
     topic: TopicChoices = None,
     partition: PartitionChoice = None,
     config: ConfigOverrides = None,
-    again: Annotated[
-        bool,
-        typer.Option("--again", help="As if nothing had been compacted: old tombstones go.", rich_help_panel=HOW),
-    ] = False,
-    roll: Annotated[
-        bool,
-        typer.Option("--roll", help="Begin new segments first: the active one is compacted, too.", rich_help_panel=HOW),
-    ] = False,
+    again: Again = False,
+    roll: Roll = False,
     min_dirty_ratio: Annotated[
         float | None,
         typer.Option(
@@ -110,49 +92,22 @@ def compact(
     memory_bytes = None if map_bytes is None else map_size(map_bytes)
     with told_plainly(), names_checked(path, topic, partition):
         from duralog.cli.common.opened_store import broker_config
+        from duralog.cli.compact.run import run_compact
+        from duralog.operations.chosen_partition import Choice
+        from duralog.operations.compact import CompactRequest, SparkCompaction
+        from duralog.operations.compacted_logs import LogsToCompact
 
-        output = standard_output(as_json=as_json, quiet=quiet)
+        logs = LogsToCompact(
+            path=path,
+            choice=Choice(topic or None, partition),
+            topic_config=overrides,
+            config=broker_config(server_properties),
+            memory_bytes=memory_bytes,
+            again=again,
+        )
+        how = SparkCompaction(dry_run=dry_run, min_dirty_ratio=min_dirty_ratio, shuffled=shuffled)
         with (
-            spark_session("compact", master=master, conf=conf) as spark,
-            JobProgress(wanted=not (no_progress or quiet)) as progress,
+            screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
+            on_spark("compact", master=master, conf=conf) as spark,
         ):
-            from duralog.spark.jobs.compact import compact as run
-
-            report = run(
-                spark,
-                path,
-                topics=topic or None,
-                partition=partition,
-                topic_config=overrides,
-                memory_bytes=memory_bytes,
-                shuffled=shuffled,
-                again=again,
-                roll=roll,
-                min_dirty_ratio=min_dirty_ratio,
-                config=broker_config(server_properties),
-                dry_run=dry_run,
-                on_progress=progress.show,
-            )
-        _write(report, output)
-        output.flush()
-        if not report.is_well:
-            raise typer.Exit(FAILURE)
-
-
-def _write(report: CompactJobReport, output: Output) -> None:
-    from duralog.cli.compact.run import CompactionTotals, summary_object, write_reports
-
-    totals = CompactionTotals(failed=len(report.failures), seconds=report.seconds, is_rehearsal=report.is_rehearsal)
-    for found in report.partitions:
-        if found.failure is not None:
-            say(f"error: {printable(f'{found.partition}: {found.failure}')}")
-        if found.report is not None:
-            totals.add(found.report)
-        if output.as_json:
-            output.object(found.to_dict())
-    if output.as_json:
-        output.object(summary_object(totals))
-        return
-    if not report.partitions:
-        output.note(report.path, "none of its partitions is of a compacted topic")
-    write_reports(report.reports, totals, output)
+            run_compact(CompactRequest(logs=logs, roll=roll, spark=how), spark, shown)

@@ -17,6 +17,7 @@ from duralog.cli.common.options import (
     parsed,
     standard_output,
 )
+from duralog.cli.common.progress import ProgressBar
 from duralog.cli.common.tables import plural, size_text, write_table
 from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.lake_options import (
@@ -31,13 +32,12 @@ from duralog.cli.job.lake_options import (
 from duralog.cli.job.spark_job import (
     DEFAULT_MASTER,
     Conf,
-    JobProgress,
     Location,
     Master,
     StorageOptions,
     TopicChoices,
     job_app,
-    spark_session,
+    on_spark,
 )
 from duralog.config.byte_sizes import parse_bytes
 
@@ -84,13 +84,13 @@ def export(
     with told_plainly(), names_checked(path, topic):
         output = standard_output(as_json=as_json, quiet=quiet)
         with (
-            spark_session("export", master=master, conf=conf) as spark,
-            JobProgress(wanted=not (no_progress or quiet)) as progress,
+            on_spark("export", master=master, conf=conf) as spark,
+            ProgressBar(wanted=not (no_progress or quiet)) as progress,
         ):
             from duralog.spark.jobs.export import export as run
 
             report = run(
-                spark,
+                spark.session,
                 path,
                 target,
                 topics=topic or None,

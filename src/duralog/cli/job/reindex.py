@@ -17,17 +17,17 @@ from duralog.cli.common.options import (
     directory_given,
     standard_output,
 )
+from duralog.cli.common.progress import ProgressBar
 from duralog.cli.common.tables import plural, size_text, write_table
 from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.spark_job import (
     DEFAULT_MASTER,
     Conf,
-    JobProgress,
     Location,
     Master,
     TopicChoices,
     job_app,
-    spark_session,
+    on_spark,
 )
 
 if TYPE_CHECKING:
@@ -60,12 +60,12 @@ def reindex(
     with told_plainly(), names_checked(path, topic, partition):
         output = standard_output(as_json=as_json, quiet=quiet)
         with (
-            spark_session("reindex", master=master, conf=conf) as spark,
-            JobProgress(wanted=not (no_progress or quiet)) as progress,
+            on_spark("reindex", master=master, conf=conf) as spark,
+            ProgressBar(wanted=not (no_progress or quiet)) as progress,
         ):
             from duralog.spark.jobs.reindex import reindex as run
 
-            report = run(spark, path, topics=topic or None, partition=partition, on_progress=progress.show)
+            report = run(spark.session, path, topics=topic or None, partition=partition, on_progress=progress.show)
         _write(output, report)
         output.flush()
         if not report.is_done:

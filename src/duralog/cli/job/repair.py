@@ -18,16 +18,16 @@ from duralog.cli.common.options import (
     directory_given,
     standard_output,
 )
+from duralog.cli.common.progress import ProgressBar
 from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.spark_job import (
     DEFAULT_MASTER,
     Conf,
-    JobProgress,
     Location,
     Master,
     TopicChoices,
     job_app,
-    spark_session,
+    on_spark,
 )
 
 
@@ -56,19 +56,19 @@ def repair(
     """
     path = directory_given(path, data)
     with told_plainly(), names_checked(path, topic, partition):
-        from duralog.cli.common.logs import say_warnings
+        from duralog.cli.common.logs import say_nothing
         from duralog.cli.repair import write_end_of_repair, write_repair
 
-        say_warnings(wanted=False)
+        say_nothing()
         output = standard_output(as_json=as_json, quiet=quiet)
         with (
-            spark_session("repair", master=master, conf=conf) as spark,
-            JobProgress(wanted=not (no_progress or quiet)) as progress,
+            on_spark("repair", master=master, conf=conf) as spark,
+            ProgressBar(wanted=not (no_progress or quiet)) as progress,
         ):
             from duralog.spark.jobs.repair import repair as run
 
             report = run(
-                spark,
+                spark.session,
                 path,
                 topics=topic or None,
                 partition=partition,

@@ -17,16 +17,16 @@ from duralog.cli.common.options import (
     directory_given,
     standard_output,
 )
+from duralog.cli.common.progress import ProgressBar
 from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.spark_job import (
     DEFAULT_MASTER,
     Conf,
-    JobProgress,
     Location,
     Master,
     TopicChoices,
     job_app,
-    spark_session,
+    on_spark,
 )
 from duralog.cli.retain import RetentionBytes, RetentionMs, note_defaults, unknown_configs, write_removals
 from duralog.errors import DuralogError
@@ -65,13 +65,13 @@ def retain(
         if unknown is not None and not dry_run:
             raise DuralogError(f"{path}: {unknown}")
         with (
-            spark_session("retain", master=master, conf=conf) as spark,
-            JobProgress(wanted=not (no_progress or quiet)) as progress,
+            on_spark("retain", master=master, conf=conf) as spark,
+            ProgressBar(wanted=not (no_progress or quiet)) as progress,
         ):
             from duralog.spark.jobs.retain import retain as run
 
             report = run(
-                spark,
+                spark.session,
                 path,
                 topics=topic or None,
                 partition=partition,

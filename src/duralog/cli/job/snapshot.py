@@ -15,11 +15,13 @@ from duralog.cli.common.options import (
     NoProgress,
     Quiet,
     ServerProperties,
+    map_size,
     named_values,
     parsed,
     parsed_time,
     standard_output,
 )
+from duralog.cli.common.progress import ProgressBar
 from duralog.cli.common.tables import plural, size_text, write_table
 from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.lake_options import (
@@ -34,14 +36,12 @@ from duralog.cli.job.lake_options import (
 from duralog.cli.job.spark_job import (
     DEFAULT_MASTER,
     Conf,
-    JobProgress,
     Location,
     Master,
     StorageOptions,
     TopicChoices,
     job_app,
-    map_size,
-    spark_session,
+    on_spark,
 )
 from duralog.config.byte_sizes import parse_bytes
 
@@ -123,13 +123,13 @@ def snapshot(
 
         output = standard_output(as_json=as_json, quiet=quiet)
         with (
-            spark_session("snapshot", master=master, conf=conf) as spark,
-            JobProgress(wanted=not (no_progress or quiet)) as progress,
+            on_spark("snapshot", master=master, conf=conf) as spark,
+            ProgressBar(wanted=not (no_progress or quiet)) as progress,
         ):
             from duralog.spark.jobs.snapshot import snapshot as run
 
             report = run(
-                spark,
+                spark.session,
                 path,
                 target,
                 topics=topic or None,

@@ -1,6 +1,6 @@
-"""What all `duralog job` commands share: the group that they register with, their options, the session, progress.
+"""What all `duralog job` commands share: the group that they register with, their options, the session.
 
-A job's command is a module `duralog.cli.job_<name>` that registers a function with `@job_app.command()`. Nothing of
+A job's command is a module `duralog.cli.job.<name>` that registers a function with `@job_app.command()`. Nothing of
 PySpark is loaded before the command runs.
 """
 
@@ -17,16 +17,11 @@ import typer
 from duralog.cli.common.completions import topic_names
 from duralog.cli.common.failures import WrongUsage
 from duralog.cli.common.help_pages import CommandGroup
-from duralog.cli.common.options import SPARK, WHICH, named_values, parsed
-from duralog.cli.common.progress import Progress
-from duralog.cli.common.tables import plural
-from duralog.config.byte_sizes import parse_bytes
+from duralog.cli.common.options import SPARK, WHICH, named_values
 from duralog.errors import DuralogError, MissingExtra
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from duralog.scanning.executor import TaskProgress
+    from duralog.operations.workers import OnSpark
 
 job_app = typer.Typer(
     name="job",
@@ -77,21 +72,12 @@ DEFAULT_MASTER = "local[*]"
 _MASTER = re.compile(
     r"yarn|(?:spark|k8s)://.+|local(?:\[(?:\*|[1-9]\d*)(?:,\d+)?\]|-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\])?"
 )
-"""What Spark takes. Of anything else it tells with a stack."""
-_SMALLEST_MAP_BYTES = 1024
-
-
-def map_size(text: str) -> int:
-    """The value of `--map-bytes`."""
-    size_bytes = parsed("--map-bytes", parse_bytes, text)
-    if size_bytes < _SMALLEST_MAP_BYTES:
-        raise WrongUsage(f"--map-bytes: a map has at least {_SMALLEST_MAP_BYTES} bytes")
-    return size_bytes
+"""What Spark takes. It refuses anything else with a Java stack."""
 
 
 @contextmanager
-def spark_session(name: str, *, master: str = DEFAULT_MASTER, conf: list[str] | None = None) -> Iterator[SparkSession]:
-    """A session for one job, stopped at its end. One that is running in this process already is used, and goes on."""
+def on_spark(name: str, *, master: str = DEFAULT_MASTER, conf: list[str] | None = None) -> Iterator[OnSpark]:
+    """A session for one job, stopped at its end. One that already runs in this process is used, and is not stopped."""
     settings = named_values("--conf", conf)
     if _MASTER.fullmatch(master) is None:
         raise WrongUsage(f"--master: {master!r} is none of local[N], spark://host:port, k8s://..., yarn")
@@ -101,9 +87,11 @@ def spark_session(name: str, *, master: str = DEFAULT_MASTER, conf: list[str] | 
         if (error.name or "").partition(".")[0] not in ("pyspark", "py4j"):
             raise
         raise MissingExtra("to work with Spark", "PySpark", extra="spark") from None
+    from duralog.operations.workers import OnSpark
+
     running = active_session()
     if running is not None:
-        yield running
+        yield OnSpark(running)
         return
     with _without_stacks_of_interrupts():
         try:
@@ -111,9 +99,9 @@ def spark_session(name: str, *, master: str = DEFAULT_MASTER, conf: list[str] | 
         except Exception as error:
             raise _not_started(master, error) from error
         try:
-            yield spark
+            yield OnSpark(spark)
         except BaseException:
-            with suppress(Exception):  # What went wrong first is to be told.
+            with suppress(Exception):  # The first error is the one to report.
                 spark.stop()
             raise
         spark.stop()
@@ -135,40 +123,11 @@ def _without_stacks_of_interrupts() -> Iterator[None]:
 
 
 def _not_started(master: str, error: Exception) -> DuralogError:
-    """Where Spark does not come up: what it says of it, which comes as a stack of Java's or of Python's."""
+    """Why Spark did not start: the sentence in the stack of Java or Python that it raises."""
     lines = [line.strip() for line in str(getattr(error, "java_exception", error)).splitlines()]
     told = next(filter(None, lines), type(error).__name__)
     if "JAVA_GATEWAY_EXITED" in told:
         told = "Java did not start. It has to be 17 or newer, on the path or in JAVA_HOME, and --conf what it takes"
     elif "stopped SparkContext" in told:
-        told = "the session was ended before it began, as by a master that nobody answers for"
+        told = "the session was ended before it began, as if there is no master at that address"
     return DuralogError(f"Spark cannot be started with --master {master}: {told}")
-
-
-class JobProgress:
-    """A bar for the tasks of a job, one phase after the other: on a terminal only."""
-
-    def __init__(self, *, wanted: bool) -> None:
-        self._wanted = wanted
-        self._bar: Progress | None = None
-        self._phase = ""
-        self._done = 0
-
-    def __enter__(self) -> JobProgress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.hide()
-
-    def hide(self) -> None:
-        if self._bar is not None:
-            self._bar.hide()
-
-    def show(self, progress: TaskProgress) -> None:
-        if self._bar is None or progress.name != self._phase:
-            self.hide()
-            self._bar = Progress(progress.weight, wanted=self._wanted, is_in_bytes=progress.is_in_bytes)
-            self._phase, self._done = progress.name, 0
-        self._bar.begin(f"{progress.name}: {progress.tasks_done} of {plural(progress.tasks, 'task')}")
-        self._bar.advance(progress.weight_done - self._done)
-        self._done = progress.weight_done

@@ -14,17 +14,17 @@ from duralog.cli.common.options import (
     named_values,
     standard_output,
 )
+from duralog.cli.common.progress import ProgressBar
 from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.spark_job import (
     DEFAULT_MASTER,
     Conf,
-    JobProgress,
     Location,
     Master,
     StorageOptions,
     TopicChoices,
     job_app,
-    spark_session,
+    on_spark,
 )
 from duralog.cli.stats.command import Largest, NoCompaction, PrefixLength, PrefixSeparator
 
@@ -57,13 +57,13 @@ def stats(
     with told_plainly(), names_checked(path, topic):
         output = standard_output(as_json=as_json, quiet=quiet)
         with (
-            spark_session("stats", master=master, conf=conf) as spark,
-            JobProgress(wanted=not (no_progress or quiet)) as progress,
+            on_spark("stats", master=master, conf=conf) as spark,
+            ProgressBar(wanted=not (no_progress or quiet)) as progress,
         ):
             from duralog.spark.jobs.stats import stats as run
 
             report = run(
-                spark,
+                spark.session,
                 path,
                 topics=topic or None,
                 prefix_length=prefix_length,

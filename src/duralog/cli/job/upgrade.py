@@ -20,17 +20,17 @@ from duralog.cli.common.options import (
     parsed,
     standard_output,
 )
+from duralog.cli.common.progress import ProgressBar
 from duralog.cli.common.tables import plural, size_text, write_table
 from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.spark_job import (
     DEFAULT_MASTER,
     Conf,
-    JobProgress,
     Location,
     Master,
     TopicChoices,
     job_app,
-    spark_session,
+    on_spark,
 )
 
 if TYPE_CHECKING:
@@ -74,13 +74,13 @@ def upgrade(
         config = broker_config(server_properties)
         output = standard_output(as_json=as_json, quiet=quiet)
         with (
-            spark_session("upgrade", master=master, conf=conf) as spark,
-            JobProgress(wanted=not (no_progress or quiet)) as progress,
+            on_spark("upgrade", master=master, conf=conf) as spark,
+            ProgressBar(wanted=not (no_progress or quiet)) as progress,
         ):
             from duralog.spark.jobs.upgrade import upgrade as run
 
             report = run(
-                spark,
+                spark.session,
                 path,
                 topics=topic or None,
                 partition=partition,

@@ -19,17 +19,17 @@ from duralog.cli.common.options import (
     parsed,
     standard_output,
 )
+from duralog.cli.common.progress import ProgressBar
 from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.spark_job import (
     DEFAULT_MASTER,
     Conf,
-    JobProgress,
     Location,
     Master,
     StorageOptions,
     TopicChoices,
     job_app,
-    spark_session,
+    on_spark,
 )
 from duralog.config.byte_sizes import parse_bytes
 
@@ -73,13 +73,13 @@ def verify(
 
         output = standard_output(as_json=as_json, quiet=quiet)
         with (
-            spark_session("verify", master=master, conf=conf) as spark,
-            JobProgress(wanted=not (no_progress or quiet)) as progress,
+            on_spark("verify", master=master, conf=conf) as spark,
+            ProgressBar(wanted=not (no_progress or quiet)) as progress,
         ):
             from duralog.spark.jobs.verify import verify as run
 
             report = run(
-                spark,
+                spark.session,
                 path,
                 topics=topic or None,
                 partition=partition,

@@ -22,8 +22,9 @@ from duralog.cli.common.options import (
     now_ms,
     standard_output,
 )
+from duralog.cli.common.progress import ProgressBar
 from duralog.cli.common.unknown_names import names_checked
-from duralog.cli.job.spark_job import JobProgress, TopicChoices
+from duralog.cli.job.spark_job import TopicChoices
 from duralog.errors import DuralogError
 
 PrefixLength = Annotated[
@@ -108,7 +109,7 @@ def stats(
         from duralog.statistics.here import stats_here
 
         output = standard_output(as_json=as_json, quiet=quiet)
-        with JobProgress(wanted=not (no_progress or quiet)) as progress:
+        with ProgressBar(wanted=not (no_progress or quiet)) as progress:
             report = stats_here(
                 path,
                 topics=topic or None,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 
-from duralog.cli.common.addresses import check_directory, check_log_directory, is_broker, is_url
+from duralog.cli.common.addresses import check_directory, is_broker, is_url
 from duralog.console.source import Source
 from duralog.console.sources.broker.source import BrokerSource
 from duralog.console.sources.combined_source import CombinedSource
 from duralog.console.sources.directory.source import DirectorySource
 from duralog.errors import DuralogError
+from duralog.operations.opened_store import check_log_directory
 from duralog.storage.disk.found_files import directory_of
 
 

@@ -35,9 +35,33 @@ class CompactionProgress:
     """By the second pass, in all rounds."""
     records_kept: int
 
+    # What `duralog.config.progress.Progress` asks for.
+
+    unit = None
+
+    @property
+    def step(self) -> tuple[CompactionPhase, int]:
+        return self.phase, self.round
+
+    @property
+    def label(self) -> str:
+        return f"{self.phase}, round {self.round}" if self.round > 1 else self.phase.value
+
+    @property
+    def done(self) -> int:
+        return self.bytes_done
+
+    @property
+    def total(self) -> int:
+        return self.bytes_total
+
+    @property
+    def detail(self) -> str:
+        return f"map {self.map_fill:.1%} full"
+
 
 ShowCompaction = Callable[[CompactionProgress], None]
-"""Told for every piece of the log, in the thread that compacts."""
+"""Called for every piece of the log, in the thread that compacts."""
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ _SHOW_EVERY_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far it is."""
+    """How much of the partitions is loaded."""
 
     partitions_done: int
     partitions_total: int
@@ -28,9 +28,24 @@ class Progress:
     bytes_total: int
     """Bytes that have to be checked. After a clean stop, that is none."""
 
+    # What `duralog.config.progress.Progress` asks for.
+
+    label = "recovering"
+    step = label
+    unit = None
+    detail = ""
+
+    @property
+    def done(self) -> int:
+        return self.bytes_done
+
+    @property
+    def total(self) -> int:
+        return self.bytes_total
+
 
 ShowProgress = Callable[[Progress], None]
-"""Told at the beginning, at the end, and a few times a second between, in the thread that waits for the work."""
+"""Called at the beginning, at the end, and a few times a second between, in the thread that waits for the work."""
 
 
 @dataclass(frozen=True, slots=True)

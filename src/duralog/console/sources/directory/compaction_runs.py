@@ -1,7 +1,7 @@
-"""Compaction from the page: what it would do, and doing it, by the very code of `duralog compact`.
+"""Compaction from the page: what it would do, and doing it, by the use cases of `duralog compact`.
 
-A run opens the directory for writing as the command does, so it waits for no broker: it refuses while one is there. It
-cannot be stopped in the middle, and what it has done stays done. One run at a time.
+A run opens the directory for writing, so it is refused while a broker has it open. It cannot be stopped, and what it
+has done stays done. One run at a time.
 """
 
 from __future__ import annotations
@@ -9,27 +9,26 @@ from __future__ import annotations
 import shlex
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from io import BytesIO
 
-from duralog.cli.common.failures import describe
-from duralog.cli.common.opened_store import opened_store, tasks_at_once
-from duralog.cli.common.output import Output
-from duralog.cli.compact.explain import explain_all
-from duralog.cli.compact.run import compact_all
-from duralog.cli.compact.view import CompactionView as ProgressLine
+from duralog.cli.common.tables import fact_line
+from duralog.cli.compact.facts import DUE_ADVICE, ExplanationText, summary_line
 from duralog.config import BrokerConfig, TopicConfig
+from duralog.config.error_text import describe_any, printable
+from duralog.config.progress import Progress
 from duralog.console.facts.runs import CompactionResult, CompactionView, Rehearsal, RunState
-from duralog.errors import DuralogError, InvalidConfig, StorageError
+from duralog.errors import InvalidConfig, StorageError
+from duralog.operations.chosen_partition import Choice
+from duralog.operations.compact import CompactedPartition, CompactRequest, LogSize, compact
+from duralog.operations.compacted_logs import LogsToCompact, NotCompacted, PartitionProgress
+from duralog.operations.explain import ExplainRequest, ExplanationTotals, explain
 from duralog.storage.compaction.preview import Explanation
-from duralog.storage.compaction.report import CompactionProgress, CompactionReport, ShowCompaction
+from duralog.storage.compaction.report import CompactionReport
 from duralog.storage.disk.background import Clock
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.retention import COMPACT
-from duralog.storage.store import Store
 
-_THREADS = 2
 _OPENING, _CLOSING, _DONE = "opening", "closing", "done"
 
 
@@ -39,43 +38,53 @@ def compaction_command(path: str, place: TopicPartition) -> str:
 
 def check_compacted(topic: str, config: TopicConfig) -> None:
     if COMPACT not in config.cleanup_policy:
-        policy = config.text("cleanup.policy") or "empty"
-        raise InvalidConfig(
-            f"{topic} is not compacted, its cleanup.policy is {policy}: duralog topic alter --config"
-            " cleanup.policy=compact makes it so"
-        )
+        raise not_compacted(NotCompacted(topic, config.text("cleanup.policy") or "empty"))
+
+
+def not_compacted(error: NotCompacted) -> InvalidConfig:
+    return InvalidConfig(f"{error}: duralog topic alter --config cleanup.policy=compact makes it so")
 
 
 def rehearse(
     path: str, config: BrokerConfig, place: TopicPartition, clock: Clock, why_stop: Callable[[], str | None]
 ) -> Rehearsal:
     """Reads the whole log, until there is a reason to stop. Raises `InvalidConfig` if the topic is not compacted."""
-    found: list[Explanation] = []
-    text, output = _captured()
-    with Store(path, config=config, read_only=True) as store:
-        topic_config = store.topic_config(place.topic)
-        check_compacted(place.topic, topic_config)
-        store.partition(*place)
-        explain_all(
-            store,
-            [(place.topic, place.partition, topic_config)],
-            output,
-            _Rehearsing(why_stop),
-            now_ms=clock(),
-            memory_bytes=None,
-            again=False,
-            records=0,
-            on_explained=found.append,
-        )
-    output.flush()
-    if not found:
+
+    def check_wanted(_: Progress) -> None:
+        if (why := why_stop()) is not None:
+            # Not a `DuralogError`: that means a log that has changed, which would be read once more.
+            raise InterruptedError(why)
+
+    now_ms = clock()
+    try:
+        report = explain(ExplainRequest(logs=_log(path, place, config), now_ms=now_ms), on_progress=check_wanted)
+    except NotCompacted as error:
+        raise not_compacted(error) from None
+    (done,) = report.partitions
+    if done.explanation is None:
         raise StorageError(f"{place} cannot be explained: it changed while it was read. Try again")
-    return _rehearsal(found[0], text.getvalue().decode("utf-8", "replace"))
+    lines = _lines(done.explanation, done.config, report.totals, now_ms)
+    return _rehearsal(done.explanation, "".join(f"{line}\n" for line in lines))
 
 
-def _captured() -> tuple[BytesIO, Output]:
-    stream = BytesIO()
-    return stream, Output(stream)
+def _log(path: str, place: TopicPartition, config: BrokerConfig) -> LogsToCompact:
+    return LogsToCompact(path=path, choice=Choice([place.topic], place.partition), config=config)
+
+
+def _lines(explanation: Explanation, config: TopicConfig, totals: ExplanationTotals, now_ms: int) -> Iterator[str]:
+    """The lines that `duralog compact --explain` prints."""
+    text = ExplanationText.of(explanation, config, now_ms)
+    yield text.heading
+    for label, fact in text.facts:
+        yield fact_line(label, fact)
+    for damage in text.damage:
+        yield f"! {printable(damage)}"
+    for advice in text.advice:
+        yield f"# {printable(f'{explanation.topic}-{explanation.partition}')}: {printable(advice)}"
+    yield ""
+    yield summary_line(totals)
+    if totals.due:
+        yield DUE_ADVICE
 
 
 def _rehearsal(explanation: Explanation, text: str) -> Rehearsal:
@@ -107,7 +116,7 @@ def _rehearsal(explanation: Explanation, text: str) -> Rehearsal:
 
 
 class DirectoryCompaction:
-    """One compaction of one partition, in a thread of its own."""
+    """One compaction of one partition, on its own thread."""
 
     def __init__(self, path: str, place: TopicPartition, clock: Clock) -> None:
         self.place = place
@@ -130,7 +139,7 @@ class DirectoryCompaction:
             records_read=0,
             records_kept=0,
         )
-        # Not a daemon: a process that ends meanwhile waits for it.
+        # Not a daemon: a process that ends waits for it.
         self._thread = threading.Thread(target=self._run, name="duralog-console-compact")
 
     def start(self) -> None:
@@ -150,84 +159,50 @@ class DirectoryCompaction:
     def _run(self) -> None:
         try:
             self._compact()
-        except Exception as error:  # Whatever it is, it is told on the page.
-            self.error = describe(error) if isinstance(error, DuralogError | OSError) else repr(error)
+        except Exception as error:  # Any error: the page shows it.
+            self.error = describe_any(error)
         state = RunState.FAILED if self.error is not None else RunState.DONE
-        self._tell(state=state, phase=_DONE, share=1.0, seconds=time.monotonic() - self._began)
+        self._update(state=state, phase=_DONE, share=1.0, seconds=time.monotonic() - self._began)
 
     def _compact(self) -> None:
-        tasks = tasks_at_once()
-        _, output = _captured()  # The page tells the result in its own way.
-        topic, number = self.place
-        with opened_store(self._path, read_only=False, server_properties=None, quiet=True, scheduler=tasks) as store:
-            config = store.topic_config(topic)
-            check_compacted(topic, config)
-            log = store.partition(topic, number)
-            before = log.size_bytes, len(log.segments)
-            compact_all(
-                store,
-                [(topic, number, config)],
-                output,
-                _Shown(self._show),
-                tasks,
-                roll=False,
-                again=False,
-                threads=_THREADS,
-                memory_bytes=None,
-            )
-            self._tell(phase=_CLOSING, share=1.0)
-            state = next(state for state in store.cleaner.states() if (state.topic, state.partition) == self.place)
-            report = state.last_report
-            if report is None:
-                raise StorageError(f"{self.place} could not be compacted: {state.reason}")
-            self.result = _result(report, before, (log.size_bytes, len(log.segments)))
+        request = CompactRequest(logs=_log(self._path, self.place, BrokerConfig()))
+        try:
+            report = compact(request, on_progress=self._show, on_partition=self._show_closing)
+        except NotCompacted as error:
+            raise not_compacted(error) from None
+        (done,) = report.partitions
+        if done.report is None or done.before is None or done.after is None:
+            raise StorageError(f"{self.place} could not be compacted: {done.failure}")
+        self.result = _result(done.report, done.before, done.after)
 
-    def _show(self, progress: CompactionProgress) -> None:
-        self._tell(
-            phase=progress.phase.value,
-            round=progress.round,
-            share=progress.bytes_done / progress.bytes_total if progress.bytes_total else 1.0,
-            bytes_done=progress.bytes_done,
-            bytes_total=progress.bytes_total,
-            map_fill=progress.map_fill,
-            records_read=progress.records_read,
-            records_kept=progress.records_kept,
+    def _show(self, progress: Progress) -> None:
+        if not isinstance(progress, PartitionProgress):
+            return  # The directory is being opened.
+        compaction = progress.compaction
+        self._update(
+            phase=compaction.phase.value,
+            round=compaction.round,
+            share=progress.done / progress.total if progress.total else 1.0,
+            bytes_done=progress.done,
+            bytes_total=progress.total,
+            map_fill=compaction.map_fill,
+            records_read=compaction.records_read,
+            records_kept=compaction.records_kept,
         )
 
-    def _tell(self, **changes: object) -> None:
+    def _show_closing(self, _: CompactedPartition) -> None:
+        self._update(phase=_CLOSING, share=1.0)
+
+    def _update(self, **changes: object) -> None:
         self._view = replace(self._view, **changes)  # type: ignore[arg-type]
 
 
-class _Rehearsing(ProgressLine):
-    """Shows nothing, and ends a rehearsal that nobody waits for any more."""
-
-    def __init__(self, why_stop: Callable[[], str | None]) -> None:
-        super().__init__(1, is_rehearsal=True, wanted=False)
-        self._why_stop = why_stop
-
-    def show(self, _progress: CompactionProgress) -> None:
-        if (why := self._why_stop()) is not None:
-            # No `DuralogError`: those mean a log that has changed, which would be read once more.
-            raise InterruptedError(why)
-
-
-class _Shown(ProgressLine):
-    """Goes to the page instead of the terminal."""
-
-    def __init__(self, show: ShowCompaction) -> None:
-        super().__init__(1, is_rehearsal=False, wanted=False)
-        self._to_page = show
-
-    def show(self, progress: CompactionProgress) -> None:
-        self._to_page(progress)
-
-
-def _result(report: CompactionReport, before: tuple[int, int], after: tuple[int, int]) -> CompactionResult:
+def _result(report: CompactionReport, before: LogSize, after: LogSize) -> CompactionResult:
     return CompactionResult(
-        size_before=before[0],
-        size_after=after[0],
-        segments_before=before[1],
-        segments_after=after[1],
+        size_before=before.size_bytes,
+        size_after=after.size_bytes,
+        segments_before=before.segments,
+        segments_after=after.segments,
         records_before=report.records_before,
         records_after=report.records_after,
         superseded_records=report.superseded_records,

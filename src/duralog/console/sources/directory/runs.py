@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 
 from duralog.cli.common.failures import printable
-from duralog.cli.common.lock_holder import lock_holder
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.console.facts.runs import Rehearsal
 from duralog.console.source import Busy, ChangesNotAllowed
@@ -21,6 +20,7 @@ from duralog.console.sources.directory.verify_runs import DirectoryVerification
 from duralog.console.sources.searches import Searches
 from duralog.errors import StorageError, StoreLocked
 from duralog.format.filenames import LOCK
+from duralog.operations.lock_holder import lock_holder
 from duralog.storage.disk.background import Clock
 from duralog.storage.disk.log_directory import TopicPartition
 

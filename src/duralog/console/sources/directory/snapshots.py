@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from duralog.cli.common.failures import describe, printable
-from duralog.cli.common.lock_holder import lock_holder
 from duralog.cli.common.times import duration_text
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.console.facts.health import CleanerFacts, CleanerRow
@@ -23,6 +22,7 @@ from duralog.console.sources.held_note import held_note
 from duralog.console.sources.rates import NO_GROWTH, Growth, History, RecentRates, SizeHistory, growth
 from duralog.errors import DuralogError
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT, LOCK, LOG_START_OFFSET_CHECKPOINT
+from duralog.operations.lock_holder import lock_holder
 from duralog.storage.compaction.cleanable import DirtyRange, dirty_range
 from duralog.storage.disk.background import Clock
 from duralog.storage.disk.file_system import Entry, LocalFileSystem

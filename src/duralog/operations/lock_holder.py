@@ -1,4 +1,4 @@
-"""Which process has a file locked, as far as the operating system tells."""
+"""Which process holds the lock of a directory, if the operating system reports it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _LOCKS = "/proc/locks"
 
 
 @contextmanager
-def holder_told(directory: str) -> Iterator[None]:
-    """If somebody else has the directory, say who, and what to do."""
+def lock_holder_named(directory: str) -> Iterator[None]:
+    """Raise `StoreLocked` with the process that has the directory, and what to do."""
     try:
         yield
     except StoreLocked:
         holder = lock_holder(os.path.join(directory, LOCK)) or "another process"
         raise StoreLocked(
-            f"{directory} is in use by {holder}: stop it first. Commands that only look, such as verify, work meanwhile"
+            f"{directory} is in use by {holder}: stop it first. Commands that only read, such as verify, work meanwhile"
         ) from None
 
 
 def lock_holder(path: str) -> str | None:
-    """`process 1234 (java)`; None where it cannot be found out, as outside of Linux."""
+    """`process 1234 (java)`; None if it is not known, as outside of Linux."""
     try:
         status = os.stat(path)
         with open(_LOCKS) as locks:
@@ -37,7 +37,7 @@ def lock_holder(path: str) -> str | None:
     found = [line.split() for line in lines]
     pid = next((fields[4] for fields in found if len(fields) > 5 and fields[5] == place), "0")
     if not pid.isdecimal() or pid == "0":
-        return None  # It lives outside of this container.
+        return None  # It runs outside of this container.
     try:
         with open(f"/proc/{pid}/comm") as name:
             return f"process {pid} ({name.read().strip()})"

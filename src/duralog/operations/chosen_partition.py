@@ -1,0 +1,75 @@
+"""The partitions that a request is about: chosen by topic and number, or by the folder of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from duralog.errors import UnknownTopic
+from duralog.storage.disk.found_files import directory_of
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.metadata.folder import METADATA_PARTITION
+from duralog.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Partitions of a directory: all, or those of some topics, or those with a number, or both."""
+
+    topics: Collection[str] | None = None
+    partition: int | None = None
+
+    def includes(self, partition: TopicPartition) -> bool:
+        is_topic = self.topics is None or partition.topic in self.topics
+        return is_topic and self.partition in (None, partition.partition)
+
+    def partitions(self, store: Store) -> Iterator[TopicPartition]:
+        """Raises `UnknownTopic` for a topic that does not exist, and if no partition has the number."""
+        is_there = False
+        for topic in store.topics() if self.topics is None else self.topics:
+            for number in store.partitions(topic):
+                if self.partition in (None, number):
+                    is_there = True
+                    yield TopicPartition(topic, number)
+        if not is_there and self.partition is not None:
+            whose = "any topic" if self.topics is None else ", ".join(self.topics)
+            raise UnknownTopic(f"{store.path}: there is no partition {self.partition} of {whose}")
+
+    def has_lost_topics(self, store: Store) -> bool:
+        """Whether a chosen partition is offline because the metadata of its topic is lost. The store has logged it."""
+        known = set(store.topics())
+        return any(offline.topic not in known and self.includes(offline) for offline in store.offline)
+
+
+EVERYTHING = Choice()
+
+
+def chosen_in(path: str, topics: Collection[str] | None, partition: int | None) -> tuple[str, Choice]:
+    """The log directory and the choice, for a path that may also be a partition's folder, which then is the choice."""
+    directory, folder = directory_of(path)
+    if folder is not None:
+        return directory, Choice([folder.topic], folder.partition)
+    return directory, Choice(topics, partition)
+
+
+def choose_partition(path: str, topic: str | None, partition: int | None) -> PartitionLog:
+    """The log, for reading. The topic, or the partition, need not be given if there is only one."""
+    directory, chosen = directory_of(path)
+    if chosen is not None:
+        topic, partition = chosen.topic, chosen.partition
+    store = Store(directory, read_only=True)
+    topics = store.topics()
+    if topic is None:
+        if not topics:
+            raise UnknownTopic(f"{path}: there is no topic in it: give a log directory, or a partition's folder")
+        if len(topics) != 1:
+            listed = ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "")
+            raise UnknownTopic(f"{path} has {len(topics)} topics: choose one with --topic ({listed})")
+        topic = topics[0]
+    partitions = [METADATA_PARTITION.partition] if topic == METADATA_PARTITION.topic else store.partitions(topic)
+    if partition is None:
+        if len(partitions) != 1:
+            raise UnknownTopic(f"{path}: choose one of the {len(partitions)} partitions of {topic} with --partition")
+        partition = partitions[0]
+    return store.partition(topic, partition)
