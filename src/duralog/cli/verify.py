@@ -1,8 +1,8 @@
-"""`duralog verify`: whether a log directory is what it should be. `storage.verification` does the work."""
+"""`duralog verify` and `duralog job verify`: whether a log directory is what it should be."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,25 +15,39 @@ from duralog.cli.common.options import (
     NoProgress,
     PartitionChoice,
     Quiet,
+    ReadThreads,
     TopicChoice,
     local_directory_given,
     parsed,
-    standard_output,
 )
+from duralog.cli.common.screen import Screen, screen
 from duralog.cli.common.tables import Table, plural, size_text
 from duralog.cli.common.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from duralog.cli.common.output import Output
     from duralog.errors import CorruptRecord
+    from duralog.operations.verify import ToVerify, Verified, VerifyRequest
+    from duralog.operations.workers import Workers
     from duralog.storage.checks.findings import Note
     from duralog.storage.checks.partition import PartitionReport
-    from duralog.storage.checks.verification import Totals, Verification
 
-COLUMNS = {
+Deep = Annotated[
+    bool, typer.Option("--deep", help="Also unpack every batch and decode every record.", rich_help_panel=HOW)
+]
+IndexInterval = Annotated[
+    str | None,
+    typer.Option(
+        "--index-interval",
+        metavar="SIZE",
+        help="The topics' index.interval.bytes; indexes must then match exactly.",
+        rich_help_panel=HOW,
+    ),
+]
+_COLUMNS = {
     "partition": -32,
     "segments": 8,
     "batches": 10,
@@ -48,7 +62,7 @@ _SHORT_NAME = 24
 _SMALLEST_BATCH_BYTES = 61
 _SMALLEST_RECORD_BYTES = 7
 _ALIKE = 3
-"""So many notes that say the same of different files are listed, no more."""
+"""How many notes with the same text are listed."""
 
 
 def verify(
@@ -56,22 +70,9 @@ def verify(
     data: Data = None,
     topic: TopicChoice = None,
     partition: PartitionChoice = None,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Also unpack every batch and decode every record.", rich_help_panel=HOW)
-    ] = False,
-    index_interval: Annotated[
-        str | None,
-        typer.Option(
-            "--index-interval",
-            metavar="SIZE",
-            help="The topics' index.interval.bytes; indexes must then match exactly.",
-            rich_help_panel=HOW,
-        ),
-    ] = None,
-    threads: Annotated[
-        int,
-        typer.Option("--threads", metavar="N", min=1, max=64, help="Read with so many threads.", rich_help_panel=HOW),
-    ] = 2,
+    deep: Deep = False,
+    index_interval: IndexInterval = None,
+    threads: ReadThreads = 2,
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
@@ -84,86 +85,74 @@ def verify(
     Exit code: 0 all is well, 1 there are findings or something cannot be read, 2 wrong usage, 130 interrupted.
     """
     path = local_directory_given(directory, data)
-    interval = None if index_interval is None else parsed("--index-interval", parse_bytes, index_interval)
+    interval_bytes = index_interval_bytes(index_interval)
     with told_plainly(), names_checked(path, topic, partition):
         from duralog.cli.common.compilation import announce_compilation
-        from duralog.cli.common.progress import Progress
 
         announce_compilation(quiet=quiet)
-        from duralog.storage.checks.verification import Verification
+        from duralog.operations.chosen_partition import Choice
+        from duralog.operations.verify import VerifyRequest
+        from duralog.operations.workers import Threads
 
-        output = standard_output(as_json=as_json, quiet=quiet)
-        verification = Verification(
-            path,
-            topics=None if topic is None else [topic],
-            partition=partition,
-            threads=threads,
-            interval_bytes=interval,
-            decode=deep,
+        request = VerifyRequest(
+            path=path,
+            choice=Choice(None if topic is None else [topic], partition),
+            deep=deep,
+            interval_bytes=interval_bytes,
         )
-        try:
-            with Progress(verification.size_bytes, wanted=not (no_progress or quiet)) as progress:
-                output.before_writing = progress.hide
-                _run(verification, output, progress)
-        finally:
-            output.flush()
-        if verification.totals.errors:
-            raise typer.Exit(FAILURE)
+        with screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown:
+            run_verify(request, Threads(threads), shown)
 
 
-def _run(verification: Verification, output: Output, progress: Any) -> None:
-    read = 0
-
-    def show(done: int, name: str) -> None:
-        nonlocal read
-        progress.begin(name)
-        progress.advance(done - read)
-        read = done
-
-    write_verification(output, verification, verification.run(show), size_bytes=verification.size_bytes)
+def index_interval_bytes(text: str | None) -> int | None:
+    return None if text is None else parsed("--index-interval", parse_bytes, text)
 
 
-class Verified(Protocol):
-    """What there is to tell of a directory beside its partitions."""
+def run_verify(request: VerifyRequest, workers: Workers, screen: Screen) -> None:
+    """Ends the command with an exit code if there are findings."""
+    from duralog.operations.verify import verify
 
-    @property
-    def path(self) -> str: ...
-    @property
-    def totals(self) -> Totals: ...
-    @property
-    def errors(self) -> Sequence[CorruptRecord]: ...
-    @property
-    def notes(self) -> Sequence[Note]: ...
+    shown = _Shown(screen.output)
+    verified = verify(request, workers, on_progress=screen.bar.show, on_start=shown.start, on_partition=shown.add)
+    shown.end(verified)
+    if not verified.is_sound:
+        raise typer.Exit(FAILURE)
 
 
-def write_verification(
-    output: Output, verified: Verified, partitions: Iterable[PartitionReport], *, size_bytes: int
-) -> None:
-    """A line or an object for each partition as it comes, then the findings. `verified` is looked at after them all.
+class _Shown:
+    """A line or an object for each partition as it comes, then the findings."""
 
-    `size_bytes` of all logs, which is known before, tells how wide numbers get.
-    """
-    table = Table(output, COLUMNS if output.width is None else _tight_columns(size_bytes), least=_LEAST)
-    table.begin()
-    reports: list[PartitionReport] = []
-    for report in partitions:
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._table = Table(output, _COLUMNS, least=_LEAST)
+
+    def start(self, work: ToVerify) -> None:
+        """The size of all logs gives the width of the columns."""
+        output = self._output
+        columns = _COLUMNS if output.width is None else _tight_columns(work.size_bytes)
+        self._table = Table(output, columns, least=_LEAST)
+        self._table.begin()
+
+    def add(self, report: PartitionReport) -> None:
+        if self._output.as_json:
+            self._output.object(report.to_dict())
+            _write_findings(self._output, report.errors, report.notes)
+        elif not self._output.quiet:
+            self._table.row(_cells(report))
+
+    def end(self, verified: Verified) -> None:
+        output = self._output
+        self._table.end()
         if output.as_json:
-            output.object(report.to_dict())
-            _write_findings(output, report.errors, report.notes)
-        elif not output.quiet:
-            table.row(_cells(report))
-        reports.append(report)
-    table.end()
-    if output.as_json:
-        _write_findings(output, verified.errors, verified.notes)
-        output.object({"kind": "summary", "path": verified.path, **verified.totals.to_dict()})
-        return
-    errors = [error for report in reports for error in report.errors]
-    notes = [note for report in reports for note in report.notes]
-    if not output.quiet and (errors or notes or verified.errors or verified.notes):
-        output.line("")
-    _write_findings(output, [*errors, *verified.errors], _without_repetition([*notes, *verified.notes]))
-    output.heading(_summary_line(verified))
+            _write_findings(output, verified.errors, verified.notes)
+            output.object({"kind": "summary", "path": verified.path, **verified.totals.to_dict()})
+            return
+        errors = [error for report in verified.partitions for error in report.errors] + [*verified.errors]
+        notes = [note for report in verified.partitions for note in report.notes] + [*verified.notes]
+        if not output.quiet and (errors or notes):
+            output.line("")
+        _write_findings(output, errors, _without_repetition(notes))
+        output.heading(_summary_line(verified))
 
 
 def _tight_columns(size_bytes: int) -> dict[str, int]:
@@ -174,7 +163,7 @@ def _tight_columns(size_bytes: int) -> dict[str, int]:
         "records": len(f"{size_bytes // _SMALLEST_RECORD_BYTES:,}"),
         "bytes": len(f"{size_bytes:,}"),
     }
-    return {name: most.get(name, width) for name, width in COLUMNS.items()}
+    return {name: most.get(name, width) for name, width in _COLUMNS.items()}
 
 
 def _cells(report: PartitionReport) -> list[str]:
@@ -199,7 +188,7 @@ def _write_findings(output: Output, errors: Sequence[CorruptRecord], notes: Sequ
 
 
 def _without_repetition(notes: Sequence[Note]) -> list[Note]:
-    """The notes for a person: of those that say the same, the first ones, and how many more there are."""
+    """Of notes with the same text the first ones, and how many more there are."""
     from duralog.storage.checks.findings import Note
 
     by_text: dict[str, list[Note]] = {}

@@ -121,6 +121,10 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", rich_help_
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, and nothing else.", rich_help_panel=HOW)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, notes or progress.", rich_help_panel=HOW)]
 NoProgress = Annotated[bool, typer.Option("--no-progress", help="No progress bar.", rich_help_panel=HOW)]
+ReadThreads = Annotated[
+    int,
+    typer.Option("--threads", metavar="N", min=1, max=64, help="Read with so many threads.", rich_help_panel=HOW),
+]
 ServerProperties = Annotated[
     str | None,
     typer.Option(

@@ -8,12 +8,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from duralog.cli.common.failures import describe, printable
+from duralog.config.error_text import describe_any, printable
+from duralog.config.progress import Progress
 from duralog.console.facts.runs import FindingFacts, RunState, VerifyView
-from duralog.errors import CorruptRecord, DuralogError
+from duralog.errors import CorruptRecord
+from duralog.operations.chosen_partition import Choice
+from duralog.operations.verify import ToVerify, VerifyRequest, verify
 from duralog.storage.checks.findings import Note
 from duralog.storage.checks.partition import PartitionReport
-from duralog.storage.checks.verification import Verification
 from duralog.storage.disk.background import Clock
 
 _MOST_FINDINGS = 500
@@ -21,11 +23,11 @@ _MOST_NOTES = 200
 
 
 class _Stopped(Exception):
-    """Nobody wants to know any more."""
+    """The check was cancelled."""
 
 
 class DirectoryVerification:
-    """One check of a directory, a topic or a partition, in a thread of its own."""
+    """One check of a directory, a topic or a partition, on its own thread."""
 
     def __init__(self, path: str, topic: str | None, partition: int | None, clock: Clock) -> None:
         self._path = path
@@ -69,36 +71,41 @@ class DirectoryVerification:
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        state, told = RunState.DONE, None
+        state, failure = RunState.DONE, None
         try:
             self._verify()
         except _Stopped:
             state = RunState.STOPPED
-        except Exception as error:  # Whatever it is, it is told on the page.
+        except Exception as error:  # Any error: the page shows it.
             state = RunState.FAILED
-            told = describe(error) if isinstance(error, DuralogError | OSError) else repr(error)
-        self._tell(state=state, error=told, current=None, seconds=time.monotonic() - self._began)
+            failure = describe_any(error)
+        self._update(state=state, error=failure, current=None, seconds=time.monotonic() - self._began)
 
     def _verify(self) -> None:
         topic = self._view.topic
-        check = Verification(self._path, topics=None if topic is None else [topic], partition=self._view.partition)
-        total = check.size_bytes
-        self._tell(bytes_total=total, partitions_total=len({work.name for work in check.work()}))
+        choice = Choice(None if topic is None else [topic], self._view.partition)
+        verified = verify(
+            VerifyRequest(path=self._path, choice=choice),
+            on_progress=self._show,
+            on_start=self._start,
+            on_partition=self._take,
+        )
+        self._add(verified.errors, verified.notes, None)
+        self._update(errors=verified.totals.errors, bytes_done=self._view.bytes_total, share=1.0)
 
-        def show(bytes_done: int, name: str) -> None:
-            if self._is_stopping.is_set():
-                raise _Stopped
-            self._tell(bytes_done=bytes_done, share=bytes_done / total if total else 0.0, current=printable(name))
+    def _start(self, work: ToVerify) -> None:
+        self._update(bytes_total=work.size_bytes, partitions_total=work.partitions)
 
-        for report in check.run(show):
-            self._take(report)
-        self._add(check.errors, check.notes, None)
-        self._tell(errors=check.totals.errors, bytes_done=total, share=1.0)
+    def _show(self, progress: Progress) -> None:
+        if self._is_stopping.is_set():
+            raise _Stopped
+        share = progress.done / progress.total if progress.total else 0.0
+        self._update(bytes_done=progress.done, share=share, current=printable(progress.label))
 
     def _take(self, report: PartitionReport) -> None:
         self._add(report.errors, report.notes, report)
         view = self._view
-        self._tell(
+        self._update(
             partitions_done=view.partitions_done + 1,
             batches=view.batches + report.counts.batches,
             records=view.records + report.counts.records,
@@ -133,10 +140,10 @@ class DirectoryVerification:
                     partition=partition,
                 )
             )
-        self._tell(findings=tuple(found))
+        self._update(findings=tuple(found))
 
     def _relative(self, file: str | None) -> str:
         return "" if file is None else printable(os.path.relpath(file, self._path))
 
-    def _tell(self, **changes: object) -> None:
+    def _update(self, **changes: object) -> None:
         self._view = replace(self._view, **changes)  # type: ignore[arg-type]
