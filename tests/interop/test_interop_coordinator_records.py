@@ -119,7 +119,7 @@ def test_kafka_loads_what_is_repaired(kafka: KafkaProcess, tmp_path: Path) -> No
         check_loaded(server, lambda case: case.kafka_goes_on)
 
     spoil_metadata(path)
-    assert [each.failure for each in Repair(str(path), topic="__cluster_metadata").run()] == [None]
+    assert [each.failure for each in Repair(str(path), topics=["__cluster_metadata"]).run()] == [None]
     repaired = list(Repair(str(path)).run())
     assert [str(each.partition) for each in repaired if each.left or each.failure] == []
     wrong = {f"{case.topic}-{place(case)[0]}" for case in CASES if case.verdict is Verdict.UNLOADABLE}

@@ -139,7 +139,7 @@ def test_damaged_metadata_is_not_cut_unless_named(spark: SparkSession, store: Pa
     assert told(report, list(report.repairs), store) == by_command(other)
     assert contents(store) == contents(other)
     repair(spark, str(store), topics=["__cluster_metadata"])
-    by_command(other, topic="__cluster_metadata")
+    by_command(other, topics=["__cluster_metadata"])
     assert contents(store) == contents(other)
 
 

@@ -1,9 +1,9 @@
-"""`duralog repair`: bring a log directory in order. `storage.repair` does the work."""
+"""`duralog repair` and `duralog job repair`: bring a log directory in order."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,21 +19,24 @@ from duralog.cli.common.options import (
     Quiet,
     TopicChoice,
     local_directory_given,
-    standard_output,
 )
+from duralog.cli.common.screen import Screen, screen
 from duralog.cli.common.tables import Table, fitting, plural, size_text
 from duralog.cli.common.unknown_names import names_checked
-from duralog.operations.lock_holder import lock_holder_named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duralog.cli.common.output import Output
-    from duralog.errors import CorruptRecord
+    from duralog.operations.repair import RepairRequest, RepairResult
+    from duralog.operations.workers import Workers
     from duralog.storage.repair.folder_changes import Action
     from duralog.storage.repair.partition_repair import PartitionRepair
-    from duralog.storage.repair.repair import Repair
 
+Restore = Annotated[
+    bool,
+    typer.Option("--restore", help="Also put back what is valid in quarantine.", rich_help_panel=HOW),
+]
 _ACTION = {"what": -12, "file": -36, "detail": -1}
 
 
@@ -41,10 +44,7 @@ def repair(
     directory: Directory = None,
     data: Data = None,
     dry_run: DryRun = False,
-    restore: Annotated[
-        bool,
-        typer.Option("--restore", help="Also put back what is valid in quarantine.", rich_help_panel=HOW),
-    ] = False,
+    restore: Restore = False,
     topic: TopicChoice = None,
     partition: PartitionChoice = None,
     as_json: AsJson = False,
@@ -62,80 +62,43 @@ def repair(
     given = local_directory_given(directory, data)
     with told_plainly(), names_checked(given, topic, partition):
         from duralog.cli.common.compilation import announce_compilation
-        from duralog.cli.common.logs import say_nothing
-        from duralog.cli.common.progress import Progress
 
         announce_compilation(quiet=quiet)
-        say_nothing()
-        from duralog.storage.disk.found_files import directory_of
-        from duralog.storage.repair.repair import Repair
+        from duralog.operations.chosen_partition import chosen_in
+        from duralog.operations.repair import RepairRequest
+        from duralog.operations.workers import TWO_THREADS
 
-        path, chosen = directory_of(given)
-        from duralog.operations.opened_store import check_log_directory
-
-        check_log_directory(path)
-        if chosen is not None:
-            topic, partition = chosen.topic, chosen.partition
-        output = standard_output(as_json=as_json, quiet=quiet)
-        with lock_holder_named(path):
-            work = Repair(path, topic=topic, partition=partition, restore=restore, dry_run=dry_run)
-        try:
-            with Progress(work.size_bytes, wanted=not (no_progress or quiet)) as progress:
-                output.before_writing = progress.hide
-                is_well = _run(work, output, progress)
-        finally:
-            output.flush()
-        if not is_well:
-            raise typer.Exit(FAILURE)
+        path, choice = chosen_in(given, None if topic is None else [topic], partition)
+        request = RepairRequest(path=path, choice=choice, restore=restore, dry_run=dry_run)
+        with screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown:
+            run_repair(request, TWO_THREADS, shown)
 
 
-def _run(work: Repair, output: Output, progress: Any) -> bool:
-    """Returns whether nothing is left to do."""
-    read = 0
+def run_repair(request: RepairRequest, workers: Workers, screen: Screen) -> None:
+    """Ends the command with an exit code if something is still wrong."""
+    from duralog.cli.common.logs import say_nothing
+    from duralog.operations.repair import repair
 
-    def show(done: int, name: str) -> None:
-        nonlocal read
-        progress.begin(name)
-        progress.advance(done - read)
-        read = done
+    say_nothing()  # The report has all that the store logs.
+    output = screen.output
 
-    repairs: list[PartitionRepair] = []
-    for repaired in work.run(show):
-        repairs.append(repaired)
-        write_repair(output, repaired)
-    write_end_of_repair(output, repairs, work)
-    return not work.left and not any(repaired.left or repaired.failure for repaired in repairs)
+    def show(repaired: PartitionRepair) -> None:
+        if output.as_json:
+            output.object(repaired.to_dict())
+        elif not repaired.is_sound:
+            _write(repaired, output)
 
-
-class Repaired(Protocol):
-    """What there is to tell of a directory beside its partitions."""
-
-    @property
-    def dry_run(self) -> bool: ...
-    @property
-    def actions(self) -> Sequence[Action]: ...
-    @property
-    def left(self) -> Sequence[CorruptRecord]: ...
-
-
-def write_repair(output: Output, repaired: PartitionRepair) -> None:
-    """What was done to one partition."""
+    result = repair(request, workers, on_progress=screen.bar.show, on_partition=show)
     if output.as_json:
-        output.object(repaired.to_dict())
-    elif not repaired.is_sound:
-        _write(repaired, output)
-
-
-def write_end_of_repair(output: Output, repairs: Sequence[PartitionRepair], work: Repaired) -> None:
-    """What was done to the directory itself, and the summary."""
-    if output.as_json:
-        for action in work.actions:
+        for action in result.actions:
             output.object(action.to_dict())
     else:
-        _write_actions(work.actions, output)
-    for error in work.left:
+        _write_actions(result.actions, output)
+    for error in result.left:
         output.finding(error)
-    _summarise(work, repairs, output)
+    _summarise(result, output)
+    if not result.is_well:
+        raise typer.Exit(FAILURE)
 
 
 def _write(repaired: PartitionRepair, output: Output) -> None:
@@ -160,15 +123,16 @@ def _write_actions(actions: Sequence[Action], output: Output) -> None:
         table.row(row)
 
 
-def _summarise(work: Repaired, repairs: Sequence[PartitionRepair], output: Output) -> None:
+def _summarise(result: RepairResult, output: Output) -> None:
+    repairs = result.partitions
     changed = [repaired for repaired in repairs if repaired.actions]
     quarantined = sum(action.bytes for repaired in changed for action in repaired.actions)
-    left = len(work.left) + sum(len(repaired.left) + (repaired.failure is not None) for repaired in repairs)
+    left = len(result.left) + sum(len(repaired.left) + (repaired.failure is not None) for repaired in repairs)
     if output.as_json:
         output.object(
             {
                 "kind": "summary",
-                "dry_run": work.dry_run,
+                "dry_run": result.dry_run,
                 "partitions": len(repairs),
                 "repaired": len(changed),
                 "quarantined_bytes": quarantined,
@@ -178,10 +142,10 @@ def _summarise(work: Repaired, repairs: Sequence[PartitionRepair], output: Outpu
         return
     sound = sum(repaired.is_sound for repaired in repairs)
     words = [
-        f"{plural(len(changed), 'partition')} {'would be repaired' if work.dry_run else 'repaired'}",
+        f"{plural(len(changed), 'partition')} {'would be repaired' if result.dry_run else 'repaired'}",
         f"{sound:,} sound",
     ]
     if quarantined:
         words.append(f"{size_text(quarantined)} to quarantine")
     words.append(f"{plural(left, 'finding')} left" if left else "nothing left to do")
-    output.heading(", ".join(words) + ("; nothing was changed" if work.dry_run else ""))
+    output.heading(", ".join(words) + ("; nothing was changed" if result.dry_run else ""))

@@ -1,34 +1,13 @@
-"""`duralog job repair`: `duralog repair` with partitions in parallel. `spark.jobs.repair` does the work."""
+"""`duralog job repair`: `duralog repair` with partitions in parallel."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from duralog.cli.common.failures import FAILURE, told_plainly
-from duralog.cli.common.options import (
-    HOW,
-    AsJson,
-    Data,
-    DryRun,
-    NoProgress,
-    PartitionChoice,
-    Quiet,
-    directory_given,
-    standard_output,
-)
-from duralog.cli.common.progress import ProgressBar
+from duralog.cli.common.failures import told_plainly
+from duralog.cli.common.options import AsJson, Data, DryRun, NoProgress, PartitionChoice, Quiet, directory_given
+from duralog.cli.common.screen import screen
 from duralog.cli.common.unknown_names import names_checked
-from duralog.cli.job.spark_job import (
-    DEFAULT_MASTER,
-    Conf,
-    Location,
-    Master,
-    TopicChoices,
-    job_app,
-    on_spark,
-)
+from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, TopicChoices, job_app, on_spark
+from duralog.cli.repair import Restore, run_repair
 
 
 @job_app.command()
@@ -36,9 +15,7 @@ def repair(
     path: Location = None,
     data: Data = None,
     dry_run: DryRun = False,
-    restore: Annotated[
-        bool, typer.Option("--restore", help="Also put back what is valid in quarantine.", rich_help_panel=HOW)
-    ] = False,
+    restore: Restore = False,
     topic: TopicChoices = None,
     partition: PartitionChoice = None,
     as_json: AsJson = False,
@@ -56,29 +33,13 @@ def repair(
     """
     path = directory_given(path, data)
     with told_plainly(), names_checked(path, topic, partition):
-        from duralog.cli.common.logs import say_nothing
-        from duralog.cli.repair import write_end_of_repair, write_repair
+        from duralog.operations.chosen_partition import Choice
+        from duralog.operations.repair import RepairRequest
 
-        say_nothing()
-        output = standard_output(as_json=as_json, quiet=quiet)
+        choice = Choice(topic or None, partition)
+        request = RepairRequest(path=path, choice=choice, restore=restore, dry_run=dry_run)
         with (
+            screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
             on_spark("repair", master=master, conf=conf) as spark,
-            ProgressBar(wanted=not (no_progress or quiet)) as progress,
         ):
-            from duralog.spark.jobs.repair import repair as run
-
-            report = run(
-                spark.session,
-                path,
-                topics=topic or None,
-                partition=partition,
-                restore=restore,
-                dry_run=dry_run,
-                on_progress=progress.show,
-            )
-        for repaired in report.repairs:
-            write_repair(output, repaired)
-        write_end_of_repair(output, report.repairs, report)
-        output.flush()
-        if not report.is_well:
-            raise typer.Exit(FAILURE)
+            run_repair(request, spark, shown)

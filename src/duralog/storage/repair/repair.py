@@ -13,7 +13,7 @@ A dry run does the same on a `RehearsalFileSystem`: what it tells is what would 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from duralog.config import TopicConfig
 from duralog.errors import CorruptRecord, DuralogError
@@ -45,7 +45,7 @@ class Repair:
         self,
         path: str,
         *,
-        topic: str | None = None,
+        topics: Collection[str] | None = None,
         partition: int | None = None,
         restore: bool = False,
         dry_run: bool = False,
@@ -61,14 +61,14 @@ class Repair:
         self._directory = LogDirectory(self._fs, path)
         self._lock = lock_for_repair(self._directory, dry_run=dry_run)
         try:
-            self._verification = Verification(path, topics=None if topic is None else [topic], partition=partition)
+            self._verification = Verification(path, topics=topics, partition=partition)
             self._repairer = PartitionRepairer(
                 self._fs,
                 self._directory,
                 config_of=TopicConfigs(path).of,
                 restore=restore,
                 dry_run=dry_run,
-                may_cut_metadata=topic == CLUSTER_METADATA,
+                may_cut_metadata=topics is not None and CLUSTER_METADATA in topics,
                 clock=clock,
             )
             self._was_clean = self._directory.take_clean_shutdown()
