@@ -20,8 +20,8 @@ from duralog.errors import CorruptRecord
 from duralog.format.filenames import PartitionFolder
 from duralog.scanning.executor import Advance, OnProgress, in_groups
 from duralog.scanning.locations import Location
+from duralog.scanning.remote_checks import files_at
 from duralog.spark.executor import SparkExecutor
-from duralog.spark.jobs.remote_checks import files_at
 from duralog.storage.checks.chain import Checked
 from duralog.storage.checks.findings import Note
 from duralog.storage.checks.partition import PartitionReport

@@ -21,7 +21,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from duralog.errors import DuralogError, StorageError
 from duralog.format.filenames import FileState, SegmentFile
@@ -48,9 +48,6 @@ from duralog.storage.recovery.leftovers import STAGING_FOLDER
 from duralog.storage.segment.segment import Segment
 from duralog.storage.segment.segment_files import KINDS, segment_options
 from duralog.storage.segment.source import SegmentBroken, SegmentSource
-
-if TYPE_CHECKING:
-    pass
 
 _GROUPS_PER_CORE = 4
 """So many groups for each core are rewritten before they are put into their places."""
