@@ -21,7 +21,7 @@ from duralog.errors import InvalidConfig, StorageError, StoreLocked
 from duralog.format.murmur2 import partition_of_key
 from duralog.spark import committing
 from duralog.spark.sink.broker_sink import broker_targets, send
-from duralog.spark.sink.staging import StagedTask
+from duralog.spark.sink.staging import StagedTask, WriteTask
 from duralog.spark.sink.staging_task import stage_rows
 from duralog.spark.sink.write_options import Transaction, WriteOptions
 from duralog.spark.sink.writers import DuralogArrowWriter, DuralogStreamArrowWriter
@@ -157,9 +157,7 @@ def through_the_port(held: Held, **options: object) -> WriteOptions:
 
 def staged(options: WriteOptions, *tasks: list[pa.RecordBatch]) -> list[StagedTask]:
     targets = broker_targets(options)
-    return [
-        stage_rows(rows, targets, options, writer=WRITER, batch=0, task=number) for number, rows in enumerate(tasks)
-    ]
+    return [stage_rows(rows, targets, options, WriteTask(WRITER, 0, number)) for number, rows in enumerate(tasks)]
 
 
 def test_a_directory_that_kafka_holds(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from duralog.spark.committing import CommitReport, commit
-from duralog.spark.sink.staging import StagedTask
+from duralog.spark.sink.staging import StagedTask, WriteTask
 from duralog.spark.sink.staging_task import stage_rows
 from duralog.spark.sink.write_options import Transaction, WriteOptions
 from duralog.spark.sink.write_targets import store_targets
@@ -44,9 +44,7 @@ def stage(
             rows,
             targets,
             options,
-            writer=writer,
-            batch=batch,
-            task=task,
+            WriteTask(writer, batch, task),
             file_system=files,
             clock=lambda: now_ms,
             gathered_bytes=gathered_bytes,

@@ -1,13 +1,21 @@
-"""The partitions of a directory that a job is to work on, and how much work each is."""
+"""The partitions of a directory that a job works on: which, how large they are, and how to read one that changes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import ExitStack, suppress
+from typing import TypeVar
 
-from duralog.errors import StorageError, UnknownTopic
+from duralog.errors import DuralogError, StorageError, UnknownTopic
 from duralog.format.filenames import FileKind, FileState, parse_segment_file
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
 from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.store import Store
+
+Found = TypeVar("Found")
+
+_ATTEMPTS = 4
 
 
 def choose_partitions(
@@ -27,7 +35,7 @@ def choose_partitions(
 
 
 def log_bytes(folder: str, file_system: FileSystem | None = None) -> int:
-    """The size of a partition's logs; 0 where they cannot be listed, which whoever opens them has to tell."""
+    """The size of a partition's logs; 0 if they cannot be listed: opening them raises the error."""
     sizes = 0
     try:
         entries = (file_system or LocalFileSystem()).list(folder)
@@ -38,3 +46,17 @@ def log_bytes(folder: str, file_system: FileSystem | None = None) -> int:
         if file is not None and file.kind is FileKind.LOG and file.state is FileState.LIVE:
             sizes += entry.size
     return sizes
+
+
+def read_live(store: Store, partition: TopicPartition, read: Callable[[PartitionLog], Found]) -> Found:
+    """The result of `read` on the log of a directory that its owner may change meanwhile.
+
+    A read-only store knows the files that were there when it loaded the log. Retention and compaction remove or replace
+    them: then the log is loaded again. An error that stays is raised. REQUIRES: the store is read-only, on local disk.
+    """
+    with ExitStack() as opened:
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(DuralogError):
+                return read(store.partition(*partition))
+            store = opened.enter_context(Store(store.path, config=store.config, read_only=True))
+        return read(store.partition(*partition))

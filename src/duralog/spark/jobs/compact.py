@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _LARGEST_MAP_BYTES = 2**31 - 1
 
 
-def compact(
+def compact(  # Public: its keyword arguments are the interface.
     spark: SparkSession,
     path: str,
     *,

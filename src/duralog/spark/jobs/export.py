@@ -148,7 +148,7 @@ class _TopicRun:
             target.delete(strays)
 
 
-def export(
+def export(  # Public: its keyword arguments are the interface.
     spark: SparkSession,
     path: str,
     target: str,

@@ -17,9 +17,8 @@ from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError
 from duralog.scanning.executor import Advance, Executor, OnProgress, one_by_one, run_in_equal_groups
 from duralog.spark.executor import SparkExecutor
-from duralog.spark.jobs.chosen_partitions import choose_partitions
+from duralog.spark.jobs.chosen_partitions import choose_partitions, read_live
 from duralog.spark.jobs.holding import check_log_directory, hold
-from duralog.spark.jobs.live_partition import look_at
 from duralog.storage.borrowed_partition import Loan, borrow
 from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.disk.log_directory import TopicPartition
@@ -72,7 +71,7 @@ class RetainReport:
         return spark.createDataFrame(rows, REMOVALS_SCHEMA)
 
 
-def retain(
+def retain(  # Public: its keyword arguments are the interface.
     spark: SparkSession,
     path: str,
     *,
@@ -147,7 +146,7 @@ def _plan_partitions(work: _Work, partitions: Sequence[TopicPartition], _: Advan
 
 def _plan_partition(work: _Work, store: Store, partition: TopicPartition) -> _LookedAt:
     try:
-        return look_at(store, partition, lambda log: work.retain(log, delete=False))
+        return read_live(store, partition, lambda log: work.retain(log, delete=False))
     except DuralogError as error:
         return _LookedAt(partition=partition, failure=str(error))
 

@@ -37,7 +37,7 @@ from duralog.scanning.planning import OffsetRange, Offsets, Timestamps, resolve
 from duralog.scanning.topic_choice import partitions_by_topic
 from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.snapshots.basis import tombstones_until_ms, why_not_from
-from duralog.spark.jobs.snapshots.plan import partition_tasks
+from duralog.spark.jobs.snapshots.plan import Basis, SnapshotRequest, partition_tasks
 from duralog.spark.jobs.snapshots.report import SnapshotReport, SnapshotTable
 from duralog.spark.jobs.snapshots.shuffle import snapshot_by_shuffle
 from duralog.spark.jobs.snapshots.task import PartitionOutcome, PartitionTask, snapshot_partition
@@ -61,24 +61,6 @@ __all__ = ["SnapshotReport", "SnapshotTable", "snapshot"]
 
 _JOB = "snapshot"
 DEFAULT_MAP_BYTES = 256 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    """What was asked for, of every topic."""
-
-    format: TableFormat
-    isolation: Isolation
-    as_of_ms: int | None
-    as_of_offsets: Mapping[str, Mapping[int, int]]
-    full: bool
-    headers: bool
-    map_bytes: int
-    max_slice_bytes: int
-
-    @property
-    def is_latest(self) -> bool:
-        return self.as_of_ms is None and not self.as_of_offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +113,7 @@ class _TopicRun:
         )
 
 
-def snapshot(
+def snapshot(  # Public: its keyword arguments are the interface.
     spark: SparkSession,
     path: str,
     target: str,
@@ -161,7 +143,7 @@ def snapshot(
     if as_of_ms is not None and as_of_offsets:
         raise InvalidConfig("a snapshot is as of a time or as of offsets: give one of them")
     check_map_bytes("map_bytes", map_bytes)
-    request = _Request(
+    request = SnapshotRequest(
         format=TableFormat(format),
         isolation=Isolation(isolation),
         as_of_ms=as_of_ms,
@@ -220,7 +202,7 @@ def _run(
 
 
 def _prepare(
-    store: Store, table: LakeTable, right: WritingRight, request: _Request, partitions: list[TopicPartition]
+    store: Store, table: LakeTable, right: WritingRight, request: SnapshotRequest, partitions: list[TopicPartition]
 ) -> _TopicRun:
     spec = table.spec
     read_ms = wall_clock_ms()
@@ -284,20 +266,17 @@ def _prepare(
             store,
             table,
             starts,
-            before if why_full is None else nothing,
-            old_files,
+            Basis(before, old_files) if why_full is None else Basis(nothing),
+            request,
             right=right,
             run=after.run,
-            isolation=request.isolation,
-            map_bytes=request.map_bytes,
-            max_slice_bytes=request.max_slice_bytes,
         ),
         replaced=old_files if why_full is not None else (),
         due_ms=due_ms if why_full is None else None,
     )
 
 
-def _ends(store: Store, request: _Request, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+def _ends(store: Store, request: SnapshotRequest, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
     end: Offsets | Timestamps
     if request.as_of_ms is not None:
         end = Timestamps(everywhere_ms=request.as_of_ms)

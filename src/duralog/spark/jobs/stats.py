@@ -33,7 +33,7 @@ __all__ = ["Figures", "LogFigures", "StatsReport", "stats"]
 DEFAULT_MAP_BYTES = 256 << 20
 
 
-def stats(
+def stats(  # Public: its keyword arguments are the interface.
     spark: SparkSession,
     path: str,
     *,

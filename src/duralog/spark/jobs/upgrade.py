@@ -20,9 +20,8 @@ from duralog.config import BrokerConfig
 from duralog.errors import DuralogError
 from duralog.scanning.executor import Advance, Executor, OnProgress, one_by_one, run_in_groups
 from duralog.spark.executor import SparkExecutor
-from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes
+from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes, read_live
 from duralog.spark.jobs.holding import check_log_directory, hold
-from duralog.spark.jobs.live_partition import look_at
 from duralog.storage.borrowed_partition import Loan, borrow
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
@@ -110,7 +109,7 @@ class UpgradeReport:
         return spark.createDataFrame([tuple(row.get(name) for name in names) for row in rows], PARTITIONS_SCHEMA)
 
 
-def upgrade(
+def upgrade(  # Public: its keyword arguments are the interface.
     spark: SparkSession,
     path: str,
     *,
@@ -194,6 +193,6 @@ def _preview_partitions(path: str, partitions: Sequence[TopicPartition], _: Adva
 
 def _preview_partition(store: Store, partition: TopicPartition) -> PartitionUpgrade:
     try:
-        return PartitionUpgrade(partition=partition, upgrade=look_at(store, partition, preview_upgrade))
+        return PartitionUpgrade(partition=partition, upgrade=read_live(store, partition, preview_upgrade))
     except DuralogError as error:
         return PartitionUpgrade(partition=partition, upgrade=None, failure=str(error))

@@ -86,7 +86,7 @@ class VerifyReport:
         yield from _rows(None, self.errors, self.notes)
 
 
-def verify(
+def verify(  # Public: its keyword arguments are the interface.
     spark: SparkSession,
     path: str,
     *,

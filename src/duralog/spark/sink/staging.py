@@ -21,6 +21,7 @@ import struct
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 from uuid import uuid4
 
 from duralog.columnar.pieces import Piece, read_pieces
@@ -88,14 +89,23 @@ class StagedFile:
     runs: Sequence[Run]
 
 
-class StagingFile:
-    """The file of one attempt, while its task writes it. It comes into being with the first run."""
+class WriteTask(NamedTuple):
+    """Which task of which write."""
 
-    def __init__(self, files: FileSystem, directory: str, *, writer: str, batch: int, task: int) -> None:
+    writer: str
+    batch: int
+    """The number of the micro-batch; 0 for a batch write."""
+    number: int
+
+
+class StagingFile:
+    """The file of one attempt, while its task writes it. It is created with the first run."""
+
+    def __init__(self, files: FileSystem, directory: str, task: WriteTask) -> None:
         self._files = files
         self._directory = directory
-        self._task = task
-        self._name = StagedFileName(writer, batch, task, uuid4().hex).name
+        self._task = task.number
+        self._name = StagedFileName(*task, uuid4().hex).name
         self._file: File | None = None
         self._runs: list[Run] = []
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from duralog.spark.sink.row_encoding import RowEncoder
-from duralog.spark.sink.staging import StagedTask, StagingFile
+from duralog.spark.sink.staging import StagedTask, StagingFile, WriteTask
 from duralog.spark.sink.write_columns import as_records, record_names
 from duralog.spark.sink.write_options import WriteOptions
 from duralog.spark.sink.write_targets import WriteTargets
@@ -22,18 +22,16 @@ def stage_rows(
     rows: Iterable[pa.RecordBatch],
     targets: WriteTargets,
     options: WriteOptions,
+    task: WriteTask,
     *,
-    writer: str,
-    batch: int,
-    task: int,
     file_system: FileSystem | None = None,
     clock: Clock = wall_clock_ms,
     gathered_bytes: int = GATHERED_BYTES,
 ) -> StagedTask:
     """Encode and stage all rows, or raise and leave nothing behind."""
     files = file_system or LocalFileSystem()
-    staging = StagingFile(files, options.path, writer=writer, batch=batch, task=task)
-    encoder = RowEncoder(targets, options, task=task, clock=clock)
+    staging = StagingFile(files, options.path, task)
+    encoder = RowEncoder(targets, options, task=task.number, clock=clock)
     gathered: list[pa.RecordBatch] = []
 
     def stage() -> None:

@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from duralog.errors import InvalidConfig, StorageError
 from duralog.spark.committing import check_free, commit, discard
 from duralog.spark.plain_errors import plain_errors
-from duralog.spark.sink.staging import StagedTask
+from duralog.spark.sink.staging import StagedTask, WriteTask
 from duralog.spark.sink.staging_task import stage_rows
 from duralog.spark.sink.write_columns import record_names
 from duralog.spark.sink.write_options import Transaction, WriteOptions
@@ -105,9 +105,8 @@ class DuralogArrowWriter(DataSourceArrowWriter):
         context = TaskContext.get()
         assert context is not None
         with plain_errors():
-            staged = stage_rows(
-                iterator, self._targets, self._options, writer=self._writer, batch=0, task=context.partitionId()
-            )
+            task = WriteTask(self._writer, 0, context.partitionId())
+            staged = stage_rows(iterator, self._targets, self._options, task)
         return TaskReport(staged, self._writer)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -139,14 +138,8 @@ class DuralogStreamArrowWriter(DataSourceStreamArrowWriter):
                     " the sink could not recognise a repeated micro-batch"
                 )
             writer = sha256(query_id.encode()).hexdigest()[:32]
-            staged = stage_rows(
-                iterator,
-                self._targets,
-                self._options,
-                writer=writer,
-                batch=int(batch_id),
-                task=context.partitionId(),
-            )
+            task = WriteTask(writer, int(batch_id), context.partitionId())
+            staged = stage_rows(iterator, self._targets, self._options, task)
         return TaskReport(staged, writer, query_id)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

@@ -12,7 +12,7 @@ import pytest
 
 import duralog
 from duralog import Record
-from duralog.spark.jobs.live_partition import look_at
+from duralog.spark.jobs.chosen_partitions import read_live
 from duralog.storage.disk.log_directory import TopicPartition
 
 COMPACTED = {"cleanup.policy": "compact", "file.delete.delay.ms": 0}
@@ -62,11 +62,11 @@ def test_a_segment_that_was_compacted_is_not_read_as_the_one_that_was_loaded(
 def test_a_job_looks_again(owner: duralog.Store, reader: duralog.Store) -> None:
     reader.partition("t", 0)
     owner.compact("t", 0)
-    assert look_at(reader, TopicPartition("t", 0), offsets) == [35, 36, 37, 38, 39, 40]
+    assert read_live(reader, TopicPartition("t", 0), offsets) == [35, 36, 37, 38, 39, 40]
     (Path(owner.path) / "t-0" / f"{0:020}.log").unlink()
     (Path(owner.path) / "t-0" / f"{0:020}.log").mkdir()
     with pytest.raises(duralog.StorageError, match="neither a regular file nor a link to one"):
-        look_at(reader, TopicPartition("t", 0), offsets)
+        read_live(reader, TopicPartition("t", 0), offsets)
 
 
 def test_a_segment_that_is_gone_is_told(owner: duralog.Store, reader: duralog.Store) -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from duralog.command_line import app
 from duralog.errors import StorageError
 from duralog.format.filenames import StagedFileName, parse_partition_folder, parse_segment_file, parse_staged_file
-from duralog.spark.sink.staging import open_staged, read_run
+from duralog.spark.sink.staging import WriteTask, open_staged, read_run
 from duralog.spark.sink.staging_task import stage_rows
 from duralog.spark.sink.write_targets import store_targets
 from duralog.storage.disk.file_system import LocalFileSystem
@@ -83,7 +83,7 @@ def test_a_task_that_fails_leaves_nothing(tmp_path: Path) -> None:
         raise RuntimeError("the executor's input broke")
 
     with pytest.raises(RuntimeError, match="input broke"):
-        stage_rows(rows(), store_targets(options), options, writer=WRITER, batch=0, task=0, gathered_bytes=1)
+        stage_rows(rows(), store_targets(options), options, WriteTask(WRITER, 0, 0), gathered_bytes=1)
     assert not list(tmp_path.glob("duralog-sink*"))
 
 

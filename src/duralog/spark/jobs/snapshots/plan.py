@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from duralog.columnar.schema import PARTITION
 from duralog.scanning.planning import OffsetRange, plan
 from duralog.spark.jobs.snapshots.task import PartitionTask
 from duralog.spark.lake.parquet_table import ParquetVersions
-from duralog.spark.lake.table_state import TableState
+from duralog.spark.lake.table_state import TableFormat, TableState
 from duralog.spark.lake.tables import LakeTable
 from duralog.spark.lake.writing_right import WritingRight
 from duralog.storage.disk.log_directory import TopicPartition
@@ -17,33 +18,56 @@ from duralog.storage.log.isolation import Isolation
 from duralog.storage.store import Store
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRequest:
+    """What was asked for, of every topic."""
+
+    format: TableFormat
+    isolation: Isolation
+    as_of_ms: int | None
+    as_of_offsets: Mapping[str, Mapping[int, int]]
+    full: bool
+    headers: bool
+    map_bytes: int
+    max_slice_bytes: int
+
+    @property
+    def is_latest(self) -> bool:
+        return self.as_of_ms is None and not self.as_of_offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """The snapshot that a run continues: an empty one if it makes a full one."""
+
+    state: TableState
+    files: Sequence[str] = ()
+
+
 def partition_tasks(
     store: Store,
     table: LakeTable,
     ranges: Mapping[TopicPartition, OffsetRange],
-    before: TableState,
-    old_files: Sequence[str],
+    basis: Basis,
+    request: SnapshotRequest,
     *,
     right: WritingRight,
     run: int,
-    isolation: Isolation,
-    map_bytes: int,
-    max_slice_bytes: int,
 ) -> list[PartitionTask]:
-    """A task for each partition that has something to do. `before` is what it goes on from, `run` its number."""
+    """A task for each partition that has something to do. `run` is the number of this run."""
     spec = table.spec
-    planned = plan(store, ranges, isolation=isolation, max_slice_bytes=max_slice_bytes)
+    planned = plan(store, ranges, isolation=request.isolation, max_slice_bytes=request.max_slice_bytes)
     copies = isinstance(table, ParquetVersions)
     slices_of = {number: tuple(found) for number, found in groupby(planned.slices, key=lambda found: found.partition)}
-    files_of = _by_folder(old_files if before.run else ())
+    files_of = _by_folder(basis.files)
     tasks = []
     is_changed = {}
     for partition, wanted in ranges.items():
         number = partition.partition
         first_offset = store.partition(*partition).start_offset
         slices = slices_of.get(number, ())
-        known = before.details["live_keys"].get(str(number), 0)
-        is_changed[number] = bool(slices) or first_offset != before.details["first_offsets"].get(str(number))
+        known = basis.state.details["live_keys"].get(str(number), 0)
+        is_changed[number] = bool(slices) or first_offset != basis.state.details["first_offsets"].get(str(number))
         tasks.append(
             PartitionTask(
                 topic=spec.topic,
@@ -52,7 +76,7 @@ def partition_tasks(
                 files=files_of.get(f"{PARTITION}={number}", ()),
                 first_offset=first_offset,
                 most_keys=known + wanted.end_offset - wanted.start_offset,
-                map_bytes=map_bytes,
+                map_bytes=request.map_bytes,
                 right=right,
                 target=spec.target,
                 folder=table.data_folder,
