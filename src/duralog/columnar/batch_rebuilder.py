@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 from duralog.columnar.compaction_outcome import Outcome
 from duralog.columnar.decoded import CHUNK_RECORDS, Chunk, DecodedRecords
 from duralog.columnar.runs import Rows, RunDecoder, Span
-from duralog.columnar.survival_rules import SurvivalRules
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.compression import Codec, compress
 from duralog.format.layout import CODEC_MASK
+from duralog.format.varint import as_int64
 from duralog.kernels.columns import rows_of
 from duralog.kernels.decode import MIN_RECORD_BYTES
 from duralog.kernels.encode import HEADER_BYTES, seal_batches
 from duralog.kernels.key_digests import digests_of
 from duralog.kernels.key_walk import walk_keys
-from duralog.kernels.offset_map import NO_MARKS
+from duralog.kernels.offset_map import NO_MARKS, OffsetMap
 from duralog.kernels.rebuild import MAX_GROWTH, BatchFate, BatchVerdict, rebuild_batches
 from duralog.kernels.transcribe import room_for, transcribe_messages
 from duralog.kernels.writing import SLACK
@@ -40,6 +40,35 @@ _UNTOUCHED, _REBUILT = BatchFate.UNTOUCHED.value, BatchFate.REBUILT.value
 _NO_OFFSETS = np.empty(0, np.int64)
 _SMALLEST_OFFSET = -(2**63)
 _START = np.zeros(1, np.int64)
+_NEVER_MS = -(2**63)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurvivalRules:
+    """What decides about a record of a filtered batch.
+
+    It stays if it lies behind all that the map knows. Otherwise it needs a key that no later record has, and a value,
+    unless it is a tombstone that is still to be seen.
+    """
+
+    offset_map: OffsetMap
+    round_ms: int
+    """When the round began: delete horizons up to it have passed, new ones are counted from it."""
+    delete_retention_ms: int
+    keep_legacy_tombstones: bool
+    """Formats v0 and v1 have no delete horizon: whether the file is too young to lose its tombstones."""
+    keep_tombstones: bool = False
+    """Whatever their time: there may be values of their keys that nobody could look at."""
+
+    @property
+    def expired_ms(self) -> int:
+        """Tombstones with a delete horizon up to this time go."""
+        return _NEVER_MS if self.keep_tombstones else self.round_ms
+
+    @property
+    def new_horizon_ms(self) -> int:
+        """The horizon of a batch that gets one. Negative, and so none, where the sum wraps, as in Kafka."""
+        return as_int64(self.round_ms + self.delete_retention_ms)
 
 
 @dataclass(frozen=True, slots=True)

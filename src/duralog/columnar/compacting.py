@@ -23,12 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.columnar.batch_rebuilder import BatchRebuilder
+from duralog.columnar.batch_rebuilder import BatchRebuilder, SurvivalRules
 from duralog.columnar.compaction_outcome import Outcome
 from duralog.columnar.pieces import Piece
 from duralog.columnar.refusals import OnCorrupt, Refusals
 from duralog.columnar.runs import Rows
-from duralog.columnar.survival_rules import SurvivalRules
 from duralog.errors import CorruptRecord
 from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from duralog.format.layout import DELETE_HORIZON_BIT

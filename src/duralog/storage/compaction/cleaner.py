@@ -44,9 +44,8 @@ from duralog.storage.compaction.cleaning import Cleaning, CompactLog, WaitFor, w
 from duralog.storage.compaction.cleaning_claims import CleaningClaims
 from duralog.storage.compaction.compact import compact_log
 from duralog.storage.compaction.kept_maps import KeptMaps
-from duralog.storage.compaction.report import CompactionProgress, CompactionReport, CompactionStopped
+from duralog.storage.compaction.report import CompactionProgress, CompactionReport, CompactionStopped, summary
 from duralog.storage.compaction.settings import CleanerSettings, CompactionSettings
-from duralog.storage.compaction.summary import summary
 from duralog.storage.compaction.throttle import Throttle
 from duralog.storage.disk.background import Clock, Scheduler, steady_clock_ms
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition

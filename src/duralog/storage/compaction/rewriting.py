@@ -1,7 +1,12 @@
 """The second pass of a compaction: group after group, what survives of its segments.
 
 Pieces are read and judged in order, by one thread at a time; several can compact them, and the results come in order.
-A segment that turns out to be broken stays as it is: the group that it was in is begun again without it.
+A segment that turns out to be broken stays as it is: its group is started again without it.
+
+A group is neighbours that become one segment. Compaction makes segments smaller; so that a log does not end up as many
+tiny ones, neighbours that fit into one segment before they are compacted are written into one. Their size before
+counts, since the result is not known yet: log, indexes and range of offsets all have to fit. A segment that is too
+large by itself is a group of its own. In Kafka: `Cleaner.groupSegmentsBySize`.
 """
 
 from __future__ import annotations
@@ -9,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from itertools import chain, dropwhile
 from typing import NamedTuple
 
@@ -20,12 +26,13 @@ from duralog.columnar.pieces import Piece
 from duralog.format.index_entries import AbortedTransaction
 from duralog.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from duralog.storage.compaction.batch_verdicts import BatchJudge, Judgement
-from duralog.storage.compaction.groups import SegmentExtent, group_segments
 from duralog.storage.compaction.report import Tallies
 from duralog.storage.compaction.run import CompactionRun
 from duralog.storage.compaction.transaction_cleaning import TransactionTracker
 from duralog.storage.log.view import LogView
 from duralog.storage.segment.source import SegmentBroken, SegmentSource, batch_bytes
+
+_INT32_MAX = 2**31 - 1
 
 
 class RewrittenPiece(NamedTuple):
@@ -168,6 +175,45 @@ class Rewriter:
                 run.append(source)
         end_run()
         return planned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentExtent:
+    """What a segment takes up."""
+
+    base_offset: int
+    last_offset: int
+    """The largest that it could hold: one below the next segment, or below the end of what may be compacted."""
+    log_bytes: int
+    offset_index_bytes: int
+    time_index_bytes: int
+
+
+def group_segments(segments: Sequence[SegmentExtent], *, segment_bytes: int, index_bytes: int) -> list[int]:
+    """How many segments each group has, from the first to the last. REQUIRES: base offsets rise."""
+    groups: list[int] = []
+    place = 0
+    while place < len(segments):
+        count = _fitting(segments[place:], segment_bytes, index_bytes)
+        groups.append(count)
+        place += count
+    return groups
+
+
+def _fitting(segments: Sequence[SegmentExtent], segment_bytes: int, index_bytes: int) -> int:
+    """How many from the first on fit together; one at least."""
+    first = segments[0]
+    log, offsets, times = first.log_bytes, first.offset_index_bytes, first.time_index_bytes
+    for count, segment in enumerate(segments[1:], start=1):
+        log += segment.log_bytes
+        offsets += segment.offset_index_bytes
+        times += segment.time_index_bytes
+        # An empty segment has no offset that could lie too far off. Were it held back for what it might hold, a log
+        # that skips offsets would keep an empty segment for every 2^31 of them.
+        is_far = segment.log_bytes > 0 and segment.last_offset - first.base_offset > _INT32_MAX
+        if log > segment_bytes or offsets > index_bytes or times > index_bytes or is_far:
+            return count
+    return len(segments)
 
 
 def _extent(source: SegmentSource, last_offset: int) -> SegmentExtent:

@@ -132,7 +132,7 @@ class ReadableLog(ABC):
         columns: Sequence[str] | None = None,
     ) -> pandas.DataFrame:
         """As `read_arrow`, as a data frame of pandas, if that is installed."""
-        from duralog.columnar.frames import to_pandas
+        from duralog.columnar.tables import to_pandas
 
         return to_pandas(self.read_arrow(start_offset, end_offset, isolation=isolation, columns=columns))
 
@@ -145,7 +145,7 @@ class ReadableLog(ABC):
         columns: Sequence[str] | None = None,
     ) -> polars.DataFrame:
         """As `read_arrow`, as a data frame of polars, if that is installed."""
-        from duralog.columnar.frames import to_polars
+        from duralog.columnar.tables import to_polars
 
         return to_polars(self.read_arrow(start_offset, end_offset, isolation=isolation, columns=columns))
 

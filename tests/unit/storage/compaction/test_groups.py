@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duralog.storage.compaction.groups import SegmentExtent, group_segments
+from duralog.storage.compaction.rewriting import SegmentExtent, group_segments
 
 LIMITS = {"segment_bytes": 1000, "index_bytes": 96}
 INT32_MAX = 2**31 - 1
