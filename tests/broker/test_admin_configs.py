@@ -10,10 +10,9 @@ import pytest
 
 from duralog.broker.broker import Broker
 from duralog.broker.configs.dynamic import DYNAMIC_CONFIGS, LISTENERS_CONFIGS, ONE_BROKERS_CONFIGS
-from duralog.broker.configs.kafka_only_configs import KAFKA_ONLY_CONFIGS
 from duralog.broker.handlers.cluster import describe_configs as describe_configs_handler
 from duralog.config import BROKER_CONFIGS, TOPIC_CONFIGS
-from duralog.config.kafka_names import KAFKA_NAMES
+from duralog.config.kafka_only_configs import KAFKA_NAMES, KAFKA_ONLY_CONFIGS
 from duralog.storage.metadata.cluster_metadata import BROKER_RESOURCE
 from tests.support.broker.admin_desk import (
     ALTER_CONFIGS,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from duralog.broker.broker import Broker
-from duralog.broker.configs.kafka_only_configs import KAFKA_ONLY_CONFIGS
+from duralog.config.kafka_only_configs import KAFKA_ONLY_CONFIGS
 from oracle.kafka_process import KafkaProcess
 from oracle.kafka_server import KafkaServer
 from tests.support.broker.admin_desk import (

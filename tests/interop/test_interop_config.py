@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from duralog.config import BROKER_CONFIGS, TOPIC_CONFIGS, BrokerConfig, ConfigDef, TopicConfig
-from duralog.config.kafka_names import KAFKA_NAMES
+from duralog.config.kafka_only_configs import KAFKA_NAMES
 from duralog.errors import InvalidConfig
 from oracle.kafka_process import KafkaProcess
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from duralog.config.definitions import ConfigDef, definitions_of, nearest
-from duralog.config.kafka_names import is_known_to_kafka
+from duralog.config.kafka_only_configs import is_known_to_kafka
 from duralog.config.server_settings import ServerSettings
 from duralog.config.sources import Origin, Source
 from duralog.config.topic import TOPIC_CONFIGS, TopicConfig

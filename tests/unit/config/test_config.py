@@ -7,7 +7,7 @@ import re
 import pytest
 
 from duralog.config import BROKER_CONFIGS, TOPIC_CONFIGS, BrokerConfig, Origin, Source, TopicConfig, topic_config_texts
-from duralog.config.kafka_names import KAFKA_NAMES
+from duralog.config.kafka_only_configs import KAFKA_NAMES
 from duralog.errors import CorruptRecord, InvalidConfig
 
 LONG_MAX = 2**63 - 1

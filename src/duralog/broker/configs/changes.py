@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from duralog.broker.configs.dynamic import broker_configs_fault
 from duralog.broker.configs.faults import topic_configs_fault
 from duralog.broker.configs.group_configs import GROUP_CONFIGS, group_configs_fault
-from duralog.broker.configs.kafka_only_configs import KAFKA_ONLY_CONFIGS
 from duralog.broker.configs.resources import ConfigLayers
 from duralog.broker.topics.topic_faults import Fault, fault_of, name_fault
 from duralog.broker.wire import error_codes as codes
 from duralog.config import BROKER_CONFIGS, TOPIC_CONFIGS
 from duralog.config.definitions import LIST
+from duralog.config.kafka_only_configs import KAFKA_ONLY_CONFIGS
 from duralog.errors import DuralogError
 from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from duralog.storage.store import Store

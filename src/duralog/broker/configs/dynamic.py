@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Set
 
-from duralog.broker.configs.faults import value_fault
-from duralog.broker.configs.kafka_only_configs import KAFKA_ONLY_CONFIGS, kafka_only_fault
+from duralog.broker.configs.faults import kafka_only_fault, value_fault
 from duralog.broker.topics.topic_faults import Fault
 from duralog.broker.wire import error_codes as codes
 from duralog.config import BROKER_CONFIGS, BrokerConfig
+from duralog.config.kafka_only_configs import KAFKA_ONLY_CONFIGS
 from duralog.config.ways_in import OVERRIDES, PER_ADDRESS
 
 _DYNAMIC = """

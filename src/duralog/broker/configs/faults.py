@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from duralog.config import TOPIC_CONFIGS, ConfigDef, TopicConfig
-from duralog.config.definitions import BOOLEAN, LIST, Kind
+from duralog.config.definitions import BOOLEAN, DOUBLE, INT, LIST, LONG, SHORT, Kind
+from duralog.config.kafka_only_configs import KAFKA_ONLY_CONFIGS
 from duralog.config.topic import GZIP_LEVEL
 from duralog.errors import InvalidConfig
 
 _TIERED = "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+_KINDS: Mapping[str, Kind[Any]] = {kind.name: kind for kind in (BOOLEAN, SHORT, INT, LONG, DOUBLE)}
+_LEAST = {"max.connection.creation.rate": 0, "num.replica.fetchers": 1}
 _MIN_LAG, _MAX_LAG = "min.compaction.lag.ms", "max.compaction.lag.ms"
 
 
@@ -35,6 +38,19 @@ def kind_fault(name: str, kind: Kind[Any], text: str) -> str:
     expected = "Expected value to be either true or false"
     reason = expected if kind is BOOLEAN else f"Not a number of type {kind.name.upper()}"
     return f"Invalid value {text.strip()} for configuration {name}: {reason}"
+
+
+def kafka_only_fault(name: str, text: str) -> str | None:
+    """Why Kafka would refuse this value of a config that has no effect here."""
+    kind = _KINDS.get(KAFKA_ONLY_CONFIGS[name].kind)
+    if kind is None:
+        return None
+    value = kind.parse(text)
+    if value is None:
+        return kind_fault(name, kind, text)
+    if name in _LEAST and value < _LEAST[name]:
+        return f"Invalid value {text.strip()} for configuration {name}: Value must be at least {_LEAST[name]}"
+    return None
 
 
 def _not_allowed(definition: ConfigDef, value: float | str) -> str:

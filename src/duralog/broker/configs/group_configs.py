@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from duralog.broker.configs.kafka_only_configs import KAFKA_ONLY_CONFIGS
 from duralog.config import BROKER_CONFIGS, BrokerConfig
 from duralog.config.definitions import BOOLEAN, INT, STRING, Kind
+from duralog.config.kafka_only_configs import KAFKA_ONLY_CONFIGS
 
 _SESSION_TIMEOUT = "consumer.session.timeout.ms"
 _HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from duralog.broker.configs.dynamic import DYNAMIC_CONFIGS
 from duralog.broker.configs.group_configs import GROUP_CONFIGS
-from duralog.broker.configs.kafka_only_configs import KAFKA_ONLY_CONFIGS
 from duralog.broker.wire.request import Fields
 from duralog.config import BROKER_CONFIGS, TOPIC_CONFIGS, BrokerConfig, Origin
 from duralog.config.entries import (
@@ -27,6 +26,7 @@ from duralog.config.entries import (
     Entry,
     Value,
 )
+from duralog.config.kafka_only_configs import KAFKA_ONLY_CONFIGS
 from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE
 from duralog.storage.metadata.topics import Topic
 from duralog.storage.store import Store

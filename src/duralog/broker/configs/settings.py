@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 
 from duralog.config import BROKER_CONFIGS, BrokerConfig
-from duralog.config.kafka_names import is_known_to_kafka
+from duralog.config.kafka_only_configs import is_known_to_kafka
 from duralog.errors import InvalidConfig
 from duralog.format.java_properties import decode_properties
 

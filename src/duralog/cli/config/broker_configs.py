@@ -25,7 +25,7 @@ from duralog.config.entries import (
     Entry,
     Value,
 )
-from duralog.config.kafka_names import is_known_to_kafka
+from duralog.config.kafka_only_configs import is_known_to_kafka
 from duralog.errors import DuralogError, InvalidConfig, StoreLocked
 from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
 from duralog.storage.store import Store

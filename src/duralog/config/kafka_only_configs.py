@@ -1,18 +1,15 @@
-"""The broker configs that Kafka 4.3.1 lists and duralog has no use for: their types and defaults, for DescribeConfigs.
+"""The broker configs that Kafka 4.3.1 knows and duralog has no use for, with their types and defaults.
 
-A tool that shows or compares configs finds all of Kafka's names. None of these has an effect here.
+They are accepted in a `server.properties`, and DescribeConfigs lists them, so that a tool that shows or compares
+configs finds all of Kafka's names. None of them has an effect here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from duralog.broker.configs.faults import kind_fault
-from duralog.config import BROKER_CONFIGS
-from duralog.config.definitions import BOOLEAN, DOUBLE, INT, LONG, SHORT, Kind
-
-# A name, its type, and after an equals sign its default, if it has one.
+# A name, its type, and its default after an equals sign, if it has one.
 _TABLE = """
 add.partitions.to.txn.retry.backoff.max.ms int=100
 add.partitions.to.txn.retry.backoff.ms int=20
@@ -247,7 +244,22 @@ telemetry.max.bytes int=1048576
 transaction.state.log.load.buffer.size int=5242880
 transaction.two.phase.commit.enable boolean=false
 """
-_LONG_NAME = "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
+_METADATA_MANAGER = "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
+
+
+_INTERNAL = """
+controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
+group.share.initialize.retry.interval.ms group.share.persister.class.name
+internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
+internal.metadata.max.batch.size.in.bytes remote.log.index.file.cache.ttl.ms
+remote.log.manager.task.retry.backoff.max.ms remote.log.manager.task.retry.backoff.ms
+remote.log.manager.task.retry.jitter server.max.startup.time.ms
+share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.state.topic.prune.interval.ms
+unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
+"""
+"""Kafka reads these, but DescribeConfigs does not list them."""
+_PREFIXES = ("listener.name.", "rsm.config.", "rlmm.config.", "config.providers")
+"""Of listeners, of the two plugins of tiered storage, and of the plugins that fetch values from elsewhere."""
 
 
 class KafkaOnlyConfig(NamedTuple):
@@ -256,29 +268,18 @@ class KafkaOnlyConfig(NamedTuple):
 
 
 def _parsed() -> dict[str, KafkaOnlyConfig]:
-    table = {"remote.log.metadata.manager.class.name": KafkaOnlyConfig("string", _LONG_NAME)}
-    for line in _TABLE.split("\n"):
+    table = {"remote.log.metadata.manager.class.name": KafkaOnlyConfig("string", _METADATA_MANAGER)}
+    for line in _TABLE.strip().split("\n"):
         name, _, rest = line.partition(" ")
         kind, equals, default = rest.partition("=")
-        if name and name not in BROKER_CONFIGS:
-            table[name] = KafkaOnlyConfig(kind, default if equals else None)
+        table[name] = KafkaOnlyConfig(kind, default if equals else None)
     return table
 
 
 KAFKA_ONLY_CONFIGS: Mapping[str, KafkaOnlyConfig] = _parsed()
+"""Those that DescribeConfigs lists."""
+KAFKA_NAMES = frozenset((*KAFKA_ONLY_CONFIGS, *_INTERNAL.split()))
 
-_KINDS: Mapping[str, Kind[Any]] = {kind.name: kind for kind in (BOOLEAN, SHORT, INT, LONG, DOUBLE)}
-_LEAST = {"max.connection.creation.rate": 0, "num.replica.fetchers": 1}
 
-
-def kafka_only_fault(name: str, text: str) -> str | None:
-    """Why Kafka would refuse this value."""
-    kind = _KINDS.get(KAFKA_ONLY_CONFIGS[name].kind)
-    if kind is None:
-        return None
-    value = kind.parse(text)
-    if value is None:
-        return kind_fault(name, kind, text)
-    if name in _LEAST and value < _LEAST[name]:
-        return f"Invalid value {text.strip()} for configuration {name}: Value must be at least {_LEAST[name]}"
-    return None
+def is_known_to_kafka(name: str) -> bool:
+    return name in KAFKA_NAMES or name.startswith(_PREFIXES)
