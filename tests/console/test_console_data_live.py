@@ -145,7 +145,7 @@ def test_a_thousand_partitions_cost_little(stores: Any) -> None:
     source = DirectorySource(str(stores["many"]), clock=lambda: wall_clock_ms() + 60_000)
     overview = source.overview()
     assert overview.partitions == sum(topic.partitions for topic in overview.topics) >= MANY_PARTITIONS
-    watch = source._snapshots._watch
+    watch = source._snapshots.store._followed._partitions
     opened = []
     for _ in range(3):
         source.step()

@@ -84,24 +84,49 @@ class OpenLogs:
             raise StorageError(f"{partition} is offline: {error}") from error
         if partition == METADATA_PARTITION and self._opened.metadata.log is not None:
             return self._opened.metadata.log
-        topic = self._opened.topics.get(partition.topic)
+        self._topic(self._opened, partition)
+        known = self.by_partition.get(partition)
+        return known if known is not None or not self.read_only else self._load_and_keep(partition)
+
+    @staticmethod
+    def _topic(opened: OpenedDirectory, partition: TopicPartition) -> Topic:
+        topic = opened.topics.get(partition.topic)
         if partition.partition not in topic.partitions:
             raise UnknownTopic(f"there is no partition {partition.partition} of {topic.name} in this directory")
-        known = self.by_partition.get(partition)
-        return known if known is not None or not self.read_only else self._load(partition, topic)
+        return topic
 
-    def _load(self, partition: TopicPartition, topic: Topic) -> PartitionLog:
+    def load(self, partition: TopicPartition) -> PartitionLog:
+        """A log of its own for the caller, who closes it."""
+        self.check_open()
+        opened = self._opened
+        return opened.loader.load(partition, self._topic(opened, partition))
+
+    def _load_and_keep(self, partition: TopicPartition) -> PartitionLog:
         # Not under the lock: of many partitions on an object store, several are loaded at a time.
-        loaded = self._opened.loader.load(partition, topic)
+        opened = self._opened
+        loaded = opened.loader.load(partition, self._topic(opened, partition))
+        log: PartitionLog | None = None
         with self.changing:
-            if not self.is_closed:
+            if not self.is_closed and self._opened is opened:
                 # In place: a new mapping for each of ten thousand partitions would be as many copies.
-                log = self._opened.logs.setdefault(partition, loaded)
-        if self.is_closed or log is not loaded:
-            # Another thread was first, or has closed the store.
+                log = opened.logs.setdefault(partition, loaded)
+        if log is not loaded:
+            # Another thread was first, or has closed or refreshed the store.
             loaded.close()
         self.check_open()
-        return log
+        return self._load_and_keep(partition) if log is None else log
+
+    def refresh(self, opened: OpenedDirectory, unchanged: Collection[TopicPartition]) -> None:
+        """Serve the directory as it was opened again, with those of the loaded logs that have not changed.
+
+        The others are not closed: they stay as they are for those who hold them.
+        """
+        with self.changing:
+            self.check_open()
+            opened.logs.update(
+                (partition, log) for partition, log in self.by_partition.items() if partition in unchanged
+            )
+            self._opened, self.by_partition = opened, opened.logs
 
     def add(self, added: Mapping[TopicPartition, PartitionLog]) -> None:
         """REQUIRES: `changing` is held."""

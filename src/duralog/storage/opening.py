@@ -27,7 +27,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 
@@ -115,6 +115,12 @@ class Opening:
         if not topics.by_name and meta is _NOBODY and not metadata_folder.exists:
             self._directory.check()
         return self._opened(meta, metadata, metadata_folder, topics, loader, was_clean=True, lock=None)
+
+    def for_reading_again(self, opened: OpenedDirectory) -> OpenedDirectory:
+        """The same topics, with what the checkpoints know of their logs now."""
+        loader = self._loader(clean=True, read_only=True)
+        loader.producer_expiration_ms = opened.config.producer_id_expiration_ms
+        return replace(opened, loader=loader, logs={})
 
     def for_writing(self, show: ShowProgress | None) -> OpenedDirectory:
         lock = self._directory.lock()

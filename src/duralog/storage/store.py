@@ -9,7 +9,8 @@ go of descriptors (`duralog.storage.disk.forks`). A writer whose lock file someb
 on, and leaves no marker either: another process may have opened the directory.
 
 Opened for reading only, nothing is locked, nothing runs in the background and no file changes, so that it works on a
-directory that somebody else writes to. A partition is loaded when it is first asked for, and shows what was there then.
+directory that somebody else writes to. A partition is loaded when it is first asked for, and shows what was there then,
+until `refresh` (`duralog.storage.read_only_directory`).
 
 Any thread may call anything. Changes of topics wait for each other (`duralog.storage.topic_changes`); appending,
 reading and asking for logs wait for none of that.
@@ -17,8 +18,9 @@ reading and asking for logs wait for none of that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from types import MappingProxyType, TracebackType
 
 from duralog.config import BrokerConfig, TopicConfig
@@ -43,13 +45,14 @@ from duralog.storage.log.retention import (
 )
 from duralog.storage.metadata.topics import Topic
 from duralog.storage.open_logs import OpenLogs
-from duralog.storage.opening import Opening
+from duralog.storage.opening import OpenedDirectory, Opening
+from duralog.storage.read_only_directory import DirectoryView, ReadOnlyDirectory
 from duralog.storage.topic_changes import TopicChanges
 from duralog.storage.upkeep import Upkeep
 
 _LOCK_CHECK_MS = 1000
-_MOST_LOOKED_AT = 200
-"""Of more partitions than these, a notebook shows only what is known already."""
+_MOST_SHOWN = 200
+"""Of more partitions than these, a notebook shows only those that are loaded already."""
 _MOST_TOLD = 20
 """Partitions that an error of the background tells of: on a bad disk it may be all of them, again and again."""
 
@@ -79,33 +82,21 @@ class Store:
         self._scheduler = scheduler or Scheduler(threads=0 if read_only else 2)
         self._cleaner_scheduler = self._scheduler
         self._lock: Lock | None = None
+        files = file_system or LocalFileSystem()
+        self._refreshing = threading.Lock()
         try:
-            opening = Opening(
-                file_system or LocalFileSystem(), path, self._given_config, clock=clock, scheduler=self._scheduler
-            )
+            opening = Opening(files, path, self._given_config, clock=clock, scheduler=self._scheduler)
+            self._followed = ReadOnlyDirectory(files, path, opening, clock)
             if read_only:
                 opened = opening.for_reading()
             else:
                 raise_open_file_limit()
                 opened = opening.for_writing(show_progress)
-            self._opened = opened
             self._lock = opened.lock
-            self._topics = opened.topics
             self._open = OpenLogs(opened)
-            self._upkeep = Upkeep(opened.directory, opened.config, self._scheduler, logs=self._logs_now, clock=clock)
             if scheduler is None and not read_only and opened.config.log_cleaner_enable:
                 self._cleaner_scheduler = Scheduler(threads=opened.config.log_cleaner_threads, name="duralog-cleaner")
-            cleaner_owner = CleanerOwner(
-                directory=opened.directory,
-                logs=self._load_compacted if read_only else self._logs_now,
-                clock=clock,
-                scheduler=self._cleaner_scheduler,
-                report_error=self._scheduler.tell,
-                write_checkpoints=self._upkeep.checkpoint,
-            )
-            self.cleaner = Cleaner(cleaner_owner, opened.config)
-            """Compacts in the background, and tells how that goes."""
-            self._changes = TopicChanges(opened, self._given_config, self._open, self.cleaner, self._upkeep)
+            self._serve(opened)
             if not read_only:
                 self._upkeep.keep(opened.offline)
                 self._upkeep.checkpoint()
@@ -117,6 +108,22 @@ class Store:
         except BaseException:
             self._let_go()
             raise
+
+    def _serve(self, opened: OpenedDirectory) -> None:
+        self._opened = opened
+        self._topics = opened.topics
+        self._upkeep = Upkeep(opened.directory, opened.config, self._scheduler, logs=self._logs_now, clock=self._clock)
+        cleaner_owner = CleanerOwner(
+            directory=opened.directory,
+            logs=self._load_compacted if self.read_only else self._logs_now,
+            clock=self._clock,
+            scheduler=self._cleaner_scheduler,
+            report_error=self._scheduler.tell,
+            write_checkpoints=self._upkeep.checkpoint,
+        )
+        self.cleaner = Cleaner(cleaner_owner, opened.config)
+        """Compacts in the background, and tells how that goes."""
+        self._changes = TopicChanges(opened, self._given_config, self._open, self.cleaner, self._upkeep)
 
     # What there is
 
@@ -193,26 +200,58 @@ class Store:
         log = self._open.by_partition.get(TopicPartition(topic, partition))
         return log if log is not None and not self._open.is_closed else self._find_log(TopicPartition(topic, partition))
 
+    @contextmanager
+    def loaded(self, topic: str, partition: int) -> Iterator[PartitionLog]:
+        """The log of a partition as its files are now. It is closed at the end of the `with` block.
+
+        Nothing stays open after it, so that deleted files do not keep their space. Topic, configs and log start are
+        those of the last `refresh`. Only for a store that was opened with `read_only=True`.
+        """
+        self._check_read_only()
+        log = self._open.load(TopicPartition(topic, partition))
+        try:
+            yield log
+        finally:
+            log.close()
+
+    def refresh(self) -> DirectoryView:
+        """Read again what has changed in the directory. Only for a store that was opened with `read_only=True`.
+
+        From then on, topics and configs are those of now, and `partition` returns logs with all records that are there
+        now; a log that was returned before stays as it was. What has not changed is not read again: a quiet partition
+        costs two `stat` calls. Returns the partitions as they are now: their segments, sizes and offsets, and an
+        error for one that cannot be read. Raises `StorageError` if the directory cannot be listed; the store stays as
+        it was then, and can be refreshed again. Only for directories of this machine, not for object stores.
+        """
+        self._check_read_only()
+        with self._refreshing:
+            found = self._followed.refresh(self._opened)
+            if found.opened is not self._opened:
+                self._open.refresh(found.opened, found.unchanged)
+                self._serve(found.opened)
+            return found.view
+
+    def _check_read_only(self) -> None:
+        self._open.check_open()
+        if not self.read_only:
+            raise StorageError(f"{self.path}: the store is open for writing, so it always has what is there now")
+
     def _repr_html_(self) -> str:
         from duralog.notebook.notebook_tables import store_html
 
-        looked_at: list[PartitionLog] = []
-        logs: dict[str, list[PartitionLog]] = {}
         everywhere = self._open.everywhere()
-        for partition in everywhere:
-            log = self._open.by_partition.get(partition)
-            if log is None and self.read_only and not self._open.is_closed and len(everywhere) <= _MOST_LOOKED_AT:
-                # For this look only: what a reader asks for later shall be as it is then.
-                with suppress(DuralogError):
-                    log = self._opened.loader.load(partition, self._topics.get(partition.topic))
-                    looked_at.append(log)
-            if log is not None:
-                logs.setdefault(partition.topic, []).append(log)
-        try:
+        may_load = self.read_only and not self._open.is_closed and len(everywhere) <= _MOST_SHOWN
+        logs: dict[str, list[PartitionLog]] = {}
+        with ExitStack() as loaded:
+            for partition in everywhere:
+                log = self._open.by_partition.get(partition)
+                if log is None and may_load:
+                    # Only for the table: what a reader asks for later shall be as it is then.
+                    with suppress(DuralogError):
+                        log = loaded.enter_context(self.loaded(*partition))
+                if log is not None:
+                    logs.setdefault(partition.topic, []).append(log)
             return store_html(self, logs)
-        finally:
-            for log in looked_at:
-                log.close()
 
     def _logs_now(self) -> Mapping[TopicPartition, PartitionLog]:
         return self._open.by_partition

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from duralog.cli.common.failures import printable
 from duralog.cli.common.times import duration_text
 from duralog.config import TopicConfig
-from duralog.console.sources.directory.folder_watch import PartitionLook
 from duralog.console.sources.directory.segment_times import timed_segments
 from duralog.console.ui.words import bytes_text, counted
 from duralog.errors import DuralogError
@@ -21,17 +20,18 @@ from duralog.storage.log.retention import (
     is_retention_chosen,
     plan,
 )
+from duralog.storage.read_only_partitions import PartitionView
 
 _CHOICE = "To choose it: duralog topic alter --config retention.ms=MS; -1 keeps them for good."
 
 
-def held_note(rows: Iterable[tuple[PartitionLook, int, TopicConfig]], now_ms: int) -> str | None:
+def held_note(rows: Iterable[tuple[PartitionView, int, TopicConfig]], now_ms: int) -> str | None:
     """Of a directory, from each partition, where its log starts, and its configs; None if nothing is that old.
 
     Whether the process that serves the directory was started with a retention is not in the directory. If it was, what
     is named here is deleted at its next check.
     """
-    due = [removal for look, start, config in rows for removal in _due(look, start, config, now_ms)]
+    due = [removal for view, start, config in rows for removal in _due(view, start, config, now_ms)]
     if not due:
         return None
     sizes: dict[str, int] = {}
@@ -57,21 +57,21 @@ def held_by_broker_note(records: float, size_bytes: float) -> str | None:
     )
 
 
-def _due(look: PartitionLook, start_offset: int, config: TopicConfig, now_ms: int) -> list[Removal]:
-    if is_retention_chosen(config) or DELETE not in config.cleanup_policy or not look.segments:
+def _due(view: PartitionView, start_offset: int, config: TopicConfig, now_ms: int) -> list[Removal]:
+    if is_retention_chosen(config) or DELETE not in config.cleanup_policy or not view.segments:
         return []
-    segments = timed_segments(look)
+    segments = timed_segments(view)
     try:
         # Most logs end here: one remembered number, however many segments there are.
         if now_ms - segments[0].largest_timestamp_ms <= DEFAULT_RETENTION_MS:
             return []
         log = AgingLog(
-            topic=look.place.topic,
-            partition=look.place.partition,
+            topic=view.partition.topic,
+            partition=view.partition.partition,
             segments=segments,
             start_offset=start_offset,
-            end_offset=look.end_offset,
-            high_watermark=look.end_offset,
+            end_offset=view.end_offset,
+            high_watermark=view.end_offset,
             config=config,
             now_ms=now_ms,
         )

@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from duralog.console.facts.overview import RECENT_LOOKS, TopicFacts
 from duralog.console.facts.partitions import SizeSample
-from duralog.console.sources.directory.folder_watch import PartitionLook
+from duralog.storage.read_only_partitions import PartitionView
 
 MOST_SAMPLES = 600
 _MOST_SIZES = 240
@@ -35,7 +35,7 @@ class Growth(NamedTuple):
 NO_GROWTH = Growth(0, 0)
 
 
-def growth(before: PartitionLook, after: PartitionLook) -> Growth:
+def growth(before: PartitionView, after: PartitionView) -> Growth:
     """What was appended. What compaction or retention took away meanwhile does not count against it."""
     if before is after or not before.segments or not after.segments:
         return NO_GROWTH

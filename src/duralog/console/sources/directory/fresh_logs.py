@@ -1,7 +1,7 @@
-"""Logs to be read as they are now, in a directory that others write to; and where their transactions stand.
+"""Logs as they are now, in a directory that another process may write to, and their open transactions.
 
-A log is loaded for one question and let go of: nothing stays open. Which transactions are open is the one thing that
-takes reading batches, up to a whole active segment. So that is remembered, and only what has come since is read.
+A log is loaded for one question and closed: nothing stays open. To find the open transactions, batches have to be read,
+up to a whole active segment. So the state of the producers is kept, and only new batches are read.
 """
 
 from __future__ import annotations
@@ -9,30 +9,23 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from duralog.console.facts.partitions import OpenTransactionFacts
 from duralog.errors import CorruptRecord, Fault, StorageError, UnknownTopic
-from duralog.format.filenames import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from duralog.format.producer_snapshot import encode_producer_snapshot
 from duralog.storage.append.producer_batch import reader_of
 from duralog.storage.append.producer_state import ProducerState
-from duralog.storage.disk.background import Clock, wall_clock_ms
-from duralog.storage.disk.file_system import LocalFileSystem
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.view import LogView
-from duralog.storage.metadata.topics import Topic
-from duralog.storage.partition_loading import PartitionLoader
+from duralog.storage.store import Store
 
 _MOST_REMEMBERED = 256
 _ATTEMPTS = 3
 
 _Answer = TypeVar("_Answer")
-
-FindTopic = Callable[[str], Topic | None]
 
 
 class Stability(NamedTuple):
@@ -51,20 +44,19 @@ class _Remembered(NamedTuple):
 class FreshLogs:
     """Any thread may ask."""
 
-    def __init__(self, directory: str, find_topic: FindTopic, clock: Clock = wall_clock_ms) -> None:
-        self._files = LocalFileSystem()
-        self._directory = LogDirectory(self._files, directory)
-        self._find_topic = find_topic
-        self._clock = clock
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._lock = threading.Lock()
-        self._loader: tuple[object, PartitionLoader] | None = None
         self._states: OrderedDict[tuple[str, int, str | None], _Remembered] = OrderedDict()
 
     def ask(self, place: TopicPartition, question: Callable[[PartitionLog], _Answer]) -> _Answer:
         """Answer a question by the log as it is now. If files vanish meanwhile, it is asked again of a fresh log."""
+        folder = os.path.join(self._store.path, str(place))
         for attempt in range(_ATTEMPTS):
+            if not os.path.isdir(folder):
+                raise UnknownTopic(f"there is no partition {place.partition} of {place.topic}")
             try:
-                with self._loaded(place) as log:
+                with self._store.loaded(*place) as log:
                     return question(log)
             except (StorageError, CorruptRecord) as error:
                 # A compaction or retention may have taken the segments that were found. Damage stays damage.
@@ -72,50 +64,19 @@ class FreshLogs:
                 if is_damage or attempt == _ATTEMPTS - 1:
                     raise
             except OSError as error:
-                raise StorageError(f"{self._directory.folder_of(place)}: cannot be read: {error.strerror}") from error
+                raise StorageError(f"{folder}: cannot be read: {error.strerror}") from error
         raise AssertionError
-
-    @contextmanager
-    def _loaded(self, place: TopicPartition) -> Iterator[PartitionLog]:
-        topic = self._find_topic(place.topic)
-        if topic is None or not os.path.isdir(self._directory.folder_of(place)):
-            raise UnknownTopic(f"there is no partition {place.partition} of {place.topic}")
-        log = self._current_loader().load(place, topic)
-        try:
-            yield log
-        finally:
-            log.close()
-
-    def _current_loader(self) -> PartitionLoader:
-        """With the checkpoints as they are."""
-        seen = tuple(
-            self._files.entry(self._directory.path_of(name))
-            for name in (LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
-        )
-        with self._lock:
-            if self._loader is None or self._loader[0] != seen:
-                loader = PartitionLoader(
-                    self._files,
-                    self._directory,
-                    producer_expiration_ms=_NEVER_MS,
-                    clean=True,
-                    read_only=True,
-                    clock=self._clock,
-                    later=_not_later,
-                )
-                self._loader = seen, loader
-            return self._loader[1]
 
     def stability(self, log: PartitionLog) -> Stability:
         """REQUIRES: the log is one that `ask` gave."""
-        view, topic = log.view, self._find_topic(log.topic)
+        view, topic = log.view, self._store.find_topic(log.topic)
         # With the id: a topic that was deleted and made again has nothing to do with the one before.
         key = log.topic, log.partition, None if topic is None else topic.topic_id
         with self._lock:
-            # Taken out, since it changes while it is read on. Who asks meanwhile reads anew.
+            # Removed while it is brought up to date, which changes it. Another thread starts from the log meanwhile.
             known = self._states.pop(key, None)
-        if known is None or not _goes_on(known, view):
-            known = _read_anew(log, view)
+        if known is None or not _can_continue(known, view):
+            known = _read_state(log, view)
         elif known.position < view.end_position:
             known = _read_on(known, view)
         entries = [entry for entry in known.state.entries() if entry.transaction_first_offset >= 0]
@@ -139,15 +100,7 @@ class FreshLogs:
         return Stability(min(first, view.end_offset), tuple(transactions))
 
 
-_NEVER_MS = 2**62
-"""A producer that has been silent for long may still have a transaction open."""
-
-
-def _not_later(_delay_ms: int, _name: str, _work: Callable[[], None]) -> None:
-    """Nothing is to be done later to a log that is only read."""
-
-
-def _goes_on(known: _Remembered, view: LogView) -> bool:
+def _can_continue(known: _Remembered, view: LogView) -> bool:
     return (
         known.active_base == view.segments.active.base_offset
         and known.position <= view.end_position
@@ -155,7 +108,7 @@ def _goes_on(known: _Remembered, view: LogView) -> bool:
     )
 
 
-def _read_anew(log: PartitionLog, view: LogView) -> _Remembered:
+def _read_state(log: PartitionLog, view: LogView) -> _Remembered:
     snapshot = encode_producer_snapshot(log.producers())
     state = ProducerState.from_snapshot(snapshot, view.end_offset, now_ms=0)
     return _Remembered(view.segments.active.base_offset, view.end_position, view.end_offset, state)

@@ -14,13 +14,13 @@ from duralog.cli.common.failures import printable
 from duralog.cli.group.group_records import EndOffset, GroupRecords
 from duralog.client.groups import GroupView
 from duralog.console.facts.overview import GroupDetails, GroupFacts, LagSample
-from duralog.console.sources.directory.folder_watch import PartitionLook
 from duralog.console.sources.directory.fresh_logs import FreshLogs
 from duralog.console.sources.rates import History
 from duralog.errors import DuralogError
 from duralog.format.internal.internal_topics import CONSUMER_OFFSETS
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.read_only_partitions import PartitionView
 
 _RECORDS_AT_ONCE = 20_000
 _MOST_LAGS = 300
@@ -65,13 +65,13 @@ class GroupTracking:
         self._logs = logs
         self._records = GroupRecords()
         self._folded: dict[TopicPartition, FoldedLog] = {}
-        self._positions: dict[TopicPartition, tuple[PartitionLook | None, int]] = {}
+        self._positions: dict[TopicPartition, tuple[PartitionView | None, int]] = {}
         """Of each partition, the look after which it was read to its end, and up to where."""
         self.note: str | None = None
 
-    def read_on(self, looks: Mapping[TopicPartition, PartitionLook]) -> None:
+    def read_on(self, views: Mapping[TopicPartition, PartitionView]) -> None:
         """Take in what is new."""
-        found = {place: look for place, look in looks.items() if place.topic == CONSUMER_OFFSETS}
+        found = {place: view for place, view in views.items() if place.topic == CONSUMER_OFFSETS}
         is_other = any(
             place not in found or found[place].end_offset < position for place, (_, position) in self._positions.items()
         )
@@ -80,9 +80,9 @@ class GroupTracking:
             self._records, self._folded, self._positions = GroupRecords(), {}, {}
         self.note = None
         left = _RECORDS_AT_ONCE
-        for place, look in found.items():
+        for place, view in found.items():
             seen, position = self._positions.get(place, (None, 0))
-            if seen is look:
+            if seen is view:
                 continue
             if left <= 0:
                 self.note = "The groups are still being read: there is more in __consumer_offsets."
@@ -94,7 +94,7 @@ class GroupTracking:
                 self.note = f"The groups in {place} cannot be read: {printable(str(error))}"
                 continue
             left -= taken
-            self._positions[place] = (look if is_all else None), reached
+            self._positions[place] = (view if is_all else None), reached
             if not is_all:
                 self.note = "The groups are still being read: there is more in __consumer_offsets."
 

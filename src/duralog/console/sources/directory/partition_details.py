@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from duralog.cli.common.failures import printable
 from duralog.console.facts.partitions import SegmentFacts
-from duralog.console.sources.directory.folder_watch import PartitionLook, SegmentLook
-from duralog.console.sources.directory.segment_look import entries_in, tail_by_indexes, walk_tail
 from duralog.console.sources.directory.segment_times import TimedSegment, timed_segments
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import FileState, parse_segment_file, segment_stem
 from duralog.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from duralog.storage.log.read_only_tail import entries_in, tail_by_indexes, walk_tail
+from duralog.storage.read_only_partitions import PartitionView, SegmentView
 
 _ORDER = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 _MOST_KEPT = 16_384
@@ -29,20 +29,20 @@ class _Contents(NamedTuple):
     trouble: str | None
 
 
-def segment_facts(look: PartitionLook, first_dirty_offset: int | None) -> tuple[SegmentFacts, ...]:
+def segment_facts(view: PartitionView, first_dirty_offset: int | None) -> tuple[SegmentFacts, ...]:
     """Of all segments, oldest first. One whose files go meanwhile is left out: the next look tells."""
-    if not look.segments:
+    if not view.segments:
         return ()
-    files = _files_by_offset(look.folder)
+    files = _files_by_offset(view.folder)
     found = []
-    timed = timed_segments(look)
-    bases = [segment.base_offset for segment in look.segments[1:]]
-    for segment, times, following in zip(look.segments, timed, [*bases, None], strict=True):
+    timed = timed_segments(view)
+    bases = [segment.base_offset for segment in view.segments[1:]]
+    for segment, times, following in zip(view.segments, timed, [*bases, None], strict=True):
         try:
-            contents = _contents(look.folder, segment)
+            contents = _contents(view.folder, segment)
             if following is None:
                 # The look knows the end, and an index entry of a log that is written to may be newer than the look.
-                contents = contents._replace(next_offset=look.end_offset)
+                contents = contents._replace(next_offset=view.end_offset)
             is_clean = first_dirty_offset is not None and following is not None and following <= first_dirty_offset
             of_segment = tuple(files.get(segment.base_offset, ()))
             found.append(_facts(segment, times, contents, of_segment, is_active=following is None, is_clean=is_clean))
@@ -52,7 +52,7 @@ def segment_facts(look: PartitionLook, first_dirty_offset: int | None) -> tuple[
 
 
 def _facts(
-    segment: SegmentLook,
+    segment: SegmentView,
     times: TimedSegment,
     contents: _Contents,
     files: tuple[tuple[str, int], ...],
@@ -82,7 +82,7 @@ def _facts(
 
 
 @lru_cache(maxsize=_MOST_KEPT)
-def _contents(folder: str, segment: SegmentLook) -> _Contents:
+def _contents(folder: str, segment: SegmentView) -> _Contents:
     stem = f"{folder}/{segment_stem(segment.base_offset)}"
     begin = tail_by_indexes(stem, segment.base_offset)
     tail = walk_tail(f"{stem}.log", begin)

@@ -7,31 +7,31 @@ from collections.abc import Iterable
 
 from duralog.cli.common.failures import printable
 from duralog.console.facts.health import QuarantineEntry
-from duralog.console.sources.directory.folder_watch import PartitionLook
 from duralog.errors import DuralogError
 from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.read_only_partitions import PartitionView
 from duralog.storage.recovery.quarantine import BYTES_SUFFIX, NO_OFFSET, Quarantine
 
 _MOST_ENTRIES = 1_000
 
 
-def quarantine_entries(directory: str, looks: Iterable[PartitionLook]) -> tuple[QuarantineEntry, ...]:
+def quarantine_entries(directory: str, views: Iterable[PartitionView]) -> tuple[QuarantineEntry, ...]:
     """The newest first. A partition whose quarantine cannot be read is left out: its look tells."""
     files = LocalFileSystem()
     found: list[QuarantineEntry] = []
-    for look in looks:
-        if not look.has_quarantine:
+    for view in views:
+        if not view.has_quarantine:
             continue
-        quarantine = Quarantine(files, look.folder, wall_clock_ms)
+        quarantine = Quarantine(files, view.folder, wall_clock_ms)
         try:
             reports = quarantine.reports()
         except DuralogError:
             continue
         found += [
             QuarantineEntry(
-                topic=look.place.topic,
-                partition=look.place.partition,
+                topic=view.partition.topic,
+                partition=view.partition.partition,
                 file=printable(report.file),
                 start=report.start,
                 end=report.end,

@@ -24,7 +24,6 @@ from duralog.console.facts.runs import Rehearsal
 from duralog.console.source import DEFAULT_PAGE_RECORDS, UnknownGroup, always_wanted
 from duralog.console.sources.broker.metrics_reading import CleanerMetrics
 from duralog.console.sources.directory.compaction_runs import DirectoryCompaction, compaction_command
-from duralog.console.sources.directory.folder_watch import PartitionLook
 from duralog.console.sources.directory.fresh_logs import FreshLogs
 from duralog.console.sources.directory.group_tracking import GroupTracking, LagHistories, group_facts
 from duralog.console.sources.directory.key_search import DirectoryKeySearch
@@ -33,7 +32,12 @@ from duralog.console.sources.directory.quarantine_list import quarantine_entries
 from duralog.console.sources.directory.record_pages import PageReader
 from duralog.console.sources.directory.runs import DirectoryRuns
 from duralog.console.sources.directory.segment_scans import SegmentScans
-from duralog.console.sources.directory.snapshots import DirectorySnapshot, DirectorySnapshots
+from duralog.console.sources.directory.snapshots import (
+    DirectorySnapshot,
+    DirectorySnapshots,
+    dirty_range_of,
+    trouble_of,
+)
 from duralog.console.sources.directory.verify_runs import DirectoryVerification
 from duralog.console.sources.refreshing import Refresher
 from duralog.errors import DuralogError, StorageError, UnknownTopic
@@ -41,6 +45,8 @@ from duralog.format.filenames import segment_stem
 from duralog.storage.disk.background import Clock, wall_clock_ms
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.read_only_directory import DirectoryView
+from duralog.storage.read_only_partitions import PartitionView
 
 _PAGE_ATTEMPTS = 3
 _Answer = TypeVar("_Answer")
@@ -66,7 +72,7 @@ class DirectorySource:
         self.allows_changes = allow_changes
         self._clock = clock
         self._snapshots = DirectorySnapshots(path, config or BrokerConfig(), clock)
-        self._logs = FreshLogs(path, self._snapshots.catalogue.find, clock)
+        self._logs = FreshLogs(self._snapshots.store)
         self._tracking = GroupTracking(self._logs)
         self._lags = LagHistories()
         self._groups: dict[str, GroupView] = {}
@@ -91,7 +97,7 @@ class DirectorySource:
             snapshot = self._snapshots.newest
             overview = snapshot.overview
             if overview.is_online:
-                self._tracking.read_on(snapshot.looks)
+                self._tracking.read_on(snapshot.views)
                 views = self._tracking.views(_ends(snapshot))
                 self._lags.add(overview.taken_ms, views)
                 self._groups = {view.group: view for view in views}
@@ -126,22 +132,22 @@ class DirectorySource:
     # Reads
 
     def partition(self, topic: str, partition: int) -> PartitionFacts:
-        place = TopicPartition(topic, partition)
-        look = self._look(place)
-        trouble = look.trouble
+        place = self._known(topic, partition)
+        directory, view = self._refreshed(place)
+        trouble = trouble_of(view)
         try:
             stability = self._logs.ask(place, self._logs.stability)
         except UnknownTopic:
             raise
         except DuralogError as error:
-            if not look.segments:
+            if not view.segments:
                 raise
             stability, trouble = None, trouble or describe(error)
-        end_offset = look.end_offset
+        end_offset = view.end_offset
         stable = end_offset if stability is None else min(stability.last_stable_offset, end_offset)
-        snapshot = self._snapshots.newest
-        dirty = self._snapshots.dirty_range(look, stable, self._clock())
-        segments = self._read(lambda: segment_facts(look, None if dirty is None else dirty.first_dirty_offset))
+        config = self._snapshots.config(topic)
+        dirty = dirty_range_of(view, directory, config, stable, self._clock())
+        segments = self._read(lambda: segment_facts(view, None if dirty is None else dirty.first_dirty_offset))
         history = self._snapshots.size_history(place)
         limit = None if dirty is None else dirty.first_uncleanable
         why_not = None if dirty is None else dirty.why_not(duration_text)
@@ -149,18 +155,18 @@ class DirectorySource:
         return PartitionFacts(
             topic=topic,
             partition=partition,
-            start_offset=snapshot.start_offset(look),
+            start_offset=directory.start_offset(view),
             end_offset=end_offset,
             high_watermark=end_offset,
             last_stable_offset=stable,
-            policy=self._snapshots.catalogue.config(topic).text("cleanup.policy"),
-            size_bytes=look.size_bytes,
+            policy=config.text("cleanup.policy"),
+            size_bytes=view.size_bytes,
             segments=segments,
             first_timestamp_ms=times[0] if times else None,
-            latest_timestamp_ms=look.latest_timestamp_ms,
-            configs=self._snapshots.catalogue.shown_configs(topic),
+            latest_timestamp_ms=view.latest_timestamp_ms,
+            configs=self._snapshots.shown_configs(topic),
             history=() if history is None else history.all(),
-            checkpoint=snapshot.cleaned.get(place),
+            checkpoint=directory.cleaned.get(place),
             first_dirty_offset=None if dirty is None else dirty.first_dirty_offset,
             first_uncleanable_offset=None if limit is None else limit.offset,
             why_uncleanable=None if limit is None else limit.reason(duration_text),
@@ -169,7 +175,7 @@ class DirectorySource:
             min_dirty_ratio=None if dirty is None else dirty.min_dirty_ratio,
             why_not_compacted=why_not,
             open_transactions=() if stability is None else stability.open_transactions,
-            folder=look.folder,
+            folder=view.folder,
             trouble=None if trouble is None else printable(trouble),
             notes=() if dirty is None or dirty.correction is None else (dirty.correction,),
         )
@@ -210,11 +216,11 @@ class DirectorySource:
         return self._page(topic, partition, lambda reader: reader.tail(from_offset, limit))
 
     def rehearsal(self, topic: str, partition: int, *, is_wanted: Callable[[], bool] = always_wanted) -> Rehearsal:
-        config, place = self._snapshots.catalogue.given_config, self._known(topic, partition)
+        config, place = self._snapshots.store.given_config, self._known(topic, partition)
         return self._read(lambda: self._runs.rehearse(place, config, is_wanted))
 
     def quarantine(self) -> tuple[QuarantineEntry, ...]:
-        return self._read(lambda: quarantine_entries(self.path, self._snapshots.newest.looks.values()))
+        return self._read(lambda: quarantine_entries(self.path, self._snapshots.newest.views.values()))
 
     # Runs
 
@@ -228,13 +234,13 @@ class DirectorySource:
 
     def why_no_compaction(self, topic: str, partition: int) -> str | None:
         try:
-            self._runs.check_compaction(self._known(topic, partition), self._snapshots.catalogue.config(topic))
+            self._runs.check_compaction(self._known(topic, partition), self._snapshots.config(topic))
         except DuralogError as error:
             return str(error)
         return None
 
     def compact(self, topic: str, partition: int) -> DirectoryCompaction:
-        return self._runs.compact(self._known(topic, partition), self._snapshots.catalogue.config(topic))
+        return self._runs.compact(self._known(topic, partition), self._snapshots.config(topic))
 
     def compaction(self) -> DirectoryCompaction | None:
         return self._runs.compaction
@@ -249,6 +255,7 @@ class DirectorySource:
         self._scans.stop()
         self._refresher.stop()
         self._runs.close()
+        self._snapshots.store.close()
 
     # What they share
 
@@ -257,27 +264,24 @@ class DirectorySource:
         place = TopicPartition(topic, partition)
         if not os.path.isdir(self.path):
             raise StorageError(f"{printable(self.path)} is not there any more: it was moved, unmounted or deleted")
-        if place not in self._snapshots.newest.looks:
+        if place not in self._snapshots.newest.views:
             self.topic(topic)
             raise UnknownTopic(f"there is no partition {partition} of {printable(topic)} in this directory")
         return place
 
-    def _look(self, place: TopicPartition) -> PartitionLook:
+    def _refreshed(self, place: TopicPartition) -> tuple[DirectoryView, PartitionView]:
         """The partition as it is now."""
-        self._known(*place)
-        with self._stepping:
-            look = self._snapshots.look_at(place)
-        if look is None:
+        directory = self._snapshots.store.refresh()
+        view = directory.partitions.get(place)
+        if view is None:
             raise UnknownTopic(f"{printable(str(place))} is gone: its topic was deleted")
-        if not look.segments:
-            raise StorageError(printable(look.trouble or f"{place} cannot be read"))
-        return look
+        if not view.segments:
+            raise StorageError(trouble_of(view) or f"{printable(str(place))} cannot be read")
+        return directory, view
 
     def _ask(self, topic: str, partition: int, question: Callable[[PartitionLog], _Answer]) -> _Answer:
         place = self._known(topic, partition)
-        look = self._snapshots.newest.looks.get(place)
-        if look is not None and not look.segments:
-            self._look(place)  # It may have been in the making then. If it still has no log, this raises.
+        self._refreshed(place)
         return self._read(lambda: self._logs.ask(place, question))
 
     def _page(
@@ -307,15 +311,15 @@ class DirectorySource:
             raise StorageError(describe(error)) from error
 
     def _segment_path(self, topic: str, partition: int, base_offset: int) -> str:
-        look = self._snapshots.newest.looks[self._known(topic, partition)]
-        if all(segment.base_offset != base_offset for segment in look.segments):
-            raise UnknownTopic(f"there is no segment at offset {base_offset} of {printable(str(look.place))}")
-        return os.path.join(look.folder, f"{segment_stem(base_offset)}.log")
+        view = self._snapshots.newest.views[self._known(topic, partition)]
+        if all(segment.base_offset != base_offset for segment in view.segments):
+            raise UnknownTopic(f"there is no segment at offset {base_offset} of {printable(str(view.partition))}")
+        return os.path.join(view.folder, f"{segment_stem(base_offset)}.log")
 
 
 def _ends(snapshot: DirectorySnapshot) -> Callable[[str, int], int | None]:
     def end_offset(topic: str, partition: int) -> int | None:
-        look = snapshot.looks.get(TopicPartition(topic, partition))
-        return None if look is None or not look.segments else look.end_offset
+        view = snapshot.views.get(TopicPartition(topic, partition))
+        return None if view is None or not view.segments else view.end_offset
 
     return end_offset

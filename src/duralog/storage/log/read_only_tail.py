@@ -1,8 +1,8 @@
-"""A look at a segment's files that costs a few small reads, however large the files are.
+"""The end of a log that another process writes to, found with a few small reads, however large its files are.
 
-An index of a segment that is written to has its full size, ten megabytes as a rule, and zeros behind its entries. The
-last entry is found by halves instead of reading all of them. Indexes only lead the way here: what one claims is held
-against the log, and where it does not fit, the log is walked from its start.
+An index of an active segment has its full size, ten megabytes as a rule, and zeros after its entries. The last entry
+is found by bisection instead of reading all of them. Indexes only lead the way here: what one claims is compared with
+the log, and if it does not fit, the log is walked from its start.
 
 Nothing is kept open. A file may vanish or become shorter at any time: `FileNotFoundError` and `CorruptRecord` come out.
 """
@@ -17,8 +17,8 @@ from duralog.storage.disk.file_source import FileSource
 from duralog.storage.segment.batch_walk import BatchHeader, walk
 
 _MOST_HEADERS = 20_000
-"""So many are walked in one look. The next one goes on from there."""
-_ZEROS_LOOKED_AT = 64
+"""Walked at a time. The next walk starts where this one ended."""
+_ZEROS_CHECKED = 64
 
 
 class LogTail(NamedTuple):
@@ -30,7 +30,7 @@ class LogTail(NamedTuple):
     largest_timestamp_ms: int
     is_complete: bool
     fault: CorruptRecord | None
-    """What the log has at `position` instead of a batch. Room that was allocated ahead is none."""
+    """What the log has at `position` instead of a batch. Space that was allocated ahead is not a fault."""
 
 
 def empty_tail(base_offset: int) -> LogTail:
@@ -38,7 +38,7 @@ def empty_tail(base_offset: int) -> LogTail:
 
 
 def walk_tail(path: str, known: LogTail) -> LogTail:
-    """Go on from where an earlier walk ended."""
+    """Continue where an earlier walk ended."""
     position, next_offset, largest_ms = known[:3]
     with FileSource(path) as log:
         headers = walk(log, position, log.size)
@@ -46,8 +46,9 @@ def walk_tail(path: str, known: LogTail) -> LogTail:
             try:
                 header = next(headers, None)
             except CorruptRecord as error:
-                is_room = not any(log.read(position, min(_ZEROS_LOOKED_AT, log.size - position)))
-                return LogTail(position, next_offset, largest_ms, is_complete=True, fault=None if is_room else error)
+                is_allocated_ahead = not any(log.read(position, min(_ZEROS_CHECKED, log.size - position)))
+                fault = None if is_allocated_ahead else error
+                return LogTail(position, next_offset, largest_ms, is_complete=True, fault=fault)
             if header is None:
                 return LogTail(position, next_offset, largest_ms, is_complete=True, fault=None)
             position, next_offset = header.position + header.size, header.last_offset + 1
@@ -90,7 +91,7 @@ def entries_in(path: str, layout: Layout) -> int | None:
         return None
     except CorruptRecord as error:
         if error.fault is Fault.PARTIAL_BATCH:
-            return None  # Its owner cuts the zeros off at this moment.
+            return None  # Its owner is cutting the zeros off.
         raise
 
 
@@ -116,10 +117,10 @@ def _last_entry(path: str, layout: Layout) -> tuple[int, ...] | None:
 
 
 def _used_entries(source: FileSource, layout: Layout) -> int:
-    """Behind the entries are zeros only, and no entry but the first is all zeros."""
+    """After the entries are zeros only, and no entry but the first is all zeros."""
     size, low, high = layout.size, 0, source.size // layout.size
     if high and any(source.read((high - 1) * size, size)):
-        return high  # Most indexes have no zeros behind their entries.
+        return high  # Most indexes have no zeros after their entries.
     while low < high:
         middle = (low + high) >> 1
         if any(source.read(middle * size, size)):
