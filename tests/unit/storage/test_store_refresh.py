@@ -220,6 +220,19 @@ def test_a_loaded_log_is_closed_after_the_block(writer: Store, reader: Store) ->
         pass
 
 
+def test_no_file_of_older_metadata_stays_open(writer: Store, reader: Store) -> None:
+    files = []
+    held = [reader.partition("__cluster_metadata", 0)]
+    for retention_ms in range(1000, 1004):
+        writer.alter_topic_config("orders", {"retention.ms": retention_ms})
+        reader.refresh()
+        held.append(reader.partition("__cluster_metadata", 0))
+        files.append(len(os.listdir("/proc/self/fd")))
+    assert files == files[:1] * 4
+    metadata_log = held[1]
+    assert sum(1 for _ in metadata_log.read(0)) == metadata_log.end_offset
+
+
 def test_only_a_read_only_store_that_is_open_is_refreshed(writer: Store, reader: Store) -> None:
     with pytest.raises(StorageError, match="open for writing"):
         writer.refresh()
