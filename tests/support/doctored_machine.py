@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from duralog.cli.doctor.kernels import KernelFacts
-from duralog.cli.doctor.machine import Limit, Python, Space, Zone
+from duralog.cli.doctor.machine import Python, Space
 
 ROOM = Space(100 << 30, 60 << 30, 6_000_000, 5_900_000)
 COMPILED = KernelFacts("/home/me/.cache/duralog/kernels-0123", 24, 0, True)
 PYTHON = Python("CPython", (3, 11, 2), 64, "/usr/bin/python3")
-ZONE = Zone("UTC", 0)
 NOW_MS = 1_800_000_000_000
 GIB = 1 << 30
 
@@ -51,9 +50,6 @@ def healthy_files() -> dict[str, str]:
         "/proc/sys/vm/dirty_expire_centisecs": "3000\n",
         "/proc/sys/vm/dirty_writeback_centisecs": "500\n",
         "/proc/sys/vm/max_map_count": "65530\n",
-        "/proc/sys/kernel/core_pattern": "|/lib/systemd/systemd-coredump %P\n",
-        "/sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
-        "/sys/kernel/mm/transparent_hugepage/defrag": "always defer defer+madvise [madvise] never\n",
     }
 
 
@@ -66,17 +62,15 @@ class MadeUpMachine:
     needs: Sequence[str] = REQUIREMENTS
     programs: dict[str, str] = field(default_factory=dict)
     answers: dict[tuple[str, ...], str] = field(default_factory=dict)
-    limits: dict[str, Limit] = field(default_factory=lambda: {"nofile": Limit(1024, 1_048_576), "core": Limit(0, None)})
+    open_files: int | None = 1_048_576
     room: Space | None = ROOM
     syncs: Sequence[float] | None = (0.002, 0.003, 0.0025)
     holder: str | None = None
     compiled: KernelFacts | str = COMPILED
     writable: bool = True
-    system: str = "Linux"
     python: Python = PYTHON
     environment: Mapping[str, str] = field(default_factory=lambda: {"HOME": "/home/me"})
     now_ms: int = NOW_MS
-    zone: Zone = ZONE
 
     def read(self, path: str) -> str | None:
         return self.files.get(path)
@@ -93,8 +87,8 @@ class MadeUpMachine:
     def run(self, *command: str) -> str | None:
         return self.answers.get(command)
 
-    def limit(self, name: str) -> Limit | None:
-        return self.limits.get(name)
+    def most_open_files(self) -> int | None:
+        return self.open_files
 
     def space(self, _path: str) -> Space | None:
         return self.room

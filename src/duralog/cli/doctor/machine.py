@@ -1,7 +1,7 @@
-"""The machine as `duralog doctor` sees it: everything that the command asks of the operating system passes here.
+"""The machine that `duralog doctor` checks: everything that it asks of the operating system goes through `Machine`.
 
-A test gives the checks any machine it likes: `Machine` lists what they ask, `ThisMachine` is the real one. What is not
-there, cannot be read or is not of this system is None, never an error: a doctor that falls ill helps nobody.
+Tests pass machines of their own; `ThisMachine` is the real one. A fact that is missing or cannot be read is None, never
+an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from importlib import metadata
 from typing import NamedTuple, Protocol
 
@@ -28,7 +27,6 @@ LARGEST_READ_BYTES = 1 << 20
 _LONGEST_RUN_SECONDS = 20.0
 _LONGEST_SYNCS_SECONDS = 1.0
 _SYNCED_BYTES = 4096
-_LIMITS = {"nofile": resource.RLIMIT_NOFILE, "core": resource.RLIMIT_CORE}
 
 
 class Python(NamedTuple):
@@ -42,27 +40,11 @@ class Space(NamedTuple):
     total_bytes: int
     usable_bytes: int
     inodes: int
-    """0 where the file system makes them as it needs them."""
+    """0 if the file system creates them on demand."""
     free_inodes: int
 
 
-class Limit(NamedTuple):
-    """`None` is no limit."""
-
-    soft: int | None
-    hard: int | None
-
-
-class Zone(NamedTuple):
-    name: str
-    offset_seconds: int
-
-
 class Machine(Protocol):
-    @property
-    def system(self) -> str:
-        """`Linux`, or what else it is."""
-
     @property
     def python(self) -> Python: ...
 
@@ -72,46 +54,39 @@ class Machine(Protocol):
     @property
     def now_ms(self) -> int: ...
 
-    @property
-    def zone(self) -> Zone: ...
-
     def read(self, path: str) -> str | None:
         """The text of a small file."""
 
     def package_version(self, name: str) -> str | None:
-        """Of a package that is installed for this Python."""
+        """The version of a package that is installed for this Python."""
 
     def requirements(self) -> Sequence[str]:
-        """What duralog's own package says that it needs, extras included."""
+        """The requirements in the metadata of duralog's own package, including extras."""
 
     def find_program(self, name: str) -> str | None: ...
 
     def run(self, *command: str) -> str | None:
-        """What a command says, on standard output and standard error."""
+        """The standard output and standard error of a command; None if it fails."""
 
-    def limit(self, name: str) -> Limit | None:
-        """Of this process: `nofile` or `core`."""
+    def most_open_files(self) -> int | None:
+        """The hard limit of this process; None for no limit."""
 
     def space(self, path: str, /) -> Space | None: ...
 
     def may_write(self, path: str, /) -> bool: ...
 
     def sync_seconds(self, path: str, count: int, /) -> Sequence[float] | None:
-        """How long it took to bring a page to the disk that a folder is on, each time."""
+        """The time of each fsync of a page, on the disk of a folder."""
 
     def holder_of(self, lock: str, /) -> str | None:
-        """Which process has a file locked."""
+        """The process that holds a file lock."""
 
     def kernels(self) -> KernelFacts | str:
-        """Which are compiled; a sentence where they cannot even be loaded."""
+        """Which are compiled; the error if they cannot be loaded."""
 
 
 class ThisMachine:
-    """The one that the command runs on."""
-
-    @property
-    def system(self) -> str:
-        return platform.system()
+    """The machine that the command runs on."""
 
     @property
     def python(self) -> Python:
@@ -127,12 +102,6 @@ class ThisMachine:
     @property
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
-
-    @property
-    def zone(self) -> Zone:
-        now = datetime.now().astimezone()
-        offset = now.utcoffset()
-        return Zone(now.tzname() or "unknown", 0 if offset is None else int(offset.total_seconds()))
 
     def read(self, path: str) -> str | None:
         try:
@@ -170,9 +139,9 @@ class ThisMachine:
             return None
         return done.stdout[:LARGEST_READ_BYTES].decode("utf-8", "replace")
 
-    def limit(self, name: str) -> Limit | None:
-        soft, hard = resource.getrlimit(_LIMITS[name])
-        return Limit(*(None if value == resource.RLIM_INFINITY else value for value in (soft, hard)))
+    def most_open_files(self) -> int | None:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return None if hard == resource.RLIM_INFINITY else hard
 
     def space(self, path: str) -> Space | None:
         try:
@@ -187,7 +156,7 @@ class ThisMachine:
 
     def sync_seconds(self, path: str, count: int) -> Sequence[float] | None:
         try:
-            # Without a name from the start where the system can: nothing is left behind, whatever happens.
+            # An unnamed file, if the system has them: nothing is left behind if the process is killed.
             with tempfile.TemporaryFile(dir=path, prefix=".duralog-doctor-") as file:
                 return _synced(file.fileno(), count)
         except OSError:

@@ -1,7 +1,7 @@
-"""What `duralog doctor` says about memory: appends go to the page cache, and the kernel's settings decide the rest.
+"""Checks memory and the kernel settings of the page cache, which appends go to.
 
-What a setting is compared with is the memory that is there, not a list of favourite values. Where the kernel does not
-tell, nothing is said.
+Settings are compared with the memory of the machine, not with a list of preferred values. A setting that cannot be read
+is skipped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from duralog.cli.doctor.machine import Machine
 from duralog.config.memory_limits import memory_limits
 
 _VM = "/proc/sys/vm"
-_HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage"
 
 _LITTLE_MEMORY = 512 << 20
 _MOST_SWAPPINESS = 10
@@ -32,7 +31,6 @@ _DIRTY = Subject(
     "appended records wait there for the disk: write-back that begins late comes in bursts, and every flush waits",
 )
 _EXPIRY = Subject("write-back", "what was appended and not flushed is lost with the power, up to this age")
-_HUGE = Subject("huge pages", "a kernel that tidies up memory for huge pages stops the process meanwhile")
 _MAPS = Subject("vm.max_map_count", "both indexes of every segment in use are mapped: more maps than this are refused")
 
 _SPARE_MAPS = 2_000
@@ -52,7 +50,6 @@ def memory_checks(machine: Machine, *, segments: int, log_bytes: int) -> Iterato
         yield _swap(machine, memory)
     yield from _dirty(machine, memory.get("MemAvailable", total))
     yield from _write_back(machine)
-    yield from _huge_pages(machine)
     yield from _maps(machine, segments)
 
 
@@ -146,20 +143,6 @@ def _write_back(machine: Machine) -> Iterator[Check]:
         yield _EXPIRY.ok(f"{found}; flush.messages and flush.ms make it less for a topic")
 
 
-def _huge_pages(machine: Machine) -> Iterator[Check]:
-    enabled, defrag = (_chosen(machine.read(f"{_HUGE_PAGES}/{name}")) for name in ("enabled", "defrag"))
-    if enabled is None:
-        return
-    found = f"enabled={enabled}" + ("" if defrag is None else f", defrag={defrag}")
-    if enabled == "always" and defrag == "always":
-        yield _HUGE.warn(
-            found,
-            f"echo madvise > {_HUGE_PAGES}/defrag; to keep it, transparent_hugepage=madvise as a kernel parameter",
-        )
-    else:
-        yield _HUGE.ok(found)
-
-
 def _maps(machine: Machine, segments: int) -> Iterator[Check]:
     most = _setting(machine, "max_map_count")
     if most is None:
@@ -185,9 +168,3 @@ def _setting(machine: Machine, name: str) -> int | None:
 def _number(text: str | None) -> int | None:
     stripped = (text or "").strip()
     return int(stripped) if stripped.isdecimal() else None
-
-
-def _chosen(text: str | None) -> str | None:
-    """`always [madvise] never`."""
-    match = re.search(r"\[(\w+)\]", text or "")
-    return match[1] if match else None
