@@ -24,8 +24,9 @@ from duralog.format.layout import BATCH_V2, MESSAGE_V0, MESSAGE_V1
 from duralog.format.producer_snapshot import ProducerEntry, decode_producer_snapshot
 from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.log.loaded_log import LogEnvironment
 from duralog.storage.log.partition_log import PartitionLog
-from duralog.storage.recovery.recovery import load_partition
+from duralog.storage.recovery.recovery import LoadOptions, load_partition
 from oracle.random_histories import Stage
 
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
@@ -43,13 +44,11 @@ def open_log(folder: Path, configs: Mapping[str, object], now_ms: int, log_start
     config = TopicConfig().with_overrides(configs)
     files = LocalFileSystem()
     folder.mkdir(parents=True, exist_ok=True)
-    loaded = load_partition(
-        files, str(folder), config=config, clean=True, log_start_checkpoint=log_start_offset, clock=lambda: now_ms
-    )
+    environment = LogEnvironment(file_system=files, clock=lambda: now_ms)
+    options = LoadOptions(config=config, clean=True, log_start_checkpoint=log_start_offset, clock=environment.clock)
+    loaded = load_partition(files, str(folder), options)
     topic, _, number = folder.name.rpartition("-")
-    return PartitionLog(
-        loaded, topic=topic, partition=int(number), config=config, file_system=files, clock=lambda: now_ms
-    )
+    return PartitionLog(loaded, topic=topic, partition=int(number), config=config, environment=environment)
 
 
 def write_stage(folder: Path, configs: Mapping[str, object], stage: Stage) -> None:

@@ -21,7 +21,7 @@ from duralog.storage.metadata.changes import FEATURE_LEVELS, create_topic, first
 from duralog.storage.metadata.cluster_metadata import ClusterMetadata
 from duralog.storage.metadata.metadata_log import (
     METADATA_TOPIC_ID,
-    Snapshot,
+    MetadataSnapshot,
     decode_batches,
     decode_snapshot,
     newest_snapshot,
@@ -64,7 +64,7 @@ def metadata(store: Path, log: bytes) -> ClusterMetadata:
     folder = store / f"{CLUSTER_METADATA}-0"
     file = newest_snapshot(path.name for path in folder.iterdir())
     assert file is not None
-    snapshot = Snapshot(end_offset=file.end_offset, epoch=file.epoch, data=(folder / file.name).read_bytes())
+    snapshot = MetadataSnapshot(end_offset=file.end_offset, epoch=file.epoch, data=(folder / file.name).read_bytes())
     return ClusterMetadata.load(snapshot, [log])
 
 

@@ -21,8 +21,9 @@ from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT, FileKind, parse_
 from duralog.storage.compaction.compact import CompactionReport, compact_log
 from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.log.loaded_log import LogEnvironment
 from duralog.storage.log.partition_log import PartitionLog
-from duralog.storage.recovery.recovery import load_partition
+from duralog.storage.recovery.recovery import LoadOptions, load_partition
 from tests.golden.conftest import DATA
 
 SOURCE = Path(__file__).parents[3] / "shared" / "golden"
@@ -84,8 +85,9 @@ def compact(case: Case, folder: Path, now_ms: int, **options: Any) -> Compaction
         {"cleanup.policy": "compact", "segment.bytes": 1 << 20, "delete.retention.ms": RETENTION_MS[case.topic]}
     )
     files = LocalFileSystem()
-    loaded = load_partition(files, str(folder), config=config, clean=True, clock=lambda: now_ms)
-    log = PartitionLog(loaded, topic=case.topic, partition=0, config=config, file_system=files, clock=lambda: now_ms)
+    environment = LogEnvironment(file_system=files, clock=lambda: now_ms)
+    loaded = load_partition(files, str(folder), LoadOptions(config=config, clean=True, clock=environment.clock))
+    log = PartitionLog(loaded, topic=case.topic, partition=0, config=config, environment=environment)
     assert log.view.segments.active.base_offset == case.end_offset
     settings = CompactionSettings(**options)
     report = compact_log(log, first_dirty_offset=0, end=case.end_offset, now_ms=now_ms, settings=settings)

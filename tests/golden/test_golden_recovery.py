@@ -16,7 +16,7 @@ from duralog.format.checkpoints import decode_offset_checkpoint
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.log.loaded_log import LoadedLog
 from duralog.storage.recovery.quarantine import Quarantine
-from duralog.storage.recovery.recovery import load_partition
+from duralog.storage.recovery.recovery import LoadOptions, load_partition
 from duralog.storage.repair.restore import restore
 
 HERE = Path(__file__).parent
@@ -48,11 +48,13 @@ def load(case: str, folder: Path, *, clean: bool = False, read_only: bool = Fals
     return load_partition(
         LocalFileSystem(),
         str(folder),
-        config=config(case),
-        clean=clean,
-        log_start_checkpoint=log_start(case),
-        clock=lambda: NOW_MS,
-        read_only=read_only,
+        LoadOptions(
+            config=config(case),
+            clean=clean,
+            log_start_checkpoint=log_start(case),
+            clock=lambda: NOW_MS,
+            read_only=read_only,
+        ),
     )
 
 

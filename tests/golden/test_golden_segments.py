@@ -13,6 +13,7 @@ from duralog.format.filenames import FileKind, parse_segment_file
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.segment.batch_extents import extents
 from duralog.storage.segment.segment import Segment, SegmentOptions
+from duralog.storage.segment.segment_files import SegmentFiles
 
 FS = LocalFileSystem()
 INTERVAL_BYTES = {"store/txn-0": 1024}
@@ -24,9 +25,8 @@ def open_segment(log: Path, options: SegmentOptions, *, read_only: bool) -> Segm
     file = parse_segment_file(log.name)
     assert file is not None
     size_bytes = log.stat().st_size
-    return Segment(
-        FS, str(log.parent), file.offset, size_bytes=size_bytes, created_ms=0, options=options, read_only=read_only
-    )
+    files = SegmentFiles(FS, str(log.parent), file.offset, read_only=read_only)
+    return Segment(files, size_bytes=size_bytes, created_ms=0, options=options)
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ from duralog.storage.metadata.changes import (
 )
 from duralog.storage.metadata.cluster_metadata import ClusterMetadata
 from duralog.storage.metadata.metadata_log import (
-    Snapshot,
+    MetadataSnapshot,
     decode_snapshot,
     encode_batch,
     newest_snapshot,
@@ -200,7 +200,7 @@ def load(root: Path) -> ClusterMetadata:
     snapshot = None
     if newest is not None:
         data = (folder / newest.name).read_bytes()
-        snapshot = Snapshot(end_offset=newest.end_offset, epoch=newest.epoch, data=data)
+        snapshot = MetadataSnapshot(end_offset=newest.end_offset, epoch=newest.epoch, data=data)
     return ClusterMetadata.load(snapshot, log_of(root))
 
 

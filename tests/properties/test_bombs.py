@@ -39,11 +39,11 @@ READERS = {
         """,
     "append": """
         from duralog.config import TopicConfig
+        from duralog.storage.append.batch_admission import Stamp
         from duralog.storage.append.validation import validate
         config = TopicConfig().with_overrides({"max.message.bytes": 100 << 20})
         def read(log):
-            options = {"config": config, "next_offset": 0, "leader_epoch": 0, "now_ms": 0}
-            validate(log, max_decompressed_bytes=CEILING_BYTES, **options)
+            validate(log, config=config, stamp=Stamp(0, 0, 0), max_decompressed_bytes=CEILING_BYTES)
         """,
 }
 

@@ -25,6 +25,7 @@ from duralog.format.layout import BATCH_V2
 from duralog.format.record import Record, TimestampType
 from duralog.format.varint import as_int64, encode_varint, encode_varlong
 from duralog.kernels.validate import CONSECUTIVE, WITHOUT_KEY, inspect_batch, inspect_records
+from duralog.storage.append.batch_admission import Stamp
 from duralog.storage.append.validation import ValidBatches, validate
 
 NOW = 1_700_000_000_000
@@ -233,7 +234,7 @@ def outcome(data: bytes, config: TopicConfig) -> type[DuralogError] | list[Recor
 
 def appended(data: bytes, config: TopicConfig) -> ValidBatches | DuralogError:
     try:
-        return validate(bytearray(data), config=config, next_offset=NEXT_OFFSET, leader_epoch=EPOCH, now_ms=NOW)
+        return validate(bytearray(data), config=config, stamp=Stamp(NEXT_OFFSET, EPOCH, NOW))
     except DuralogError as error:
         return error
 

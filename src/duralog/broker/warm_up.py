@@ -11,6 +11,7 @@ from duralog.config import TopicConfig
 from duralog.format import record_batch
 from duralog.format.compression import Codec
 from duralog.format.record import Record
+from duralog.storage.append.batch_admission import Stamp
 from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.append.validation import validate
 
@@ -25,4 +26,4 @@ def warm_up() -> None:
         (Codec.NONE, AppendOrigin.AS_IS),
     ):
         batch = record_batch.encode(records, codec=codec)
-        validate(batch, config=TopicConfig(), next_offset=0, leader_epoch=0, now_ms=0, origin=origin)
+        validate(batch, config=TopicConfig(), stamp=Stamp(0, 0, 0), origin=origin)

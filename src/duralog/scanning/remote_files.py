@@ -43,7 +43,7 @@ import pyarrow.fs as pafs
 
 from duralog.errors import StorageError
 from duralog.format.varint import Bytes
-from duralog.storage.disk.file_system import Entry, Lock, Mapping, check_small
+from duralog.storage.disk.file_system import Entry, Lock, MappedFile, check_small
 from duralog.storage.disk.local_files import refusals
 
 WINDOW_BYTES = 64 << 10
@@ -174,7 +174,7 @@ class RemoteFileSystem:
     def sync_folder(self, path: str) -> None:
         raise self._refused("sync the folder", path)
 
-    def map(self, path: str, size: int) -> Mapping:
+    def map(self, path: str, size: int) -> MappedFile:
         raise self._refused("map", path)
 
     def truncate(self, path: str, size: int) -> None:

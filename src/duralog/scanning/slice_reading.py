@@ -77,14 +77,15 @@ def read_slice_pieces(
 
 
 def _to_arrow(found: Slice, columns: Sequence[str] | None) -> Convert[pa.RecordBatch]:
+    partition = TopicPartition(found.topic, found.partition)
+
     def to_arrow(piece: Piece, rows: Rows | None, refuse: OnCorrupt) -> Iterator[pa.RecordBatch]:
         return piece_to_arrow(
             piece,
             rows,
             found.start_offset,
             found.end_offset,
-            topic=found.topic,
-            partition=found.partition,
+            partition=partition,
             columns=columns,
             on_corrupt=refuse,
         )

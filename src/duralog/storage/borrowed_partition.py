@@ -130,7 +130,7 @@ class BorrowedPartition:
             clean=folder.was_in_order,
             read_only=False,
             clock=clock,
-            later=self._scheduler.after,
+            run_later=self._scheduler.after,
         )
         self.log: PartitionLog = loader.load(loan.partition, _topic(loan))
         logs = {loan.partition: self.log}

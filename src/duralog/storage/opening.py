@@ -268,7 +268,7 @@ class Opening:
             clean=clean,
             read_only=read_only,
             clock=self._clock,
-            later=self._scheduler.after,
+            run_later=self._scheduler.after,
         )
 
     def _topics(

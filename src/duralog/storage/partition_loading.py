@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from duralog.config import TopicConfig
@@ -21,11 +21,11 @@ from duralog.storage.compaction.cleaner_checkpoint import CleanerCheckpoint
 from duralog.storage.disk.background import Clock
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.log.loaded_log import LogEnvironment, RunLater
 from duralog.storage.log.partition_log import PartitionLog
-from duralog.storage.log.writer import Later
 from duralog.storage.metadata.folder import METADATA_CONFIG, METADATA_PARTITION
 from duralog.storage.metadata.topics import Topic
-from duralog.storage.recovery.recovery import load_partition
+from duralog.storage.recovery.recovery import LoadOptions, OnBytes, load_partition
 
 _logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class PartitionLoader:
         clean: bool,
         read_only: bool,
         clock: Clock,
-        later: Later,
+        run_later: RunLater,
     ) -> None:
         self._files = files
         self._directory = directory
@@ -59,7 +59,7 @@ class PartitionLoader:
         self._clean = clean
         self._read_only = read_only
         self._clock = clock
-        self._later = later
+        self._environment = LogEnvironment(file_system=files, clock=clock, run_later=run_later)
         self._recovery_points = dict(directory.read_checkpoint(RECOVERY_POINT_CHECKPOINT))
         self._log_starts = dict(directory.read_checkpoint(LOG_START_OFFSET_CHECKPOINT))
         self._cleaner_checkpoint = CleanerCheckpoint(directory)
@@ -75,9 +75,7 @@ class PartitionLoader:
         except CorruptRecord as error:
             raise error.in_file(path) from None
 
-    def load(
-        self, partition: TopicPartition, topic: Topic, progress: Callable[[int], None] | None = None
-    ) -> PartitionLog:
+    def load(self, partition: TopicPartition, topic: Topic, on_bytes: OnBytes | None = None) -> PartitionLog:
         """The log in the partition's folder. A folder of another topic is refused, one of none gets the topic's id."""
         found_id = self.topic_id(partition)
         folder = self._directory.folder_of(partition)
@@ -91,7 +89,7 @@ class PartitionLoader:
                 found_id,
             )
         leader_epoch = max(topic.leader_epoch(partition.partition), 0)
-        return self._open(partition, topic.config, clean=self._clean, leader_epoch=leader_epoch, progress=progress)
+        return self._open(partition, topic.config, clean=self._clean, leader_epoch=leader_epoch, on_bytes=on_bytes)
 
     def make_folders(self, partitions: Iterable[TopicPartition]) -> None:
         """The folders of new partitions, which are there after a crash too."""
@@ -138,30 +136,30 @@ class PartitionLoader:
         *,
         clean: bool,
         leader_epoch: int = 0,
-        progress: Callable[[int], None] | None = None,
+        on_bytes: OnBytes | None = None,
     ) -> PartitionLog:
         self._directory.check_lock()
         loaded = load_partition(
             self._files,
             self._directory.folder_of(partition),
-            config=config,
-            clean=clean,
-            recovery_point=self._recovery_points.get(partition, 0),
-            log_start_checkpoint=self._log_starts.get(partition, 0),
-            clock=self._clock,
-            read_only=self._read_only,
-            before_change=lambda base_offset: self._count_as_new(partition, base_offset),
-            progress=progress,
-            producer_expiration_ms=self.producer_expiration_ms,
+            LoadOptions(
+                config=config,
+                clean=clean,
+                recovery_point=self._recovery_points.get(partition, 0),
+                log_start_checkpoint=self._log_starts.get(partition, 0),
+                clock=self._clock,
+                read_only=self._read_only,
+                before_change=lambda base_offset: self._count_as_new(partition, base_offset),
+                on_bytes=on_bytes,
+                producer_expiration_ms=self.producer_expiration_ms,
+            ),
         )
         return PartitionLog(
             replace(loaded, check_lock=self._directory.check_lock),
             topic=partition.topic,
             partition=partition.partition,
             config=config,
-            file_system=self._files,
-            clock=self._clock,
-            later=self._later,
+            environment=self._environment,
             read_only=self._read_only,
             leader_epoch=leader_epoch,
         )

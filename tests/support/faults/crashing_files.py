@@ -508,7 +508,7 @@ class OpenFile:
 
 
 class OpenMapping:
-    """A mapped file, as `duralog.storage.disk.file_system.Mapping`."""
+    """A mapped file, as `duralog.storage.disk.file_system.MappedFile`."""
 
     def __init__(self, disk: CrashingFiles, path: str, file: File) -> None:
         self.view = memoryview(file.content)

@@ -11,11 +11,12 @@ from itertools import pairwise
 
 from duralog.config import TopicConfig
 from duralog.format.filenames import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from duralog.storage.disk.background import Clock
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.log.loaded_log import LogEnvironment
 from duralog.storage.log.partition_log import PartitionLog
-from duralog.storage.log.writer import Clock
-from duralog.storage.recovery.recovery import load_partition
+from duralog.storage.recovery.recovery import LoadOptions, load_partition
 from tests.support.faults.crashing_files import START_MS
 
 DIRECTORY = "/data"
@@ -61,22 +62,26 @@ class Partition:
         loaded = load_partition(
             self.files,
             self.folder,
-            config=self.config,
-            clean=self.directory.take_clean_shutdown(),
-            recovery_point=self.directory.read_checkpoint(RECOVERY_POINT_CHECKPOINT).get(_PARTITION, 0),
-            log_start_checkpoint=self.directory.read_checkpoint(LOG_START_OFFSET_CHECKPOINT).get(_PARTITION, 0),
-            clock=self.clock,
-            read_only=read_only,
+            LoadOptions(
+                config=self.config,
+                clean=self.directory.take_clean_shutdown(),
+                recovery_point=self.directory.read_checkpoint(RECOVERY_POINT_CHECKPOINT).get(_PARTITION, 0),
+                log_start_checkpoint=self.directory.read_checkpoint(LOG_START_OFFSET_CHECKPOINT).get(_PARTITION, 0),
+                clock=self.clock,
+                read_only=read_only,
+            ),
         )
         return PartitionLog(
             loaded,
             topic=_PARTITION.topic,
             partition=_PARTITION.partition,
             config=self.config,
-            file_system=self.files,
-            clock=self.clock,
+            environment=LogEnvironment(
+                file_system=self.files,
+                clock=self.clock,
+                run_later=lambda _delay_ms, _name, work: self.waiting.append(work),
+            ),
             read_only=read_only,
-            later=lambda _delay_ms, _name, work: self.waiting.append(work),
         )
 
     def catch_up(self) -> None:

@@ -31,7 +31,7 @@ from duralog.storage.compaction.compact import CompactionReport, compact_log
 from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.lent_lock import LentLock
-from duralog.storage.disk.local_files import LocalLock
+from duralog.storage.disk.local_lock import LocalLock
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 from tests.support.faults.partition import Partition

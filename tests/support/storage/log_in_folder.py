@@ -9,8 +9,9 @@ from typing import Any
 from duralog.config import TopicConfig
 from duralog.format.record import Record
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
+from duralog.storage.log.loaded_log import LogEnvironment
 from duralog.storage.log.partition_log import PartitionLog
-from duralog.storage.recovery.recovery import load_partition
+from duralog.storage.recovery.recovery import LoadOptions, load_partition
 
 NOW_MS = 1_700_000_000_000
 
@@ -26,28 +27,39 @@ class LogInFolder:
         """What the log has left for later: delay, name, work."""
 
     def open(
-        self, *, clean: bool = True, read_only: bool = False, recovery_point: int = 0, **options: Any
+        self,
+        *,
+        clean: bool = True,
+        read_only: bool = False,
+        recovery_point: int = 0,
+        leader_epoch: int = 0,
+        **options: Any,
     ) -> PartitionLog:
         self.path.mkdir(exist_ok=True)
         loaded = load_partition(
             self.files,
             str(self.path),
-            config=self.config,
-            clean=clean,
-            recovery_point=recovery_point,
-            clock=lambda: self.now_ms,
-            read_only=read_only,
+            LoadOptions(
+                config=self.config,
+                clean=clean,
+                recovery_point=recovery_point,
+                clock=lambda: self.now_ms,
+                read_only=read_only,
+            ),
         )
         return PartitionLog(
             loaded,
             topic="orders",
             partition=3,
             config=self.config,
-            file_system=self.files,
-            clock=lambda: self.now_ms,
+            environment=LogEnvironment(
+                file_system=self.files,
+                clock=lambda: self.now_ms,
+                run_later=lambda delay_ms, name, work: self.waiting.append((delay_ms, name, work)),
+                **options,
+            ),
             read_only=read_only,
-            later=lambda delay_ms, name, work: self.waiting.append((delay_ms, name, work)),
-            **options,
+            leader_epoch=leader_epoch,
         )
 
     def catch_up(self) -> None:

@@ -11,7 +11,7 @@ from duralog.format.filenames import FileKind, FileState, SegmentFile, parse_seg
 from duralog.format.record import Record
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.log.loaded_log import LoadedLog
-from duralog.storage.recovery.recovery import load_partition
+from duralog.storage.recovery.recovery import LoadOptions, load_partition
 
 FOLDER = "/data/t-0"
 NOW_MS = 1_700_000_100_000
@@ -71,12 +71,14 @@ def load(
     return load_partition(
         fs,
         folder,
-        config=config or TopicConfig(index_interval_bytes=0),
-        clean=clean,
-        recovery_point=recovery_point,
-        log_start_checkpoint=log_start,
-        clock=lambda: NOW_MS,
-        read_only=read_only,
+        LoadOptions(
+            config=config or TopicConfig(index_interval_bytes=0),
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_checkpoint=log_start,
+            clock=lambda: NOW_MS,
+            read_only=read_only,
+        ),
     )
 
 

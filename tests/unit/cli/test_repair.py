@@ -18,7 +18,7 @@ from duralog.command_line import app
 from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import PartitionOffset, decode_offset_checkpoint, encode_offset_checkpoint
 from duralog.storage.disk.file_system import LocalFileSystem
-from duralog.storage.disk.local_files import LocalLock
+from duralog.storage.disk.local_lock import LocalLock
 from duralog.storage.repair.folder_changes import survey
 from duralog.storage.store import Store
 from tests.support.places import GOLDEN

@@ -283,7 +283,7 @@ def test_what_the_store_warns_of_is_told_in_the_same_voice(directory: Path, tmp_
     shutil.copytree(directory, copy)
     (copy / "log-start-offset-checkpoint").write_bytes(b"\xff")
     told = CliRunner().invoke(app, [*command.split(), str(copy)]).stderr
-    assert "duralog: warning: not used: " in told
+    assert "duralog: warning: ignored a damaged checkpoint: " in told
     assert "\x1b" not in told
     assert all(line.startswith("duralog: ") for line in told.splitlines())
 

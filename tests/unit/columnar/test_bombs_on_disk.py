@@ -17,6 +17,7 @@ from duralog.format.checksum import crc32c
 from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec, compress
 from duralog.format.layout import BATCH_V2
 from duralog.format.record import Record
+from duralog.storage.append.batch_admission import Stamp
 from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.append.validation import validate
 from duralog.storage.compaction.compact import compact_log
@@ -141,7 +142,7 @@ class TestManyRecords:
     def admit(self, records: bytes, *, late_ms: int = 0, **configs: object) -> object:
         batch = bytearray(sealed(compress(Codec.ZSTD, records), Codec.ZSTD, count=self.COUNT))
         config = TopicConfig().with_overrides({name.replace("_", "."): value for name, value in configs.items()})
-        return validate(batch, config=config, next_offset=0, leader_epoch=0, now_ms=NOW_MS + late_ms)
+        return validate(batch, config=config, stamp=Stamp(0, 0, NOW_MS + late_ms))
 
     def records(self, *, first_time: int = 0) -> bytes:
         parts = []

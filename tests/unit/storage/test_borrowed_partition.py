@@ -181,7 +181,7 @@ def test_the_marker_stays_away_when_a_task_does_not_end(path: Path) -> None:
         with hold(str(path), patience_seconds=0) as held:
             tasks.enter_context(borrow_folder(held.lend(FIRST)))
 
-    with pytest.raises(DuralogError, match="still at work"):
+    with pytest.raises(DuralogError, match="still running"):
         job()
     with pytest.raises(StoreLocked):
         duralog.open(str(path))

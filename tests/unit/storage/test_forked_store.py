@@ -18,7 +18,7 @@ import pytest
 
 import duralog
 from duralog.errors import StorageError
-from duralog.storage.disk.local_files import LocalLock
+from duralog.storage.disk.local_lock import LocalLock
 from duralog.storage.store import Store
 from tests.support.forked_child import fork, in_child
 from tests.support.storage.store_directory import MARKER, contents, records, values

@@ -30,7 +30,7 @@ from duralog.storage.disk.background import Clock, Scheduler, wall_clock_ms
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.found_files import directory_of
 from duralog.storage.disk.lent_lock import LentLock, SlotState
-from duralog.storage.disk.local_files import LocalLock
+from duralog.storage.disk.local_lock import LocalLock
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
 from duralog.storage.metadata.folder import MetadataFolder
 from duralog.storage.metadata.topics import Topic

@@ -99,6 +99,14 @@ _as_header: Callable[[tuple[int, ...]], _Header] = partial(tuple.__new__, _Heade
 """As `_Header._make`, in half the time."""
 
 
+class Stamp(NamedTuple):
+    """What the log writes into new batches. The time is used if the topic has log append time."""
+
+    next_offset: int
+    leader_epoch: int
+    now_ms: int
+
+
 class Admission:
     """The batches of one append: the rules for them, and those that were admitted."""
 
@@ -125,9 +133,7 @@ class Admission:
         self,
         view: memoryview,
         config: TopicConfig,
-        next_offset: int,
-        leader_epoch: int,
-        now_ms: int,
+        stamp: Stamp,
         origin: AppendOrigin,
         max_decompressed_bytes: int,
         is_quick: bool,
@@ -137,13 +143,11 @@ class Admission:
         self._array = np.frombuffer(view, _BYTE)
         self._config = config
         self._type_bit = LOG_APPEND_TIME_BIT if config.message_timestamp_type == "LogAppendTime" else 0
-        self._leader_epoch = leader_epoch
-        self._now_ms = now_ms
+        self.next_offset, self._leader_epoch, self._now_ms = stamp
         self._is_client = origin is _CLIENT
         self._is_checked = origin is _CHECKED
         self._max_decompressed_bytes = _QUICKLY_UNPACKED_BYTES if is_quick else max_decompressed_bytes
         self._is_quick = is_quick
-        self.next_offset = next_offset
         self.buffers: list[memoryview] = []
         self.extents: list[Extent] = []
         self.size_bytes = 0

@@ -76,7 +76,7 @@ class WrittenBatch(NamedTuple):
     timestamp_ms: int
 
 
-class Producer(NamedTuple):
+class ProducerStateEntry(NamedTuple):
     """What is known of one producer."""
 
     epoch: int
@@ -92,7 +92,7 @@ class Producer(NamedTuple):
 
 
 _as_written: Callable[[tuple[object, ...]], WrittenBatch] = partial(tuple.__new__, WrittenBatch)
-_as_producer: Callable[[tuple[object, ...]], Producer] = partial(tuple.__new__, Producer)
+_as_producer: Callable[[tuple[object, ...]], ProducerStateEntry] = partial(tuple.__new__, ProducerStateEntry)
 """As `_make` of either, in half the time."""
 
 
@@ -100,7 +100,7 @@ class FrozenProducers(NamedTuple):
     """The producers at one offset. They do not change any more: any thread may use them."""
 
     end_offset: int
-    producers: dict[int, Producer]
+    producers: dict[int, ProducerStateEntry]
 
     def snapshot(self) -> bytes:
         """The `.snapshot` file of `end_offset`."""
@@ -110,7 +110,7 @@ class FrozenProducers(NamedTuple):
         """What a snapshot keeps: of each producer, the last batch only."""
         return [_entry(producer_id, known) for producer_id, known in self.producers.items()]
 
-    def expired(self, now_ms: int, expiration_ms: int) -> dict[int, Producer]:
+    def expired(self, now_ms: int, expiration_ms: int) -> dict[int, ProducerStateEntry]:
         """Those that have not written for too long, by the time of their records."""
         return {
             producer_id: known
@@ -133,7 +133,7 @@ class ProducerState:
         self.evicted = 0
         """How many producers were forgotten because there were too many."""
         self.most_producers = most_producers
-        self._producers: dict[int, Producer] = {}
+        self._producers: dict[int, ProducerStateEntry] = {}
         """The one that wrote last comes last."""
         self._open: dict[int, int] = {}
         """First offset to producer id, the smallest offset first."""
@@ -216,9 +216,9 @@ class ProducerState:
 
     def _take_marker(self, batch: ProducerBatch, marker: EndTransactionMarker) -> AbortedTransaction | None:
         """The entry for the transaction index, if the marker aborts a transaction that has data here."""
-        known = self._producers.pop(batch.producer_id, None) or Producer(batch.producer_epoch)
+        known = self._producers.pop(batch.producer_id, None) or ProducerStateEntry(batch.producer_epoch)
         is_emptied = marker is EMPTIED_MARKER
-        self._producers[batch.producer_id] = Producer(
+        self._producers[batch.producer_id] = ProducerStateEntry(
             batch.producer_epoch,
             known.batches if known.epoch == batch.producer_epoch else (),
             batch.max_timestamp_ms,
@@ -265,7 +265,7 @@ class ProducerState:
         self.advance_high_watermark(log_start_offset)
         self.end_offset = max(self.end_offset, log_start_offset)
 
-    def forget(self, producers: dict[int, Producer]) -> int:
+    def forget(self, producers: dict[int, ProducerStateEntry]) -> int:
         """Forget these, but for those that have written since. Returns how many."""
         gone = [producer_id for producer_id, known in producers.items() if self._producers.get(producer_id) is known]
         for producer_id in gone:
@@ -328,7 +328,9 @@ class ProducerState:
                     ),
                 )
             open_from = max(entry.transaction_first_offset, _NONE)
-            producer = Producer(entry.producer_epoch, batches, entry.timestamp_ms, entry.coordinator_epoch, open_from)
+            producer = ProducerStateEntry(
+                entry.producer_epoch, batches, entry.timestamp_ms, entry.coordinator_epoch, open_from
+            )
             if _is_expired(producer, now_ms, expiration_ms):
                 continue
             state._producers[entry.producer_id] = producer
@@ -339,11 +341,11 @@ class ProducerState:
         return state
 
 
-def _is_expired(producer: Producer, now_ms: int, expiration_ms: int) -> bool:
+def _is_expired(producer: ProducerStateEntry, now_ms: int, expiration_ms: int) -> bool:
     return producer.transaction_first_offset == _NONE and now_ms - producer.timestamp_ms >= expiration_ms
 
 
-def _fields(producer_id: int, known: Producer) -> tuple[int, ...]:
+def _fields(producer_id: int, known: ProducerStateEntry) -> tuple[int, ...]:
     """As a snapshot has them, in its order."""
     epoch, batches, timestamp_ms, coordinator_epoch, first_offset = known
     if not batches:
@@ -353,7 +355,7 @@ def _fields(producer_id: int, known: Producer) -> tuple[int, ...]:
     return producer_id, epoch, last_sequence, last_offset, delta, timestamp_ms, coordinator_epoch, first_offset
 
 
-def _entry(producer_id: int, known: Producer) -> ProducerEntry:
+def _entry(producer_id: int, known: ProducerStateEntry) -> ProducerEntry:
     fields = _fields(producer_id, known)
     return ProducerEntry(
         producer_id=fields[0],
@@ -367,7 +369,7 @@ def _entry(producer_id: int, known: Producer) -> ProducerEntry:
     )
 
 
-def _find_repeated(producer: Producer, batch: ProducerBatch) -> WrittenBatch | None:
+def _find_repeated(producer: ProducerStateEntry, batch: ProducerBatch) -> WrittenBatch | None:
     if batch.producer_epoch == producer.epoch:
         for written in producer.batches:
             if written.base_sequence == batch.base_sequence and written.last_sequence == batch.last_sequence:
@@ -375,7 +377,7 @@ def _find_repeated(producer: Producer, batch: ProducerBatch) -> WrittenBatch | N
     return None
 
 
-def _check_sequence(producer: Producer, batch: ProducerBatch, transaction_version: int) -> None:
+def _check_sequence(producer: ProducerStateEntry, batch: ProducerBatch, transaction_version: int) -> None:
     sequence = batch.base_sequence
     if batch.producer_epoch != producer.epoch:
         if sequence != 0:
@@ -387,7 +389,7 @@ def _check_sequence(producer: Producer, batch: ProducerBatch, transaction_versio
 
 
 def _check_marker(
-    producer: Producer, batch: ProducerBatch, marker: EndTransactionMarker, transaction_version: int
+    producer: ProducerStateEntry, batch: ProducerBatch, marker: EndTransactionMarker, transaction_version: int
 ) -> None:
     epoch, known = batch.producer_epoch, producer.epoch
     if transaction_version >= EPOCH_BUMPING:

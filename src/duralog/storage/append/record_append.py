@@ -30,6 +30,7 @@ from duralog.format.control_records import ControlType, EndTransactionMarker, en
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from duralog.format.record import Record, TimestampType
 from duralog.kernels.encode import HEADER_BYTES, MAX_RECORDS_BYTES
+from duralog.storage.append.batch_admission import Stamp
 from duralog.storage.append.producer_batch import producer_batches
 from duralog.storage.append.rebuilding import target_codec, target_level
 from duralog.storage.append.validation import ValidBatches
@@ -42,7 +43,7 @@ _MOST_RECORD_OVERHEAD = 31
 """Bytes of a record that are neither key, value nor headers: length, attributes, both deltas, two lengths."""
 
 
-class Producer(NamedTuple):
+class SendingProducer(NamedTuple):
     """Who sends the records, if they are to be stored once, or in a transaction."""
 
     producer_id: int = NO_PRODUCER_ID
@@ -52,7 +53,7 @@ class Producer(NamedTuple):
 
     def check(self) -> None:
         if self.producer_id == NO_PRODUCER_ID:
-            if self != Producer():
+            if self != SendingProducer():
                 raise InvalidRecord("a producer epoch, a sequence number or a transaction needs a producer id")
         elif self.producer_id < 0 or self.producer_epoch < 0 or self.base_sequence < 0:
             raise InvalidRecord(
@@ -61,23 +62,15 @@ class Producer(NamedTuple):
             )
 
 
-class Stamp(NamedTuple):
-    """What the log puts on new batches."""
-
-    next_offset: int
-    leader_epoch: int
-    now_ms: int
-
-
 def batches_of_records(
-    records: Sequence[Record], *, config: TopicConfig, stamp: Stamp, codec: Codec | None, producer: Producer
+    records: Sequence[Record], *, config: TopicConfig, stamp: Stamp, codec: Codec | None, producer: SendingProducer
 ) -> ValidBatches:
     columns = record_columns(records, base_offset=stamp.next_offset, default_timestamp_ms=stamp.now_ms)
     return _encode(columns, config=config, stamp=stamp, codec=codec, producer=producer)
 
 
 def batches_of_table(
-    table: pa.Table | pa.RecordBatch, *, config: TopicConfig, stamp: Stamp, codec: Codec | None, producer: Producer
+    table: pa.Table | pa.RecordBatch, *, config: TopicConfig, stamp: Stamp, codec: Codec | None
 ) -> ValidBatches:
     """Of a table that was read from a log, the offsets are left out: the records get new ones."""
     # Not at the top: a log that is given no tables need not load pyarrow.
@@ -86,7 +79,7 @@ def batches_of_table(
 
     kept = [index for index, name in enumerate(table.schema.names) if name != OFFSET]
     columns = writable_columns(table.select(kept), base_offset=stamp.next_offset, default_timestamp_ms=stamp.now_ms)
-    return _encode(columns, config=config, stamp=stamp, codec=codec, producer=producer)
+    return _encode(columns, config=config, stamp=stamp, codec=codec, producer=SendingProducer())
 
 
 def marker_batch(
@@ -109,7 +102,7 @@ def marker_batch(
 
 
 def _encode(
-    columns: WritableColumns, *, config: TopicConfig, stamp: Stamp, codec: Codec | None, producer: Producer
+    columns: WritableColumns, *, config: TopicConfig, stamp: Stamp, codec: Codec | None, producer: SendingProducer
 ) -> ValidBatches:
     producer.check()
     check_keys(columns, config)

@@ -33,7 +33,7 @@ from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from duralog.format.layout import BATCH_V2, NO_LEADER_EPOCH, NO_TIMESTAMP
 from duralog.format.record_batch import MAGIC
 from duralog.format.varint import Bytes
-from duralog.storage.append.batch_admission import Admission
+from duralog.storage.append.batch_admission import Admission, Stamp
 from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.append.producer_batch import ProducerBatch, producer_batches
 from duralog.storage.segment.batch_extents import Extent, extents
@@ -71,27 +71,25 @@ def validate(
     data: Bytes,
     *,
     config: TopicConfig,
-    next_offset: int,
-    leader_epoch: int,
-    now_ms: int,
+    stamp: Stamp,
     origin: AppendOrigin = AppendOrigin.CLIENT,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     is_quick: bool = False,
 ) -> ValidBatches:
-    """Check the batches in `data`, and give them their offsets from `next_offset` on.
+    """Check the batches in `data`, and give them their offsets from `stamp.next_offset` on.
 
     With `is_quick`, a batch for which that takes long raises `TakesLong`.
     Stamps are written into `data` if it can be written to; otherwise it is copied. A batch with a producer id must be
     the only one of its append, as Kafka demands of every batch: so a repeated one can be answered for itself.
     """
     if origin is _AS_IS:
-        return _validate_as_is(data, next_offset)
+        return _validate_as_is(data, stamp.next_offset)
     view = memoryview(data)
     if view.readonly:
         view = memoryview(bytearray(view))
     if origin is _RESTORED:
-        return _in_epoch(_validate_as_is(view, next_offset), leader_epoch)
-    admission = Admission(view, config, next_offset, leader_epoch, now_ms, origin, max_decompressed_bytes, is_quick)
+        return _in_epoch(_validate_as_is(view, stamp.next_offset), stamp.leader_epoch)
+    admission = Admission(view, config, stamp, origin, max_decompressed_bytes, is_quick)
     position = 0
     while position < len(view):
         size = admission.admit(position)
@@ -105,7 +103,7 @@ def validate(
             admission.buffers,
             admission.extents,
             admission.producer_batches,
-            next_offset,
+            stamp.next_offset,
             admission.next_offset - 1,
             admission.max_timestamp_ms,
             admission.append_time_ms,

@@ -39,7 +39,7 @@ from duralog.storage.disk.log_directory import DEFAULT_NODE_ID, TopicPartition
 from duralog.storage.metadata.cluster_metadata import ClusterMetadata
 from duralog.storage.metadata.metadata_log import (
     METADATA_TOPIC_ID,
-    Snapshot,
+    MetadataSnapshot,
     decode_snapshot,
     newest_snapshot,
 )
@@ -222,13 +222,13 @@ class DirectoryCheck:
                 self.findings.note(file.path, "half written and never renamed into place; Kafka overwrites it")
 
 
-def _newest_snapshot(files: Sequence[FoundFile], source: CheckedFiles) -> Snapshot | None:
+def _newest_snapshot(files: Sequence[FoundFile], source: CheckedFiles) -> MetadataSnapshot | None:
     by_name = {file.name: file for file in files}
     newest = newest_snapshot(by_name)
     if newest is None:
         return None
     path = by_name[newest.name].path
-    return Snapshot(end_offset=newest.end_offset, epoch=newest.epoch, data=source.read_small(path) or b"")
+    return MetadataSnapshot(end_offset=newest.end_offset, epoch=newest.epoch, data=source.read_small(path) or b"")
 
 
 def _metadata_batches(files: Sequence[FoundFile], source: CheckedFiles) -> Iterator[memoryview]:

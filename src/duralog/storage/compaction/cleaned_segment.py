@@ -21,7 +21,7 @@ from duralog.kernels.columns import copy_rows
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.segment.index_builder import IndexBuilder
 from duralog.storage.segment.segment import Segment
-from duralog.storage.segment.segment_files import KINDS, SegmentOptions
+from duralog.storage.segment.segment_files import KINDS, SegmentFiles, SegmentOptions
 
 MOST_BYTES = 2**31 - 1
 """A position in an index has 32 bits."""
@@ -91,13 +91,10 @@ class CleanedSegment:
         for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
             self._fs.set_modified_ms(self._path(kind), modified_ms)
         return Segment(
-            self._fs,
-            self._folder,
-            self._base_offset,
+            SegmentFiles(self._fs, self._folder, self._base_offset, state=FileState.CLEANED),
             size_bytes=self.size_bytes,
             created_ms=created_ms,
             options=self._options,
-            state=FileState.CLEANED,
         )
 
     def discard(self) -> None:

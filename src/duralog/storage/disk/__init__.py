@@ -1,1 +1,1 @@
-"""The floor of the store: the file system behind one interface, locks on directories, worker threads."""
+"""The lowest layer of the store: one interface to the file system, locks on directories, background threads."""

@@ -1,17 +1,17 @@
-"""Work that happens later or again and again, beside the threads of the callers.
+"""Background tasks: functions that run once after a delay, or periodically. Kafka's `KafkaScheduler`.
 
-A `Scheduler` holds tasks and the times they are due at; its threads run them. A task that repeats is due again an
-interval after it ended, so it never runs twice at the same time and never piles up.
+A `Scheduler` keeps tasks and when they are due; its threads run them. A periodic task is due again one interval after
+it ended, so it never runs twice at the same time.
 
 What must always be true:
-- A task that fails does not end its thread, nor its repetition. The failure is logged in one line and kept in `errors`.
-- `stop` returns when no task is running any more, and none runs after that. What was still waiting is dropped: all
-  tasks are such that the next start of the store makes up for them.
-- The threads keep a process alive, so that no task is cut off in the middle. But when its main thread ends without
-  `stop`, they end by themselves.
+- A task that fails ends neither its thread nor its repetition. The failure is logged in one line and kept in `errors`.
+- `stop` returns when no task is running, and none runs after that. Waiting tasks are dropped: whatever a task does, the
+  next start of the store makes up for it.
+- The threads keep the process alive, so that no task is interrupted. If the main thread ends without `stop`, they end
+  by themselves.
 - In a forked child, which has none of the threads, a scheduler is stopped.
 
-The clock is passed in; a test can have no threads and call `run_due` after it has moved the clock.
+The clock is a parameter. A test can use no threads, move the clock and call `run_due`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from duralog.errors import DuralogError
 from duralog.storage.disk import forks
 
 Clock = Callable[[], int]
-"""Milliseconds."""
+"""Returns milliseconds."""
 Work = Callable[[], None]
 
 _MOST_ERRORS = 100
@@ -39,12 +39,12 @@ _logger = logging.getLogger(__name__)
 
 
 def wall_clock_ms() -> int:
-    """The time of day, for what is compared with the timestamps of records and files."""
+    """The time of day, to compare with the timestamps of records and files."""
     return time.time_ns() // 1_000_000
 
 
 def steady_clock_ms() -> int:
-    """A clock that nobody sets, for when tasks are due."""
+    """A monotonic clock, for when tasks are due."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -54,16 +54,16 @@ class BackgroundError:
     error: BaseException
 
     def __str__(self) -> str:
-        # Errors of this package tell all in their message; of others it may be no more than a word.
-        told = str(self.error) if isinstance(self.error, DuralogError) else repr(self.error)
-        return f"{self.task}: {told}"
+        # The messages of other errors may be a single word, such as a missing key.
+        text = str(self.error) if isinstance(self.error, DuralogError) else repr(self.error)
+        return f"{self.task}: {text}"
 
 
 @dataclass(order=True, slots=True)
 class _Task:
     due_ms: int
     number: int
-    """Tasks that are due at the same time run in the order they came in."""
+    """Tasks that are due at the same time run in the order in which they were added."""
     name: str = field(compare=False)
     work: Work = field(compare=False)
     interval_ms: int | None = field(compare=False)
@@ -83,7 +83,7 @@ class Scheduler:
         self._thread_numbers = itertools.count()
         self._wanted_threads = 0
         self._threads: list[threading.Thread] = []
-        """Those that serve. One that ends before `stop` does so under the lock, and takes itself out."""
+        """The running threads. One that ends before `stop` removes itself, under the lock."""
         forks.belongs_here(self)
         self._start_threads(threads)
 
@@ -100,7 +100,7 @@ class Scheduler:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether a long task should end where it can."""
+        """Whether a long task should end as soon as it can."""
         return self._stopping
 
     def after(self, delay_ms: int, name: str, work: Work) -> None:
@@ -108,17 +108,17 @@ class Scheduler:
         self._add(_Task(self.clock() + delay_ms, next(self._numbers), name, work, None))
 
     def every(self, interval_ms: int, name: str, work: Work, *, first_after_ms: int) -> None:
-        """Run after a delay and then again and again, the interval after each end."""
+        """Run after a delay, and then periodically: one interval after each run has ended."""
         self._add(_Task(self.clock() + first_after_ms, next(self._numbers), name, work, max(interval_ms, 1)))
 
-    def tell(self, name: str, error: BaseException) -> None:
-        """Log and keep a failure of a task that goes on all the same."""
+    def report(self, name: str, error: BaseException) -> None:
+        """Log and keep an error of a task that continues."""
         failure = BackgroundError(name, error)
         self._errors.append(failure)
         _logger.error("%s", failure)
 
     def run_due(self) -> int:
-        """Run what is due now, in this thread. Returns how many tasks that were."""
+        """Run the tasks that are due, in this thread. Returns their number."""
         count = 0
         while (task := self._take_due()) is not None:
             self._run(task)
@@ -126,7 +126,7 @@ class Scheduler:
         return count
 
     def stop(self) -> None:
-        """Let running tasks end, drop the others. A task that calls this itself does not wait for its own end."""
+        """Wait for running tasks and drop the others. A task that calls this does not wait for itself."""
         with self._changed:
             self._stopping = True
             self._tasks.clear()
@@ -136,9 +136,9 @@ class Scheduler:
                 thread.join()
 
     def set_threads(self, count: int) -> None:
-        """Serve with so many threads from now on. One too many ends when its task does.
+        """Change the number of threads. A surplus thread ends after its task.
 
-        A scheduler without threads gets none: somebody calls `run_due`.
+        A scheduler without threads gets none: its owner calls `run_due`.
         """
         with self._changed:
             if self._threads and not self._stopping:
@@ -192,7 +192,7 @@ class Scheduler:
         try:
             task.work()
         except Exception as error:
-            self.tell(task.name, error)
+            self.report(task.name, error)
         if task.interval_ms is not None:
             task.due_ms = self.clock() + task.interval_ms
             self._add(task)

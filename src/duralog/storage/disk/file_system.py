@@ -1,18 +1,33 @@
-"""The seam between the store and the operating system: every byte that the store reads or writes passes here.
+"""The interface between the store and the operating system: the store reads and writes all files through it.
 
-The store asks for what `FileSystem` lists and nothing else, so that a test can put a disk in its place that tears
-writes, forgets what was not synced, or is full. `LocalFileSystem` is the real one.
+The implementations of `FileSystem`:
+
+| class                                    | files                                                                  |
+|------------------------------------------|------------------------------------------------------------------------|
+| `LocalFileSystem`                        | the local disk                                                         |
+| `disk.shadow.ShadowFileSystem`           | read-only, with changes in memory: for opening a directory read-only    |
+| `disk.rehearsal.RehearsalFileSystem`     | with changes in temporary files: for a dry run                          |
+| `scanning.remote_files.RemoteFileSystem` | an object store or HDFS, read-only                                     |
+| in tests                                 | a disk that tears writes, loses what was not synced, or is full         |
+
+A read-only implementation raises `StorageError` from the methods that write.
 
 What must always be true:
-- A refused operation raises `StorageError` with the path, the operation and the system's reason; the `OSError` is its
+- A refused operation raises `StorageError` with the path, the operation and the system's reason. The `OSError` is its
   cause.
-- `File.append` is all or nothing: after an error the file ends where it ended before, and the next append starts there
-  even if the cut itself failed.
-- A descriptor lives as long as somebody holds its `File`, and mapped memory as long as somebody holds its view. A
-  reader that has one keeps reading after the file was renamed, deleted or replaced.
-- A mapped page beyond the end of its file kills the process that touches it, and so does a page of a hole that a full
-  disk has no block for. Hence `Mapping.reserve` before writing, and whoever cuts a mapped file makes sure that no
-  reader looks behind the cut.
+- `File.append` is all or nothing. After an error the file ends where it ended before, and the next append starts there
+  even if cutting off the rest failed.
+- A descriptor stays open while its `File` is referenced, and mapped memory while its view is referenced. So a reader
+  can read on after the file was renamed, deleted or replaced.
+- Access to a mapped page beyond the end of its file kills the process, and so does a page of a hole for which a full
+  disk has no block. Hence `MappedFile.reserve` before a write, and no reader may use a page that is cut off.
+
+A few calls of `os` in this package do not go through `FileSystem`:
+- `local_lock` and `lent_lock`: POSIX locks on ranges of bytes, which belong to the process and its descriptors.
+- `forks`: process ids, and the hook that runs in a forked child.
+- `found_files.look_into`: lists a folder with links to files that do not exist, which checks report.
+- `rehearsal`: temporary files without a name.
+- `os.path`: names only, no I/O.
 """
 
 from __future__ import annotations
@@ -30,7 +45,8 @@ from duralog.errors import CorruptRecord, Fault, StorageError
 from duralog.format.filenames import HALF_WRITTEN_SUFFIX
 from duralog.format.varint import Bytes
 from duralog.storage.disk import forks
-from duralog.storage.disk.local_files import LocalFile, LocalLock, LocalMapping, LockLost, file_mode, refusals
+from duralog.storage.disk.local_files import LocalFile, LocalMapping, file_mode, refusals
+from duralog.storage.disk.local_lock import LocalLock, LockLost
 
 __all__ = [
     "LARGEST_SMALL_FILE_BYTES",
@@ -41,7 +57,7 @@ __all__ = [
     "LocalFileSystem",
     "Lock",
     "LockLost",
-    "Mapping",
+    "MappedFile",
     "check_small",
     "disk_space",
     "raise_open_file_limit",
@@ -65,26 +81,26 @@ def check_small(path: str, size: int, limit: int = LARGEST_SMALL_FILE_BYTES) -> 
 
 
 class Entry(NamedTuple):
-    """A file or folder as a listing shows it."""
+    """A file or folder in a listing."""
 
     name: str
     size: int
     modified_ms: int
     is_folder: bool
     file_id: int = 0
-    """Another file that takes the place of this one has another; 0 if that is not known."""
+    """Differs if another file takes the place of this one. 0 if it is not known."""
 
 
 class File(Protocol):
-    """An open file. Appending is for one thread at a time, reading for any number, also meanwhile."""
+    """An open file. One thread may append at a time; any number of threads may read meanwhile."""
 
     @property
     def name(self) -> str:
-        """The path that the file was opened by; it may have another one by now."""
+        """The path that the file was opened with. It may have been renamed since."""
 
     @property
     def size(self) -> int:
-        """Where the contents end and the next append starts. It grows once an append is complete."""
+        """The end of the contents, where the next append starts. It grows when an append is complete."""
 
     def read(self, position: int, size: int) -> bytes:
         """Exactly `size` bytes; `CorruptRecord` if the file ends before."""
@@ -93,102 +109,102 @@ class File(Protocol):
         """Fill `target`; `CorruptRecord` if the file ends before."""
 
     def forget(self, position: int, size: int) -> None:
-        """These bytes will hardly be read again: the system need not keep them in memory."""
+        """Advise the system to drop these bytes from the page cache."""
 
     def append(self, *buffers: Bytes) -> int:
-        """Write the buffers behind each other at the end, all or nothing. Returns how many bytes that was."""
+        """Append the buffers in order, all or nothing. Returns the number of bytes."""
 
     def truncate(self, size: int) -> None:
-        """Cut to `size` bytes, allocated room included."""
+        """Cut to `size` bytes. Preallocated space is released."""
 
     def allocate(self, size: int) -> None:
-        """Make room for `size` bytes in all: zeros behind the contents, whose end does not move."""
+        """Preallocate the file to `size` bytes in all: zeros after the contents, whose end does not move."""
 
     def begin_sync(self, position: int) -> None:
-        """Have the contents from here on go to disk meanwhile: a `sync` after it has less to wait for."""
+        """Start writing the contents from here on to disk, so that a later `sync` has less to wait for."""
 
     def sync(self) -> None:
         """Return when the contents would survive a loss of power."""
 
     def fileno(self) -> int:
-        """The descriptor, to send from. REQUIRES: the caller holds on to this object while it uses it."""
+        """The descriptor, for `sendfile`. REQUIRES: the caller keeps a reference to this object meanwhile."""
 
     def close(self) -> None:
-        """Let go of the descriptor now. REQUIRES: nobody else uses the file; otherwise just drop it."""
+        """Close the descriptor now. REQUIRES: no other thread uses the file; otherwise just drop the reference."""
 
 
-class Mapping(Protocol):
+class MappedFile(Protocol):
     """A file's bytes as memory, shared with every reader of the file."""
 
     @property
     def view(self) -> memoryview: ...
 
     def reserve(self, end: int) -> None:
-        """Make sure that the disk has room for the bytes below `end`. REQUIRED before they are written."""
+        """Reserve disk space for the bytes below `end`. REQUIRED before they are written."""
 
     def sync(self) -> None: ...
 
 
 class Lock(Protocol):
-    """A lock that this process holds until it releases it or ends."""
+    """A lock that this process holds until it releases the lock or ends."""
 
     def check(self) -> None:
-        """Raise `LockLost` if it does not keep others out any more."""
+        """Raise `LockLost` if it no longer keeps other processes out."""
 
     def release(self) -> None: ...
 
 
 class FileSystem(Protocol):
-    """What the store needs of an operating system. Paths are absolute or relative to the process."""
+    """What the store needs of an operating system. Paths are absolute, or relative to the working directory."""
 
     def open(self, path: str, *, writable: bool = False, create: bool = False) -> File: ...
 
-    def map(self, path: str, size: int) -> Mapping:
-        """The file as memory, after it was created, extended with zeros or cut to this size."""
+    def map(self, path: str, size: int) -> MappedFile:
+        """Map the file. It is created, extended with zeros or cut to this size first."""
 
     def truncate(self, path: str, size: int) -> None: ...
 
     def read_all(self, path: str) -> bytes:
-        """A file that is no log, as it is now; `CorruptRecord` for one that is far too large to be anything else."""
+        """A small file as a whole. Raises `CorruptRecord` if it is larger than any file but a log can be."""
 
     def write(self, path: str, data: Bytes, *, sync: bool) -> None:
         """Create or overwrite a file. A crash may leave any part of it."""
 
     def replace(self, path: str, data: Bytes) -> None:
-        """Replace a file so that a crash leaves the old contents or the new ones, and the new ones for good after."""
+        """Replace a file atomically: a crash leaves the old or the new contents. They are durable when this returns."""
 
     def rename(self, source: str, target: str) -> None: ...
 
     def remove(self, path: str) -> None:
-        """Remove a file, or find that there is none."""
+        """Remove a file if it exists."""
 
     def make_folder(self, path: str) -> None:
-        """Make a folder and those above it, or find that it is there."""
+        """Create a folder and those above it if they do not exist."""
 
     def remove_folder(self, path: str) -> None:
-        """Remove a folder and all that is in it, or find that there is none."""
+        """Remove a folder and its contents if it exists."""
 
     def list(self, folder: str) -> list[Entry]: ...
 
     def list_names(self, folder: str) -> set[str]:
-        """Those that a listing would show, and perhaps some that lead nowhere. It takes less time than a listing."""
+        """The names in a folder, perhaps also of dangling links. Faster than `list`."""
 
     def entry(self, path: str) -> Entry | None:
-        """The file or folder as its folder's listing would show it; None if there is none."""
+        """One file or folder as `list` would return it; None if it does not exist."""
 
     def exists(self, path: str) -> bool: ...
 
     def sync_folder(self, path: str) -> None:
-        """Return when the names in the folder would survive a loss of power."""
+        """Return when the names in the folder are durable."""
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
 
     def lock(self, path: str) -> Lock:
-        """Lock a file against every other opener, this process included; `StoreLocked` if one has it."""
+        """Lock a file exclusively, also within this process. Raises `StoreLocked` if it is locked already."""
 
 
 class LocalFileSystem:
-    """The local disk. A forked child can read with it, and change nothing (`duralog.storage.disk.forks`)."""
+    """The local disk. A forked child can only read with it (`duralog.storage.disk.forks`)."""
 
     def __init__(self) -> None:
         self._process = forks.here
@@ -207,10 +223,9 @@ class LocalFileSystem:
                 if os.fstat(descriptor).st_size != size:
                     os.ftruncate(descriptor, size)
                 if not size:
-                    return LocalMapping(path, None)  # There is no mapping of no bytes.
+                    return LocalMapping(path, None)  # An empty file cannot be mapped.
                 mapped = mmap.mmap(descriptor, size)
-                # Or the first touch of a page would fetch as much of the file as the disk reads ahead, zeros and all:
-                # milliseconds, for some bytes.
+                # Without this, the first access to a page reads ahead, which takes milliseconds for a few bytes.
                 mapped.madvise(mmap.MADV_RANDOM)
                 return LocalMapping(path, mapped)
             finally:
@@ -225,7 +240,7 @@ class LocalFileSystem:
         file = self.open(path)
         check_small(path, file.size)
         with refusals("read", path):
-            # In one call, which gives less if the file's owner cuts it meanwhile, as Kafka does with an index.
+            # In one call. It returns less if the writer of the file cuts it meanwhile, as Kafka does with an index.
             return os.pread(file.fileno(), file.size, 0)
 
     def write(self, path: str, data: Bytes, *, sync: bool) -> None:
@@ -272,7 +287,7 @@ class LocalFileSystem:
                 try:
                     entries.append(_entry(item.name, item.stat()))
                 except OSError as error:
-                    # A file that its owner has removed meanwhile, a link to nowhere, or one that leads to itself.
+                    # The file was removed meanwhile, or the link is dangling or a loop.
                     if error.errno not in (errno.ENOENT, errno.ELOOP):
                         raise
         return entries
@@ -312,12 +327,12 @@ class LocalFileSystem:
         refused = StorageError(f"{path}: cannot {operation}: not a regular file")
         with refusals(operation, path):
             try:
-                # Without O_NONBLOCK, opening a pipe that nobody is at the other end of would never return.
+                # Without O_NONBLOCK, opening a pipe without a peer would never return.
                 descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, file_mode(path))
             except OSError as error:
                 if error.errno != errno.ENXIO:
                     raise
-                raise refused from error  # A socket, or a pipe that nobody reads.
+                raise refused from error  # A socket, or a pipe without a reader.
             status = os.fstat(descriptor)
         file = LocalFile(path, descriptor, status.st_size)
         if not stat.S_ISREG(status.st_mode):
@@ -336,16 +351,16 @@ class DiskSpace(NamedTuple):
 
 
 def disk_space(path: str) -> DiskSpace:
-    """Of the disk that a folder is on, in all and for this process."""
+    """The size of the disk that a folder is on, and the space that this process may still use."""
     with refusals("ask for the space on the disk", path):
         status = os.statvfs(path)
     return DiskSpace(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
 
 
 def raise_open_file_limit() -> int:
-    """Let this process open as many files as it may, as a JVM does by itself. Returns how many that is.
+    """Raise the limit of open files to the hard limit, as a JVM does. Returns the limit.
 
-    A partition that is written to holds three files open, and every older segment that was read up to three more.
+    A partition that is written to has three files open, and every older segment that was read up to three more.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:

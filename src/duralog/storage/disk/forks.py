@@ -1,20 +1,20 @@
-"""What is open belongs to the process that opened it, and not to the children that are forked from it.
+"""Open files, logs and locks belong to the process that opened them, and not to its forked children.
 
 A fork copies descriptors, mapped files and the state of every log, but no threads. Two processes that append from the
 same state overwrite each other's records. So in a forked child, inherited stores, logs and brokers raise `StorageError`
-when they are used, and the child opens the directory itself. Read-only ones, too: to read from shared descriptors would
-be safe, but a lock that another thread of the parent held at the fork is never released in the child.
+when they are used, and the child has to open the directory itself. This includes read-only ones: to read from shared
+descriptors would be safe, but a lock that another thread of the parent held at the fork is never released in the child.
 
 What must always be true in a child:
 - Inherited objects change no file, however the child ends: `close`, the end of a `with` block, an exception, `atexit`
   and the garbage collector only free memory and close descriptors.
 - Inherited objects do not wait: the threads of the parent do not exist in the child. Their locks are replaced.
 - The descriptors of lock files and sockets are closed at the fork. POSIX drops all locks of a process on a file when it
-  closes any descriptor of the file: closed later, they would drop a lock that the child has taken itself since.
+  closes any descriptor of the file. Closed later, they would drop a lock that the child itself has taken meanwhile.
 
-An object either registers with `belongs_here`, and `on_fork` is called in the child, or keeps `here` from when it was
-made and compares: each child has another one. That costs an append next to nothing, and unlike process ids, which the
-system reuses, it is never mistaken.
+An object either registers with `belongs_here`, which calls its `on_fork` in the child, or keeps the value of `here` and
+compares it later: each child has another one. This costs an append next to nothing and, unlike a process id, which the
+system may reuse, it is unique.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from duralog.errors import StorageError
 
 
 class Process:
-    """One process; each child has another one."""
+    """One process. A forked child gets a new one."""
 
     __slots__ = ("id",)
 
@@ -50,25 +50,25 @@ class Process:
 
 
 class Owned(Protocol):
-    """Something that belongs to one process."""
+    """An object that belongs to one process."""
 
     def on_fork(self) -> None:
         """Called in a forked child before anything else runs there. It must neither wait nor change a file."""
 
 
 here = Process()
-"""The process that runs this."""
+"""The current process."""
 _owned: WeakSet[Owned] = WeakSet()
 _calls: list[Callable[[], None]] = []
 
 
 def belongs_here(thing: Owned) -> None:
-    """Call `thing.on_fork` in a forked child, if the object still exists then."""
+    """Call `thing.on_fork` in a forked child if the object still exists then."""
     _owned.add(thing)
 
 
 def call_in_child(work: Callable[[], None]) -> None:
-    """Call this in every forked child: for state that belongs to a module."""
+    """Call a function in every forked child: for state of a module."""
     _calls.append(work)
 
 
@@ -80,7 +80,7 @@ def _on_fork() -> None:
     for work in (*_calls, *(thing.on_fork for thing in inherited)):
         try:
             work()
-        except Exception as error:  # The others must be kept from being used all the same.
+        except Exception as error:  # The remaining objects must be disabled all the same.
             failure = failure or error
     if failure is not None:
         raise failure

@@ -29,7 +29,7 @@ from duralog.format.filenames import (
 
 
 class Content(IntEnum):
-    """What a file of a log directory holds, as its name tells. The order is the one in which a segment is listed."""
+    """The kind of a file, by its name. The files of a segment are listed in this order."""
 
     META_PROPERTIES = 0
     OFFSET_CHECKPOINT = 1
@@ -69,9 +69,9 @@ class FoundFile:
     path: str
     content: Content
     partition: PartitionFolder | None
-    """From the name of the folder that the file is in."""
+    """By the name of the folder that the file is in."""
     offset: int | None = None
-    """The offset in the file's name: of a segment its base offset, of a snapshot its end."""
+    """The offset in the file's name: the base offset of a segment, the end offset of a snapshot."""
     epoch: int | None = None
     """Of a KRaft snapshot."""
     state: FileState = FileState.LIVE
@@ -85,13 +85,13 @@ class FoundFile:
         return os.path.dirname(self.path)
 
     def sibling(self, kind: FileKind) -> str:
-        """The path of another file of the same segment, in the same state. REQUIRES: the file is one of a segment."""
+        """The path of another file of the same segment, in the same state. REQUIRES: the file belongs to a segment."""
         stem = self.path.removesuffix(self.state.value)
         return f"{os.path.splitext(stem)[0]}{kind.value}{self.state.value}"
 
 
 def identify(path: str) -> FoundFile:
-    """What the file's name, and its folder's, say about it. The file is not opened."""
+    """What the names of the file and its folder say. The file is not opened."""
     name = os.path.basename(path)
     partition = parse_partition_folder(os.path.basename(os.path.dirname(os.path.abspath(path))))
     segment_file = parse_segment_file(name)
@@ -118,7 +118,7 @@ def identify(path: str) -> FoundFile:
 
 
 def _by_suffix(path: str, partition: PartitionFolder | None) -> FoundFile:
-    """A file that somebody has renamed, `saved.log` or so, tells its kind at least."""
+    """A renamed file, such as `saved.log`: at least its kind is known."""
     stem, state = path, FileState.LIVE
     for suffix in _STATE_SUFFIXES:
         if path.endswith(suffix):
@@ -132,8 +132,8 @@ def _by_suffix(path: str, partition: PartitionFolder | None) -> FoundFile:
 def list_folder(folder: str, *, on_refusal: Callable[[OSError], None]) -> list[FoundFile]:
     """The files of a folder and of the folders in it: of one partition, or of a whole log directory.
 
-    The folder's own files come first, then partition after partition; in each, by offset, then by kind. Folders in it
-    that cannot be read are told to `on_refusal`, by their error.
+    The folder's own files come first, then each partition's files by offset and kind. `on_refusal` is called with the
+    error of a folder that cannot be read.
     """
     found, folders = look_into(folder)
     for inner in folders:
@@ -145,7 +145,7 @@ def list_folder(folder: str, *, on_refusal: Callable[[OSError], None]) -> list[F
 
 
 def look_into(folder: str) -> tuple[list[FoundFile], list[str]]:
-    """The files of a folder, by offset, then by kind, and the paths of the folders in it, by topic and partition."""
+    """The files of a folder by offset and kind, and the paths of its folders by topic and partition."""
     files: list[str] = []
     folders: list[str] = []
     with os.scandir(folder) as entries:
@@ -155,12 +155,12 @@ def look_into(folder: str) -> tuple[list[FoundFile], list[str]]:
 
 
 def in_order(files: Iterable[str], folders: Iterable[str]) -> tuple[list[FoundFile], list[str]]:
-    """The paths of a folder's files and folders as `look_into` has them."""
+    """Paths of files and folders in the order of `look_into`."""
     return sorted(map(identify, files), key=_order_in_folder), sorted(folders, key=_order_of_folders)
 
 
 def _order_in_folder(file: FoundFile) -> tuple[int, int, int, str]:
-    # What has no offset belongs to the folder as a whole and stands before its segments; unknown files stand last.
+    # Files without an offset belong to the folder as a whole and come before its segments. Unknown files come last.
     unknown = int(file.content is Content.OTHER)
     return unknown, -1 if file.offset is None else file.offset, file.content, file.name
 
@@ -172,7 +172,7 @@ def _order_of_folders(folder: str) -> tuple[str, int, str]:
 
 
 def directory_of(path: str) -> tuple[str, PartitionFolder | None]:
-    """The log directory that a path means: itself, or the one that a partition's folder is in, with that partition."""
+    """The log directory of a path: the path itself, or of a partition's folder the one above it, with the partition."""
     normal = os.path.normpath(path)
     if normal in (os.curdir, os.pardir):
         normal = os.path.abspath(path)

@@ -1,28 +1,28 @@
-"""The lock of a directory while the tasks of one job, each a process of its own, write to its partitions.
+"""The lock of a directory while the tasks of one job, each in its own process, write to its partitions.
 
-The one that lends locks the whole file `.lock`, which keeps Kafka and every store out, writes into it which job it is,
-and from then on shares the first byte. A task locks bytes of the same file:
+The lender locks the whole file `.lock`, which keeps Kafka and every store out, writes the job's id into it, and from
+then on shares the first byte. Tasks lock bytes of the same file:
 
-    bytes 0-31    the job's id           byte 0 shared: by the lender, and by every task as long as it works
-                                         byte 1 exclusively: by the lender, as long as it is there
-    byte 32       the end of the line    exclusively: by a task for the moment in which it changes a checkpoint
+    bytes 0-31    the job's id           byte 0 shared: by the lender, and by every task while it works
+                                         byte 1 exclusively: by the lender
+    byte 32       a line feed            exclusively: by a task while it changes a checkpoint
     byte 33+n     state of slot n        exclusively: by the task that has partition number n
 
 What must always be true:
-- Nobody else opens the directory for writing before the lender and all tasks are gone: that needs all bytes. So a
-  lender that dies does not hand over a directory that its tasks still write to.
-- A partition has one task at a time. Another one, be it a second attempt or a speculative one, waits for its byte.
-- A task gets in only while its own job is there. One that comes late, or whose host has another disk under the
-  directory's path, finds another id or none, or no lender, and is refused. An id alone does not tell: a lender that
-  died has left it, and Kafka, which may have been there since, does not remove it.
-- The state of a slot tells whether the task that had the partition last has given it back in order. One that died has
-  not: the next one has to recover the partition.
+- No other process opens the directory for writing before the lender and all tasks have ended, since that needs all
+  bytes. So a lender that dies does not release a directory that its tasks still write to.
+- A partition has one task at a time. Another task, such as a retry or a speculative one, waits for its byte.
+- A task gets in only while its own job holds the directory. A late task, or one whose host has another disk at the
+  path, finds another id, no id or no lender, and is refused. The id alone is not enough: a lender that died leaves it
+  in the file, and a Kafka that ran since does not remove it.
+- The state of a slot says whether the last task of the partition has returned it cleanly. After a task that died, the
+  next one has to recover the partition.
 
-Locks end with the process that has them, however it ends. A child that it forks does not have them
-(`duralog.storage.disk.forks`). A loss of power takes the states, too, but then everything is
-recovered anyway, since a lent directory does not count as closed in order.
+Locks end with their process, however it ends. A forked child does not have them (`duralog.storage.disk.forks`). A loss
+of power also loses the states, but then everything is recovered anyway: a lent directory never counts as closed
+cleanly.
 
-All of it rests on POSIX locks, which local disks have, and NFS from version 4 on.
+This needs POSIX locks, which local disks have, and NFS from version 4 on.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from typing import ClassVar
 
 from duralog.errors import StorageError, StoreLocked
 from duralog.storage.disk import forks
-from duralog.storage.disk.local_files import LocalLock, check_in_place, identity_of, refusals
+from duralog.storage.disk.local_files import refusals
+from duralog.storage.disk.local_lock import LocalLock, check_in_place, identity_of
 
 JOB_ID_BYTES = 32
 
@@ -51,18 +52,18 @@ _PAUSE_SECONDS = 0.1
 
 
 class SlotState(IntEnum):
-    """How a partition was left."""
+    """How the last task left a partition."""
 
     AS_FOUND = ord(".")
-    """Nobody has had it in this job."""
+    """No task of this job has had it."""
     BORROWED = ord("b")
-    """A task has it, or had it and died."""
+    """A task has it, or died with it."""
     RETURNED = ord("r")
-    """The last task that had it has closed it in order."""
+    """The last task has closed it cleanly."""
 
 
 class _LockFile:
-    """A lent lock file as this process has it open: once, since closing any descriptor drops all locks."""
+    """A lent lock file. A process opens it only once, since closing any descriptor drops all of its locks."""
 
     by_identity: ClassVar[dict[tuple[int, int], _LockFile]] = {}
     """Guarded by `LocalLock.guard`."""
@@ -73,7 +74,7 @@ class _LockFile:
         self.process = forks.here
         self.users = 1
         self.slots: set[int] = set()
-        """That somebody in this process has: a process does not keep itself out of what it has locked."""
+        """The slots in use in this process. POSIX locks do not keep a process out of its own locks."""
         self.changing_checkpoints = threading.Lock()
 
     def read_job(self) -> bytes:
@@ -84,10 +85,10 @@ forks.call_in_child(_LockFile.by_identity.clear)
 
 
 class LentLock:
-    """The lender's side. REQUIRES: one thread uses it."""
+    """The lender's side. REQUIRES: only one thread uses it."""
 
     def __init__(self, lock: LocalLock, job: str, slots: int) -> None:
-        """From now on, tasks of this job get in. `lock` is this object's to release, and nobody else's."""
+        """Let tasks of this job in from now on. This object owns `lock` and releases it."""
         assert len(job) == JOB_ID_BYTES
         self._lock = lock
         self._slots = slots
@@ -104,19 +105,19 @@ class LentLock:
             return [SlotState(byte) for byte in os.pread(self._lock.descriptor, self._slots, _FIRST_SLOT)]
 
     def take_back(self, patience_seconds: float, wait: Callable[[float], object] = time.sleep) -> None:
-        """Return when no task is at work any more, and none gets in. `StorageError` if one does not end in time."""
+        """Return when all tasks have ended and no new one gets in. Raises `StorageError` on a timeout."""
         self._lock.process.check(self._lock.path)
         end = time.monotonic() + patience_seconds
         while self._file.users > 1 or not _is_granted(self._lock.descriptor, fcntl.LOCK_EX, 0, 0):
             if time.monotonic() >= end:
                 raise StorageError(
-                    f"{self._lock.path}: tasks of this job are still at work after {patience_seconds:g} s: the"
-                    " directory is theirs until they end, and is recovered when it is opened next"
+                    f"{self._lock.path}: tasks of this job are still running after {patience_seconds:g} s: they keep"
+                    " the directory locked until they end, and the next open recovers it"
                 )
             wait(_PAUSE_SECONDS)
 
     def release(self) -> None:
-        """Let nobody in any more. Tasks that are at work keep the directory locked. Does nothing in a forked child."""
+        """Let no more tasks in. Running tasks keep the directory locked. Does nothing in a forked child."""
         if self._lock.process is not forks.here:
             return
         with refusals("release", self._lock.path):
@@ -125,7 +126,7 @@ class LentLock:
 
 
 class BorrowedLock:
-    """A task's side: the lock of one partition. `borrowed` gives it."""
+    """A task's side: the lock of one partition, as `borrowed` returns it."""
 
     def __init__(self, path: str, file: _LockFile, slot: int) -> None:
         self._path = path
@@ -133,7 +134,7 @@ class BorrowedLock:
         self._slot = slot
 
     def check(self) -> None:
-        """Raise `LockLost` if it does not keep others out any more."""
+        """Raise `LockLost` if it no longer keeps other processes out."""
         self._file.process.check(self._path)
         check_in_place(self._path, self._file.identity)
 
@@ -150,7 +151,7 @@ class BorrowedLock:
 
     @contextmanager
     def changing_checkpoints(self) -> Iterator[None]:
-        """While it lasts, no other task of the job changes a checkpoint."""
+        """Keep other tasks of the job from changing a checkpoint meanwhile."""
         self._file.process.check(self._path)
         with self._file.changing_checkpoints, refusals("lock", self._path):
             fcntl.lockf(self._file.descriptor, fcntl.LOCK_EX, 1, _CHECKPOINTS)
@@ -162,9 +163,9 @@ class BorrowedLock:
 
 @contextmanager
 def borrowed(path: str, job: str, slot: int, wait: Callable[[float], object] = time.sleep) -> Iterator[BorrowedLock]:
-    """Have partition number `slot` of the job's directory for oneself. Waits for another task that has it.
+    """Lock partition number `slot` of the job's directory. Waits if another task has it.
 
-    Raises `StoreLocked` if the job is over, or never was at this directory.
+    Raises `StoreLocked` if the job does not hold this directory, or no longer does.
     """
     while True:
         file = _join(path, job)
@@ -182,9 +183,9 @@ def borrowed(path: str, job: str, slot: int, wait: Callable[[float], object] = t
 
 @contextmanager
 def joined(path: str, job: str) -> Iterator[None]:
-    """Keep the directory locked, as a task that has no partition of its own.
+    """Keep the directory locked for a task without a partition of its own.
 
-    Raises `StoreLocked` if the job is over, or never was at this directory.
+    Raises `StoreLocked` if the job does not hold this directory, or no longer does.
     """
     file = _join(path, job)
     try:
@@ -199,8 +200,8 @@ def _join(path: str, job: str) -> _LockFile:
             identity = identity_of(os.stat(path))
         except FileNotFoundError:
             raise StoreLocked(
-                f"{path}: there is no such file on this host: a job that writes to a directory needs it on a disk that"
-                " the driver and all executors share"
+                f"{path}: no such file on this host: a job that writes to a directory needs it on a disk that the"
+                " driver and all executors share"
             ) from None
         file = _LockFile.by_identity.get(identity)
         if file is not None:
@@ -231,7 +232,7 @@ def _opened(path: str) -> _LockFile:
 
 def _leave(file: _LockFile) -> None:
     if file.process is not forks.here:
-        return  # It is its parent's to leave.
+        return  # It belongs to the parent.
     with LocalLock.guard:
         file.users -= 1
         if file.users == 0:
@@ -268,6 +269,6 @@ def _is_granted(descriptor: int, kind: int, length: int, start: int) -> bool:
 
 def _not_of_the_job(path: str) -> StoreLocked:
     return StoreLocked(
-        f"{path}: the job that this task belongs to does not hold the directory: it is over, or this host has another"
-        " disk at that path"
+        f"{path}: the job of this task does not hold the directory: the job has ended, or this host has another disk at"
+        " that path"
     )

@@ -1,18 +1,18 @@
-"""The files of a log directory that belong to no partition: who owns it, how it was closed, and the checkpoints.
+"""One directory of Kafka's `log.dirs`: its partition folders, and the files that belong to no partition.
 
-    .lock                     held as long as the directory is open for writing
-    meta.properties           which node of which cluster it belongs to
-    .kafka_cleanshutdown      there while the directory is closed and nothing has to be recovered
-    *-checkpoint              one offset for each partition
+    .lock                     locked while the directory is open for writing
+    meta.properties           the node and the cluster that own the directory
+    .kafka_cleanshutdown      exists while the directory is closed and nothing has to be recovered
+    *-checkpoint              one offset per partition
 
 What must always be true:
-- The clean-shutdown marker is on disk only while every log is closed and flushed. It is taken away, for good, before
-  the first log is loaded, and written as the last thing of all.
-- Nothing is written without the lock. It is on a file that somebody may remove, so that another process can lock a new
-  one: before each write here, and before a log is opened, flushed, rolled or closed, `check_lock` finds out.
+- The clean-shutdown marker is on disk only while every log is closed and flushed. It is removed, durably, before the
+  first log is loaded, and it is the last file that a clean stop writes.
+- Nothing is written without the lock. The lock is on a file: if that is removed, another process can lock a new one.
+  `check_lock` detects this before each write here, and before a log is opened, flushed, rolled or closed.
 
-A damaged checkpoint is worth no more than a missing one: it is logged, and its partitions count as not in it. A damaged
-`meta.properties` is an error, since nobody should write to a directory without knowing whose it is.
+A damaged checkpoint is treated as a missing one, with a warning. A damaged `meta.properties` is an error: the owner of
+the directory must be known before anything is written to it.
 """
 
 from __future__ import annotations
@@ -67,20 +67,20 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """The folders of a directory that are named like partitions, without Kafka's `-future` and `-stray` ones."""
+    """The folders with the name of a partition, without Kafka's `-future` and `-stray` folders."""
 
     live: Sequence[TopicPartition]
-    """Sorted. Without the metadata log. Those that the metadata does not know may not be partitions."""
+    """Sorted, without the metadata log. A folder that is not in the metadata may only be named like a partition."""
     deleted: Sequence[PartitionFolder]
-    """Of deleted topics, to be removed."""
+    """Folders of deleted topics. They are to be removed."""
 
 
 class LogDirectory:
-    """One log directory. Methods that write are for a directory that is locked."""
+    """One log directory. Methods that write require the lock."""
 
     def __init__(self, file_system: FileSystem, path: str) -> None:
         if not path:
-            # Its files would be those of the root directory.
+            # Its paths would start at the root directory.
             raise StorageError("cannot open a directory without a name: give its path")
         self._files = file_system
         self.path = path
@@ -96,18 +96,18 @@ class LogDirectory:
         return self.path_of(PartitionFolder(partition.topic, partition.partition).name)
 
     def lock(self) -> Lock:
-        """Lock the directory against all other writers, Kafka's included; `StoreLocked` if there is one."""
+        """Lock the directory against other writers, Kafka included. Raises `StoreLocked` if another one has it."""
         self.make()
         self._lock = self._files.lock(self.path_of(LOCK))
         return self._lock
 
     def check_lock(self) -> None:
-        """Raise `LockLost` if the directory was locked here, and the lock does not keep others out any more."""
+        """Raise `LockLost` if this object locked the directory and the lock no longer keeps other writers out."""
         if self._lock is not None:
             self._lock.check()
 
     def make(self) -> None:
-        """Make the directory if it is not there, and its name survive a loss of power."""
+        """Create the directory durably if it does not exist."""
         missing: list[str] = []
         folder = os.path.normpath(self.path)
         while folder and not self._files.exists(folder):
@@ -132,10 +132,10 @@ class LogDirectory:
         return Folders(sorted(live), deleted)
 
     def are_partitions(self, folders: Iterable[TopicPartition]) -> bool:
-        """Whether folders of one topic that the metadata does not know are partitions, and not only named like some.
+        """Whether these folders of one topic, which is not in the metadata, are partitions.
 
-        They are if one of them has files of a log, or if the checkpoint of recovery points, which must have been read,
-        names one: it had files then.
+        They are if one of them has log files, or is in the checkpoint of recovery points: then it had log files once.
+        REQUIRES: that checkpoint was read.
         """
         named = self.last_checkpoint(RECOVERY_POINT_CHECKPOINT)
         return any(
@@ -151,7 +151,7 @@ class LogDirectory:
         )
 
     def check(self) -> None:
-        """Refuse a folder with nothing of a log in it, and one partition's."""
+        """Refuse a folder without log files, and the folder of a single partition."""
         if self.has_logs():
             return
         if has_partition_files(self._files.list_names(self.path)):
@@ -165,7 +165,7 @@ class LogDirectory:
         try:
             return self._files.list_names(folder)
         except StorageError:
-            # It may be a partition. Whoever loads it reports the error.
+            # It may be a partition. Loading it reports the error.
             return (PARTITION_METADATA,)
 
     def read_meta(self) -> MetaProperties | None:
@@ -178,7 +178,7 @@ class LogDirectory:
             raise error.in_file(path) from None
 
     def write_new_meta(self, node_id: int | None, now_ms: int) -> MetaProperties:
-        """Give a directory that nobody owns to a node of a new cluster."""
+        """Assign a directory without an owner to a node of a new cluster."""
         meta = MetaProperties(
             version=META_PROPERTIES_VERSION,
             cluster_id=random_uuid(),
@@ -190,14 +190,14 @@ class LogDirectory:
         return meta
 
     def take_clean_shutdown(self) -> bool:
-        """Whether the directory was closed cleanly. From now on it is not, until `put_clean_shutdown`."""
+        """Whether the directory was closed cleanly. The marker is removed; `put_clean_shutdown` writes it again."""
         path = self.path_of(CLEAN_SHUTDOWN)
         if not self._files.exists(path):
             return False
         try:
             broker_epoch = decode_json_object(self._files.read_all(path)).get("brokerEpoch")
         except CorruptRecord:
-            broker_epoch = None  # That the file is there is all that counts.
+            broker_epoch = None  # Only the existence of the file matters.
         self._broker_epoch = broker_epoch if isinstance(broker_epoch, int) else _NO_BROKER_EPOCH
         self._files.remove(path)
         self._files.sync_folder(self.path)
@@ -210,7 +210,7 @@ class LogDirectory:
         self._files.sync_folder(self.path)
 
     def read_checkpoint(self, name: str) -> Mapping[TopicPartition, int]:
-        """The offsets in one of the checkpoint files."""
+        """The offsets in a checkpoint file."""
         path = self.path_of(name)
         offsets: dict[TopicPartition, int] = {}
         if self._files.exists(path):
@@ -218,17 +218,17 @@ class LogDirectory:
                 for entry in decode_offset_checkpoint(self._files.read_all(path)):
                     offsets[TopicPartition(entry.topic, entry.partition)] = entry.offset
             except CorruptRecord as error:
-                _logger.warning("not used: %s", error.in_file(path))
+                _logger.warning("ignored a damaged checkpoint: %s", error.in_file(path))
                 return {}
             self._checkpoints[name] = offsets
         return offsets
 
     def last_checkpoint(self, name: str) -> Mapping[TopicPartition, int]:
-        """The offsets that one of the checkpoint files was last found with, or given. Nothing is read."""
+        """The offsets that were last read from a checkpoint file, or written to it. Does no I/O."""
         return self._checkpoints.get(name, {})
 
     def write_checkpoint(self, name: str, collect: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """Replace a checkpoint file, unless it says the same already. The later of two calls collects later."""
+        """Replace a checkpoint file if its offsets have changed. Calls run one after the other, `collect` included."""
         with self._checkpoint_lock:
             offsets = dict(collect())
             if self._checkpoints.get(name) == offsets:

@@ -1,4 +1,4 @@
-"""The same work on many partitions at once, loading or closing them say, where a bad one must not stop the rest."""
+"""The same work on many partitions in parallel, such as loading or closing. A failed one does not stop the others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Progress:
     partitions_total: int
     bytes_done: int
     bytes_total: int
-    """Bytes that have to be checked. After a clean stop, that is none."""
+    """Bytes that have to be checked. 0 after a clean stop."""
 
     # What `duralog.config.progress.Progress` asks for.
 
@@ -49,13 +49,13 @@ ShowProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
+class PartitionResults(Generic[T]):
     results: Mapping[TopicPartition, T]
     failures: Mapping[TopicPartition, Exception]
 
 
 class ByteCount:
-    """Bytes that are done, counted by several threads."""
+    """The number of bytes that several threads have processed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -73,16 +73,16 @@ def for_each_partition(
     threads: int,
     bytes_total: int = 0,
     show: ShowProgress | None = None,
-) -> Outcome[T]:
-    """Do the work for all, and tell what it gave or which error ended it.
+) -> PartitionResults[T]:
+    """Run `work` for all partitions. Returns the results, and the errors of those that failed.
 
-    An interruption, or an error of `show`, drops what has not begun, waits for the rest and then goes on to the caller.
+    An interrupt, or an error of `show`, drops the work that has not started, waits for the rest, and is raised then.
     """
     results: dict[TopicPartition, T] = {}
     failures: dict[TopicPartition, Exception] = {}
     count = ByteCount()
 
-    def tell() -> None:
+    def show_progress() -> None:
         if show is not None:
             show(
                 Progress(
@@ -93,8 +93,8 @@ def for_each_partition(
                 )
             )
 
-    tell()
-    told_at = time.monotonic()
+    show_progress()
+    shown_at = time.monotonic()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="duralog-partitions")
     try:
         partition_of: dict[Future[T], TopicPartition] = {}
@@ -103,12 +103,12 @@ def for_each_partition(
             if threading.main_thread().is_alive():
                 future = pool.submit(work, partition, count)
             else:
-                # `atexit` closes a store: a pool takes no more work then.
+                # A store that is closed by `atexit`: a pool takes no more work then.
                 future = _done_here(work, partition, count)
             partition_of[future] = partition
             future.add_done_callback(done.put)
         while partition_of:
-            # An empty queue only means that it is time to show how far it is.
+            # A timeout only means that it is time to show the progress.
             with suppress(Empty):
                 future = done.get(timeout=_SHOW_EVERY_SECONDS)
                 partition = partition_of.pop(future)
@@ -119,13 +119,13 @@ def for_each_partition(
                     failures[partition] = error
                 else:
                     raise error
-            if time.monotonic() - told_at >= _SHOW_EVERY_SECONDS:
-                told_at = time.monotonic()
-                tell()
+            if time.monotonic() - shown_at >= _SHOW_EVERY_SECONDS:
+                shown_at = time.monotonic()
+                show_progress()
     finally:
         pool.shutdown(cancel_futures=True)
-    tell()
-    return Outcome(results, failures)
+    show_progress()
+    return PartitionResults(results, failures)
 
 
 def _done_here(

@@ -1,9 +1,9 @@
-"""A file system on which changes can be tried out: the work is the real one, and the disk stays as it is.
+"""A file system for dry runs: the real code runs, and the disk stays as it is.
 
-For a dry run. Whatever is written goes to files without a name, in the system's folder for such; names are kept in
-memory. A file that is only cut or added to is not copied: what was there is read from where it is.
+New contents go to temporary files without a name; names are kept in memory. A file that is only cut or appended to is
+not copied: its old contents are read from the original.
 
-REQUIRES: nobody else changes the folder meanwhile. What is tried out on a directory that is in use may be wrong.
+REQUIRES: no other process changes the folder meanwhile. A dry run on a directory in use may give wrong results.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from duralog.storage.disk.local_files import LocalFile
 
 
 class RehearsalFileSystem:
-    """`below`, with changes on top that nobody else sees."""
+    """`below` with private changes on top."""
 
     def __init__(self, below: FileSystem) -> None:
         self._below = below
         self._changed: dict[str, _Content | str | None] = {}
-        """By path: new contents, the path of the file that it stands for, or None for one that is gone."""
+        """By path: new contents, the path of the real file, or None for a removed file."""
 
     def open(self, path: str, *, writable: bool = False, create: bool = False) -> File:
         content = self._seen(path)
@@ -47,7 +47,7 @@ class RehearsalFileSystem:
         check_small(path, file.size)
         return file.read(0, file.size)
 
-    def write(self, path: str, data: Bytes, *, sync: bool) -> None:  # noqa: ARG002 (nothing outlives the rehearsal)
+    def write(self, path: str, data: Bytes, *, sync: bool) -> None:  # noqa: ARG002 (changes end with this object)
         self._changed[os.path.normpath(path)] = _Content(memory=bytearray(data))
 
     def replace(self, path: str, data: Bytes) -> None:
@@ -64,7 +64,7 @@ class RehearsalFileSystem:
         self._changed[os.path.normpath(path)] = None
 
     def make_folder(self, path: str) -> None:
-        """Nothing to do: a folder is what the paths of its files say."""
+        """Nothing to do: a folder exists if it has files."""
 
     def remove_folder(self, path: str) -> None:
         for entry in self.list(path):
@@ -104,12 +104,12 @@ class RehearsalFileSystem:
         return self.entry(path) is not None
 
     def sync_folder(self, path: str) -> None:
-        """Nothing to do: no change outlives this object."""
+        """Nothing to do: changes end with this object."""
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         self._content(path).modified_ms = modified_ms
 
-    def lock(self, path: str) -> RehearsedLock:  # noqa: ARG002 (nobody else can come here)
+    def lock(self, path: str) -> RehearsedLock:  # noqa: ARG002 (no other process sees it)
         return RehearsedLock()
 
     def _seen(self, path: str) -> _Content | str | None:
@@ -119,7 +119,7 @@ class RehearsalFileSystem:
         return path if self._below.exists(path) else None
 
     def _content(self, path: str) -> _Content:
-        """The file's contents, to be changed; an empty file if there is none."""
+        """The contents of the file, to be changed. A file that does not exist becomes an empty one."""
         content = self._seen(path)
         if not isinstance(content, _Content):
             content = _Content() if content is None else _Content(below=self._below.open(content))
@@ -128,7 +128,7 @@ class RehearsalFileSystem:
 
 
 class _Content:
-    """What a file holds: first the beginning of a file on disk, or of memory, then what was added."""
+    """The contents of a file: the start of a file on disk or of a buffer, then what was appended."""
 
     def __init__(self, below: File | None = None, memory: bytearray | None = None) -> None:
         self._below = below
@@ -183,7 +183,7 @@ class RehearsedFile:
         target[:] = self._content.read(position, len(target))
 
     def forget(self, position: int, size: int) -> None:
-        """Nothing to do: that is about speed."""
+        """Nothing to do: it only affects speed."""
 
     def append(self, *buffers: Bytes) -> int:
         return self._content.append(*buffers)
@@ -192,16 +192,16 @@ class RehearsedFile:
         self._content.truncate(size)
 
     def allocate(self, size: int) -> None:
-        """Nothing to do: room is not what is tried out."""
+        """Nothing to do: a dry run does not check for space."""
 
     def begin_sync(self, position: int) -> None:
-        """Nothing to do: that is about speed."""
+        """Nothing to do: it only affects speed."""
 
     def sync(self) -> None:
-        """Nothing to do: no change outlives the rehearsal."""
+        """Nothing to do: changes end with the dry run."""
 
     def fileno(self) -> int:
-        raise StorageError(f"{self.name}: cannot send from: it is a rehearsal")
+        raise StorageError(f"{self.name}: cannot send from: this is a dry run")
 
     def close(self) -> None:
         """Nothing to do."""
@@ -228,4 +228,4 @@ class RehearsedLock:
 
 def _unnamed_file() -> LocalFile:
     with tempfile.TemporaryFile(prefix="duralog-rehearsal") as file:
-        return LocalFile("a rehearsal", os.dup(file.fileno()), 0)
+        return LocalFile("a file of a dry run", os.dup(file.fileno()), 0)

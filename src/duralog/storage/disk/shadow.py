@@ -1,15 +1,14 @@
-"""A file system whose changes stay in memory: what read-only opening works on.
+"""A file system that keeps changes in memory: for opening a directory read-only.
 
-Opening a log settles what a crash has left: files are renamed, removed, written anew. Read-only opening does the same,
-by the same code, but nothing reaches the disk: a name may stand for a file of another name, be hidden, or have its
-contents in memory.
+Opening a log cleans up after a crash: files are renamed, removed and rewritten. Opening it read-only runs the same
+code, but nothing reaches the disk: a name may stand for a file with another name, be hidden, or have its contents in
+memory.
 
-The directory may belong to a process that writes to it. So a folder is listed until its names hold still, and counts
-as it was then. A file that had its unfinished name may have its final one by the time it is opened; then it is found
-there.
+Another process may write to the directory. So a folder is listed until two listings agree, and that listing is kept. A
+file that was listed with an unfinished name may have its final name when it is opened: then that one is opened.
 """
 
-# ruff: noqa: ARG002 (what is refused has the arguments of the protocol)
+# ruff: noqa: ARG002 (methods that only raise have the arguments of the protocol)
 
 from __future__ import annotations
 
@@ -18,22 +17,22 @@ import os
 from duralog.errors import CorruptRecord, Fault, StorageError
 from duralog.format.filenames import FileState
 from duralog.format.varint import Bytes
-from duralog.storage.disk.file_system import Entry, File, FileSystem, Lock, Mapping
+from duralog.storage.disk.file_system import Entry, File, FileSystem, Lock, MappedFile
 
 _MOST_LISTINGS = 10
 _MOVING_STATES = tuple(state.value for state in FileState if state is not FileState.LIVE)
 
 
 class ShadowFileSystem:
-    """`below`, with changes on top that only this object knows. Files can be read, and replaced whole."""
+    """`below` with private changes on top. Files can be read, and replaced as a whole."""
 
     def __init__(self, below: FileSystem) -> None:
         self._below = below
         self._changed: dict[str, str | bytes | None] = {}
-        """By path: the path of the file that it stands for, the contents, or None for a file that is gone."""
+        """By path: the path of the real file, new contents, or None for a removed file."""
         self._listed: dict[str, list[Entry]] = {}
-        self._leading_nowhere: dict[str, set[str]] = {}
-        """By folder that was listed: names that its listing does not show."""
+        self._dangling: dict[str, set[str]] = {}
+        """By folder: the names of dangling links, which its listing leaves out."""
 
     def open(self, path: str, *, writable: bool = False, create: bool = False) -> File:
         if writable or create:
@@ -49,7 +48,7 @@ class ShadowFileSystem:
 
     def list(self, folder: str) -> list[Entry]:
         if folder not in self._listed:
-            self._listed[folder], self._leading_nowhere[folder] = _steady_listing(self._below, folder)
+            self._listed[folder], self._dangling[folder] = _steady_listing(self._below, folder)
         entries = {entry.name: entry for entry in self._listed[folder]}
         for path, content in self._changed.items():
             if os.path.dirname(path) != os.path.normpath(folder):
@@ -65,9 +64,7 @@ class ShadowFileSystem:
     def list_names(self, folder: str) -> set[str]:
         names = {entry.name for entry in self.list(folder)}
         return names.union(
-            name
-            for name in self._leading_nowhere[folder]
-            if os.path.normpath(os.path.join(folder, name)) not in self._changed
+            name for name in self._dangling[folder] if os.path.normpath(os.path.join(folder, name)) not in self._changed
         )
 
     def entry(self, path: str) -> Entry | None:
@@ -97,15 +94,15 @@ class ShadowFileSystem:
         self._changed[os.path.normpath(path)] = None
 
     def make_folder(self, path: str) -> None:
-        """Nothing to do: a folder is what the paths of its files say."""
+        """Nothing to do: a folder exists if it has files."""
 
     def remove_folder(self, path: str) -> None:
         self.remove(path)
 
     def sync_folder(self, path: str) -> None:
-        """Nothing to do: no change outlives this object."""
+        """Nothing to do: changes end with this object."""
 
-    def map(self, path: str, size: int) -> Mapping:
+    def map(self, path: str, size: int) -> MappedFile:
         raise _refused("map", path)
 
     def truncate(self, path: str, size: int) -> None:
@@ -129,7 +126,7 @@ class ShadowFileSystem:
 
 
 class MemoryFile:
-    """Contents at hand, read like a file."""
+    """Bytes in memory with the interface of a file."""
 
     def __init__(self, name: str, content: bytes) -> None:
         self.name = name
@@ -153,7 +150,7 @@ class MemoryFile:
         target[:] = self.read(position, len(target))
 
     def forget(self, position: int, size: int) -> None:
-        """Nothing to do: that is about speed."""
+        """Nothing to do: it only affects speed."""
 
     def append(self, *buffers: Bytes) -> int:
         raise _refused("append to", self.name)
@@ -165,7 +162,7 @@ class MemoryFile:
         raise _refused("allocate room in", self.name)
 
     def begin_sync(self, position: int) -> None:
-        """Nothing to do: that is about speed."""
+        """Nothing to do: it only affects speed."""
 
     def sync(self) -> None:
         """Nothing to do."""
@@ -178,12 +175,12 @@ class MemoryFile:
 
 
 def _steady_listing(fs: FileSystem, folder: str) -> tuple[list[Entry], set[str]]:
-    """What the folder holds, and the names of links to nowhere in it."""
+    """The entries of the folder, and the names of dangling links in it."""
     before: set[str] | None = None
     for _ in range(_MOST_LISTINGS):
         listing = fs.list(folder)
         names = fs.list_names(folder)
-        # There may be names that no listing shows, those of links to nowhere.
+        # A listing leaves out the names of dangling links.
         listed = {entry.name for entry in listing}
         if names in (listed, before):
             break
@@ -192,7 +189,7 @@ def _steady_listing(fs: FileSystem, folder: str) -> tuple[list[Entry], set[str]]
 
 
 def _settled(path: str) -> str:
-    """The name that a file has once the work on it is finished."""
+    """The name of a file once the work on it is finished."""
     for suffix in _MOVING_STATES:
         path = path.removesuffix(suffix)
     return path

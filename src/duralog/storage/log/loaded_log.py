@@ -1,14 +1,21 @@
-"""What recovery hands to a log: everything that a partition's folder holds, ready to be served."""
+"""What a log is opened with: what recovery found in its folder, and what it gets from its process."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from duralog.storage.append.producer_snapshots import ProducerSnapshots
 from duralog.storage.append.producer_state import ProducerState
+from duralog.storage.disk.background import Clock
+from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.log.leader_epochs import LeaderEpochs
+from duralog.storage.log.rolling import RandomBelow
 from duralog.storage.segment.segments import Segments
+
+RunLater = Callable[[int, str, Callable[[], None]], None]
+"""Runs a function after a delay in milliseconds. The name is for error messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,3 +34,18 @@ class LoadedLog:
     leader_epochs: LeaderEpochs
     check_lock: Callable[[], None] = lambda: None
     """Raises `LockLost` if the lock of the directory does not keep other processes out any more."""
+
+
+def _at_once(_delay_ms: int, _name: str, work: Callable[[], None]) -> None:
+    work()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnvironment:
+    """What a log uses of its process."""
+
+    file_system: FileSystem
+    clock: Clock
+    run_later: RunLater = _at_once
+    """For work that no caller waits for: flushing after a roll, removing the files of deleted segments."""
+    random_below: RandomBelow = random.randrange

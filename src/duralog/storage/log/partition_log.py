@@ -10,7 +10,6 @@ has left in doubt.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
@@ -23,22 +22,22 @@ from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from duralog.format.producer_snapshot import ProducerEntry
 from duralog.format.record import Record
 from duralog.format.varint import Bytes
+from duralog.storage.append.batch_admission import Stamp
 from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.append.plain_admission import admit_plain
-from duralog.storage.append.record_append import Producer, batches_of_records, batches_of_table, marker_batch
+from duralog.storage.append.record_append import SendingProducer, batches_of_records, batches_of_table, marker_batch
 from duralog.storage.append.validation import validate
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.leader_epochs import LeaderEpochs
-from duralog.storage.log.loaded_log import LoadedLog
+from duralog.storage.log.loaded_log import LoadedLog, LogEnvironment
 from duralog.storage.log.readable_log import ReadableLog
 from duralog.storage.log.reading import FetchedSlice
-from duralog.storage.log.rolling import RandomBelow
 from duralog.storage.log.segment_swap import swap_in
 from duralog.storage.log.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP
 from duralog.storage.log.trimming import delete_segments, raise_start_offset, start_at, truncate_to
 from duralog.storage.log.view import LogView, SegmentInfo
-from duralog.storage.log.writer import AppendResult, Clock, Later, LogWriter, OnExpired
+from duralog.storage.log.writer import AppendResult, LogWriter, OnExpired
 from duralog.storage.segment.lookup import TimestampedOffset
 from duralog.storage.segment.segment import Segment
 from duralog.storage.segment.source import SegmentSource
@@ -54,6 +53,7 @@ __all__ = [
     "AppendResult",
     "FetchedSlice",
     "LoadedLog",
+    "LogEnvironment",
     "PartitionLog",
     "SegmentInfo",
     "TimestampedOffset",
@@ -62,11 +62,7 @@ __all__ = [
 _CLIENT = AppendOrigin.CLIENT
 
 
-def _at_once(_delay_ms: int, _name: str, work: Callable[[], None]) -> None:
-    work()
-
-
-def _not_told(_offset: int) -> None:
+def _ignore(_offset: int) -> None:
     pass
 
 
@@ -80,30 +76,17 @@ class PartitionLog(ReadableLog):
         topic: str,
         partition: int,
         config: TopicConfig,
-        file_system: FileSystem,
-        clock: Clock,
+        environment: LogEnvironment,
         read_only: bool = False,
         leader_epoch: int = 0,
-        later: Later = _at_once,
-        random_below: RandomBelow = random.randrange,
     ) -> None:
-        """`later` runs what need not be waited for: flushing after a roll, removing the files of deleted segments.
-
-        `leader_epoch` is the one to write in, unless the log has seen a later one.
-        """
+        """New batches get `leader_epoch`, unless the log has a later one."""
         super().__init__(topic, partition)
         self._compacting = Lock()
         self._writer = LogWriter(
-            loaded,
-            config=config,
-            file_system=file_system,
-            clock=clock,
-            later=later,
-            random_below=random_below,
-            read_only=read_only,
-            leader_epoch=leader_epoch,
+            loaded, config=config, environment=environment, read_only=read_only, leader_epoch=leader_epoch
         )
-        self.before_cut: Callable[[int], None] = _not_told
+        self.before_cut: Callable[[int], None] = _ignore
         """Told the base offset of the segment that is to be cut off, or in, while the writers wait for it."""
 
     # What it is
@@ -198,7 +181,7 @@ class PartitionLog(ReadableLog):
         """
         records = records if isinstance(records, list | tuple) else list(records)
         chosen = None if codec is None else Codec.named(codec)
-        producer = Producer(producer_id, producer_epoch, base_sequence, is_transactional)
+        producer = SendingProducer(producer_id, producer_epoch, base_sequence, is_transactional)
         writer = self._writer
         with writer.lock:
             writer.check_writable()
@@ -217,7 +200,7 @@ class PartitionLog(ReadableLog):
             if not table.num_rows:
                 return self._nothing()
             stamp = writer.stamp()
-            batches = batches_of_table(table, config=writer.config, stamp=stamp, codec=chosen, producer=Producer())
+            batches = batches_of_table(table, config=writer.config, stamp=stamp, codec=chosen)
             return writer.append(batches)
 
     def append_batches(
@@ -247,9 +230,7 @@ class PartitionLog(ReadableLog):
                 batches = validate(
                     data,
                     config=writer.config,
-                    next_offset=next_offset,
-                    leader_epoch=leader_epoch,
-                    now_ms=now_ms,
+                    stamp=Stamp(next_offset, leader_epoch, now_ms),
                     origin=origin,
                     max_decompressed_bytes=max_decompressed_bytes,
                     is_quick=is_quick,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from duralog.format.index_entries import AbortedTransaction
 from duralog.format.record import Record
+from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.leader_epochs import LeaderEpochs
 from duralog.storage.log.reading import FetchedSlice, read_record_batches, read_records, read_slice
@@ -118,9 +119,8 @@ class ReadableLog(ABC):
         if end_offset is not None:
             view.check_offset(end_offset)
             end = min(end, end_offset)
-        batches = read_record_batches(
-            view, start, end, level, topic=self.topic, partition=self.partition, columns=columns
-        )
+        partition = TopicPartition(self.topic, self.partition)
+        batches = read_record_batches(view, start, end, level, partition=partition, columns=columns)
         return to_table(batches, columns)
 
     def to_pandas(

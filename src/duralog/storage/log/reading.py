@@ -27,6 +27,7 @@ from duralog.format.layout import ENTRY_PREFIX
 from duralog.format.record import Record
 from duralog.kernels.columns import RecordColumns
 from duralog.storage.disk.file_system import File
+from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation, visible_rows
 from duralog.storage.log.view import LogView
 from duralog.storage.segment.lookup import LogSlice
@@ -172,16 +173,13 @@ def read_record_batches(
     end_offset: int,
     isolation: Isolation,
     *,
-    topic: str,
-    partition: int,
+    partition: TopicPartition,
     columns: Sequence[str] | None,
 ) -> Iterator[pa.RecordBatch]:
     """The records from `start_offset` up to, not including, `end_offset`, for Arrow."""
     for piece in _pieces(view, start_offset, end_offset, None):
         rows = wanted_rows(piece, end_offset, _hidden(view, piece, isolation))
-        yield from piece_to_arrow(
-            piece, rows, start_offset, end_offset, topic=topic, partition=partition, columns=columns
-        )
+        yield from piece_to_arrow(piece, rows, start_offset, end_offset, partition=partition, columns=columns)
         if piece.fault is not None:
             raise piece.fault
 
@@ -192,8 +190,7 @@ def piece_to_arrow(
     start_offset: int,
     end_offset: int,
     *,
-    topic: str,
-    partition: int,
+    partition: TopicPartition,
     columns: Sequence[str] | None,
     on_corrupt: OnCorrupt | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -201,13 +198,14 @@ def piece_to_arrow(
 
     A piece that is wanted whole goes the short way, which knows no single records; one at an edge is cut to size.
     """
+    topic, number = partition
     if _is_within(piece, start_offset, end_offset):
-        yield from piece.to_arrow(rows, topic=topic, partition=partition, columns=columns, on_corrupt=on_corrupt)
+        yield from piece.to_arrow(rows, topic=topic, partition=number, columns=columns, on_corrupt=on_corrupt)
         return
     for decoded in piece.decode(rows, on_corrupt=on_corrupt):
         chunk = _between(decoded, start_offset, end_offset)
         if len(chunk):
-            yield chunk.to_arrow(topic=topic, partition=partition, columns=columns)
+            yield chunk.to_arrow(topic=topic, partition=number, columns=columns)
 
 
 def _is_within(piece: Piece, start_offset: int, end_offset: int) -> bool:

@@ -158,6 +158,6 @@ def discard(writer: LogWriter, segments: Sequence[Segment], *, replaced_by: int 
         if failure is not None:
             raise failure
 
-    writer.later(writer.config.file_delete_delay_ms, f"delete segments of {writer.folder}", remove)
+    writer.run_later(writer.config.file_delete_delay_ms, f"delete segments of {writer.folder}", remove)
     if failure is not None:
         raise failure

@@ -27,22 +27,21 @@ from typing import NamedTuple
 from duralog.config import TopicConfig
 from duralog.errors import InvalidRecord, RecordTooLarge, StorageError
 from duralog.format.filenames import FileKind, SegmentFile
+from duralog.storage.append.batch_admission import Stamp
 from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.append.plain_admission import plain_rules
 from duralog.storage.append.producer_batch import reader_of
 from duralog.storage.append.producer_state import ProducerState
-from duralog.storage.append.record_append import Stamp
 from duralog.storage.append.validation import ValidBatches
 from duralog.storage.disk import forks
-from duralog.storage.disk.file_system import FileSystem, LockLost
+from duralog.storage.disk.file_system import LockLost
 from duralog.storage.log.abort_markers import AbortMarkers
-from duralog.storage.log.loaded_log import LoadedLog
+from duralog.storage.log.loaded_log import LoadedLog, LogEnvironment
 from duralog.storage.log.retention import DELETE
 from duralog.storage.log.rolling import (
     LAST_OFFSET,
     NO_FREE_RANGE,
     Arrival,
-    RandomBelow,
     choose_jitter_ms,
     free_range,
     roll_reason,
@@ -52,10 +51,6 @@ from duralog.storage.segment.segment import Segment
 from duralog.storage.segment.segment_files import segment_options
 from duralog.storage.segment.segments import Segments
 
-Clock = Callable[[], int]
-"""Milliseconds."""
-Later = Callable[[int, str, Callable[[], None]], None]
-"""Runs work after so many milliseconds, under a name for errors."""
 OnExpired = Callable[[int, int], None]
 """Takes the largest timestamp of the records and the topic's `retention.ms`."""
 
@@ -85,27 +80,24 @@ class LogWriter:
         loaded: LoadedLog,
         *,
         config: TopicConfig,
-        file_system: FileSystem,
-        clock: Clock,
-        later: Later,
-        random_below: RandomBelow,
+        environment: LogEnvironment,
         read_only: bool,
-        leader_epoch: int = 0,
+        leader_epoch: int,
     ) -> None:
         self.lock: AbstractContextManager[object] = RLock()
         self.config = config
         self.plain_rules = plain_rules(config)
-        self.clock = clock
-        self.later = later
+        self.clock = environment.clock
+        self.run_later = environment.run_later
         self.folder = loaded.folder
-        self.file_system = file_system
+        self.file_system = environment.file_system
         self.read_only = read_only
         self._read_producers = loaded.read_producers
         self.snapshots = loaded.producer_snapshots
         self.epochs = loaded.leader_epochs
         self.leader_epoch = max(loaded.leader_epochs.latest_epoch, leader_epoch)
         self.recovery_point = loaded.recovery_point
-        self.last_flush_ms = clock()
+        self.last_flush_ms = self.clock()
         self.refusal: str | None = "it was opened for reading" if read_only else None
         """Why nothing can be written any more."""
         self.in_doubt = False
@@ -116,8 +108,8 @@ class LogWriter:
         self.is_inherited = False
         """This process is a forked child of the one that opened the log."""
         self.process = forks.here
-        self._random_below = random_below
-        self._jitter_ms = choose_jitter_ms(config, random_below)
+        self._random_below = environment.random_below
+        self._jitter_ms = choose_jitter_ms(config, self._random_below)
         self._free_range = NO_FREE_RANGE
         self.abort_markers = AbortMarkers(None if read_only else loaded.end_offset)
         """From where it ends now, a log that is written to has its transaction indexes from this process."""
@@ -328,7 +320,7 @@ class LogWriter:
         self._jitter_ms = choose_jitter_ms(self.config, self._random_below)
         self._free_range = NO_FREE_RANGE
         self.publish(view.segments.added(segment), view.start_offset, view.end_offset)
-        self.later(0, f"flush {self.folder} after a roll", lambda: self.flush_rolled(base_offset))
+        self.run_later(0, f"flush {self.folder} after a roll", lambda: self.flush_rolled(base_offset))
 
     # Flushing: any thread, without the lock.
 

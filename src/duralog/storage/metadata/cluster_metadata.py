@@ -25,7 +25,7 @@ from duralog.errors import CorruptRecord, UnknownTopic
 from duralog.format.filenames import topic_name_fault
 from duralog.format.internal.metadata_records import METADATA_TYPES, MetadataRecord
 from duralog.format.varint import Bytes
-from duralog.storage.metadata.metadata_log import Snapshot, decode_batches, decode_snapshot
+from duralog.storage.metadata.metadata_log import MetadataSnapshot, decode_batches, decode_snapshot
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -41,7 +41,7 @@ _LAST_EPOCH = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionState:
+class PartitionRegistration:
     """A partition as the metadata has it. On one node, all that matters of it is that it exists, and its epoch."""
 
     partition: int
@@ -58,7 +58,7 @@ class PartitionState:
 class TopicState:
     name: str
     topic_id: str
-    partitions: dict[int, PartitionState] = field(default_factory=dict)
+    partitions: dict[int, PartitionRegistration] = field(default_factory=dict)
     """By number. A topic's partitions are numbered from 0 without gaps."""
 
 
@@ -76,7 +76,7 @@ class ClusterMetadata:
         self._last_epoch = 0
 
     @classmethod
-    def load(cls, snapshot: Snapshot | None, log: Iterable[Bytes]) -> ClusterMetadata:
+    def load(cls, snapshot: MetadataSnapshot | None, log: Iterable[Bytes]) -> ClusterMetadata:
         """The state that a snapshot and the log lead to. The pieces of the log hold whole batches, in order.
 
         What the log has from before the snapshot's end is passed over. Records missing in between are an error.
@@ -236,7 +236,7 @@ class ClusterMetadata:
         partition = fields["partition_id"]
         if partition < 0:
             raise CorruptRecord("a PARTITION_RECORD has a negative number", expected="at least 0", found=partition)
-        topic.partitions[partition] = PartitionState(
+        topic.partitions[partition] = PartitionRegistration(
             partition=partition,
             replicas=tuple(fields["replicas"]),
             isr=tuple(fields["isr"]),

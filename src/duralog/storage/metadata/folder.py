@@ -28,7 +28,7 @@ from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.metadata.cluster_metadata import ClusterMetadata
 from duralog.storage.metadata.metadata_log import (
     METADATA_TOPIC_ID,
-    Snapshot,
+    MetadataSnapshot,
     decode_batches,
     decode_snapshot,
     newest_snapshot,
@@ -165,12 +165,12 @@ class MetadataFolder:
             active.file, active.base_offset, end=active.file.size, interval_bytes=interval_bytes
         ).reason
 
-    def _snapshot(self) -> Snapshot | None:
+    def _snapshot(self) -> MetadataSnapshot | None:
         newest = newest_snapshot(entry.name for entry in self._files.list(self._folder))
         if newest is None:
             return None
         data = self._files.read_all(f"{self._folder}/{newest.name}")
-        return Snapshot(end_offset=newest.end_offset, epoch=newest.epoch, data=data)
+        return MetadataSnapshot(end_offset=newest.end_offset, epoch=newest.epoch, data=data)
 
     def _batches(self) -> Iterator[Bytes]:
         for segment in self._opened().view.segments:

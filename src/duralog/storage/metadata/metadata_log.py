@@ -28,7 +28,7 @@ METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class MetadataSnapshot:
     """All metadata before `end_offset`, as far as it was written by the leader of `epoch`."""
 
     end_offset: int

@@ -30,7 +30,12 @@ from duralog.format.varint import Bytes
 from duralog.storage.disk.background import Clock
 from duralog.storage.log.retention import is_retention_chosen
 from duralog.storage.metadata import changes as metadata_changes
-from duralog.storage.metadata.cluster_metadata import BROKER_RESOURCE, GROUP_RESOURCE, ClusterMetadata, PartitionState
+from duralog.storage.metadata.cluster_metadata import (
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    ClusterMetadata,
+    PartitionRegistration,
+)
 from duralog.storage.metadata.metadata_log import encode_batch
 
 _MOST_MISSING = 100
@@ -65,7 +70,7 @@ class Placement:
     node_id: int
     directory_id: str | None
 
-    def holds(self, topic: str, partition: PartitionState) -> bool:
+    def holds(self, topic: str, partition: PartitionRegistration) -> bool:
         del topic
         if self.node_id not in partition.replicas:
             return False
@@ -75,7 +80,7 @@ class Placement:
         return partition.directories[replica] in (self.directory_id, ZERO_UUID)
 
 
-Holds = Callable[[str, PartitionState], bool]
+Holds = Callable[[str, PartitionRegistration], bool]
 """Whether a partition of a topic is in this directory."""
 
 

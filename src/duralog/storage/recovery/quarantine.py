@@ -14,13 +14,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import HALF_WRITTEN_SUFFIX, FileKind, SegmentFile
 from duralog.format.properties import decode_json_object
+from duralog.storage.disk.background import Clock
 from duralog.storage.disk.file_system import File, FileSystem
 from duralog.storage.segment.damage import Damage
 
@@ -31,8 +31,6 @@ BYTES_SUFFIX = ".bytes"
 REPORT_VERSION = 1
 
 NO_OFFSET = -1
-
-Clock = Callable[[], int]
 
 _COPIED_AT_ONCE = 4 << 20
 _LARGEST_REPORT = 1 << 20

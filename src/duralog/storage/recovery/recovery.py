@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache
 from threading import Lock
 
@@ -26,6 +27,7 @@ from duralog.errors import CorruptRecord, Fault, StorageError
 from duralog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, SegmentFile, parse_segment_file
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.storage.append.producer_state import DEFAULT_EXPIRATION_MS, ProducerState
+from duralog.storage.disk.background import Clock
 from duralog.storage.disk.file_system import Entry, FileSystem
 from duralog.storage.disk.shadow import ShadowFileSystem
 from duralog.storage.log.leader_epochs import LeaderEpochs, with_observed
@@ -33,91 +35,67 @@ from duralog.storage.log.loaded_log import LoadedLog
 from duralog.storage.log.rolling import LAST_OFFSET
 from duralog.storage.recovery.leftovers import settle_leftovers
 from duralog.storage.recovery.producer_recovery import ProducerRecovery
-from duralog.storage.recovery.quarantine import Clock, Quarantine
-from duralog.storage.recovery.segment_repair import SegmentRepair
-from duralog.storage.recovery.segment_rewrite import BeforeChange, tell_nobody
+from duralog.storage.recovery.quarantine import Quarantine
+from duralog.storage.recovery.segment_repair import ExpectedLog, SegmentRepair
+from duralog.storage.recovery.segment_rewrite import BeforeChange, never_compacted
 from duralog.storage.segment.segment import Segment
-from duralog.storage.segment.segment_files import Listed, segment_options
+from duralog.storage.segment.segment_files import Listed, SegmentFiles, segment_options
 from duralog.storage.segment.segments import Segments
 
-Progress = Callable[[int], None]
-"""Told, again and again, how many bytes more were checked."""
+OnBytes = Callable[[int], None]
+"""Called with the number of bytes that were checked since the last call."""
 
 _log = logging.getLogger(__name__)
 
 _READ_ONLY_ATTEMPTS = 5
 
 
-def load_partition(
-    fs: FileSystem,
-    folder: str,
-    *,
-    config: TopicConfig,
-    clean: bool,
-    recovery_point: int = 0,
-    log_start_checkpoint: int = 0,
-    clock: Clock,
-    read_only: bool = False,
-    before_change: BeforeChange = tell_nobody,
-    progress: Progress | None = None,
-    producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
-) -> LoadedLog:
-    """What the folder holds, ready to be served.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """What is known of a log before its folder is read, and how to load it."""
 
-    `clean`: the directory was closed in order, so that nothing has to be checked. `recovery_point` and
-    `log_start_checkpoint` are the partition's offsets in the two checkpoints, or 0.
-    """
-    attempts = _READ_ONLY_ATTEMPTS if read_only else 1
+    config: TopicConfig
+    clean: bool
+    """The directory was closed cleanly, so nothing has to be checked."""
+    clock: Clock
+    recovery_point: int = 0
+    """The partition's offset in `recovery-point-offset-checkpoint`, or 0."""
+    log_start_checkpoint: int = 0
+    """The partition's offset in `log-start-offset-checkpoint`, or 0."""
+    read_only: bool = False
+    before_change: BeforeChange = never_compacted
+    on_bytes: OnBytes | None = None
+    producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
+
+
+def load_partition(fs: FileSystem, folder: str, options: LoadOptions) -> LoadedLog:
+    """What the folder holds, ready to be served. Kafka's `LogLoader`."""
+    attempts = _READ_ONLY_ATTEMPTS if options.read_only else 1
     while True:
         attempts -= 1
         try:
-            return _Loader(
-                ShadowFileSystem(fs) if read_only else fs,
-                folder,
-                config=config,
-                clean=clean,
-                recovery_point=recovery_point,
-                log_start=log_start_checkpoint,
-                clock=clock,
-                read_only=read_only,
-                before_change=before_change,
-                progress=progress,
-                producer_expiration_ms=producer_expiration_ms,
-            ).load()
+            return _Loader(ShadowFileSystem(fs) if options.read_only else fs, folder, options).load()
         except (StorageError, CorruptRecord) as error:
-            # A directory that its owner writes to may lose a file that was listed, or the end of one: then look again.
+            # The process that writes to the directory may have removed or cut a file since it was listed: list again.
             is_lost = isinstance(error, StorageError) or error.fault is Fault.PARTIAL_BATCH
             if not attempts or not is_lost:
                 raise
 
 
 class _Loader:
-    """One loading of one folder."""
+    """Loads one folder, once."""
 
-    def __init__(
-        self,
-        fs: FileSystem,
-        folder: str,
-        *,
-        config: TopicConfig,
-        clean: bool,
-        recovery_point: int,
-        log_start: int,
-        clock: Clock,
-        read_only: bool,
-        before_change: BeforeChange,
-        progress: Progress | None,
-        producer_expiration_ms: int,
-    ) -> None:
+    def __init__(self, fs: FileSystem, folder: str, options: LoadOptions) -> None:
+        config, recovery_point = options.config, options.recovery_point
         self._fs = fs
         self._folder = folder
         self._options = segment_options(config)
-        self._clean = clean
+        self._clean = options.clean
         self._recovery_point = recovery_point
-        self._log_start = log_start
-        self._now_ms = clock()
-        self._read_only = read_only
-        self._progress = progress
+        self._log_start = options.log_start_checkpoint
+        self._now_ms = options.clock()
+        self._read_only = options.read_only
+        self._on_bytes = options.on_bytes
         self._segments: list[Segment] = []
         self._suspect: set[int] = set()
         """The base offsets of segments that must be recovered whatever else is known."""
@@ -125,7 +103,7 @@ class _Loader:
         """Those that batches were taken out of: no wonder if offsets are missing there."""
         snapshots = self._open_segments(settle_leftovers(fs, folder))
         self._producers = ProducerRecovery(
-            fs, folder, snapshots, now_ms=self._now_ms, expiration_ms=producer_expiration_ms
+            fs, folder, snapshots, now_ms=self._now_ms, expiration_ms=options.producer_expiration_ms
         )
         self._epochs = self._open_epochs()
         self._repair = SegmentRepair(
@@ -133,19 +111,21 @@ class _Loader:
             folder,
             self._segments,
             open_segment=self._open_rewritten,
-            before_change=before_change,
-            quarantine=Quarantine(fs, folder, clock),
-            log_start=log_start,
-            is_preallocated=config.preallocate,
-            # Without a checkpoint it may be any log, and gaps in it may be what compaction has left.
-            dense_from=recovery_point if recovery_point > 0 and "compact" not in config.cleanup_policy else None,
+            before_change=options.before_change,
+            quarantine=Quarantine(fs, folder, options.clock),
+            expected=ExpectedLog(
+                start_offset=self._log_start,
+                is_preallocated=config.preallocate,
+                # Without a checkpoint it may be any log, and gaps in it may be what compaction has left.
+                dense_from=recovery_point if recovery_point > 0 and "compact" not in config.cleanup_policy else None,
+            ),
         )
 
     def load(self) -> LoadedLog:
         if self._segments:
             self._recover()
         if self._segments and self._segments[-1].next_offset() < self._log_start:
-            self._start_anew()
+            self._start_empty()
         if not self._segments:
             self._segments.append(self._create(self._log_start))
         end_offset = self._segments[-1].next_offset()
@@ -228,16 +208,12 @@ class _Loader:
         listed: Listed | None = None,
     ) -> Segment:
         return Segment(
-            self._fs,
-            self._folder,
-            base_offset,
+            SegmentFiles(self._fs, self._folder, base_offset, read_only=self._read_only, listed=listed),
             size_bytes=size_bytes,
             created_ms=self._now_ms,
             options=self._options,
-            read_only=self._read_only,
             modified_ms=modified_ms if self._read_only else None,
             has_transaction_index=may_have_transactions,
-            listed=listed,
         )
 
     def _open_rewritten(self, base_offset: int, size_bytes: int) -> Segment:
@@ -301,8 +277,8 @@ class _Loader:
         def take_in(piece: Piece) -> None:
             nonlocal epochs
             epochs = with_observed(epochs, piece.batches)
-            if self._progress is not None:
-                self._progress(int(piece.batches["size"].sum()))
+            if self._on_bytes is not None:
+                self._on_bytes(int(piece.batches["size"].sum()))
             segment.transaction_index.add(self._producers.replay(piece))
 
         recovered = segment.recover(take_in)
@@ -330,7 +306,7 @@ class _Loader:
     def _following(self, place: int) -> Segment | None:
         return self._segments[place + 1] if place + 1 < len(self._segments) else None
 
-    def _start_anew(self) -> None:
+    def _start_empty(self) -> None:
         """A log that ends before its start has nothing to serve: an empty one takes its place."""
         # The segments last: as long as there is one, the next start comes here again.
         self._producers.snapshots.remove_all()

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,6 +51,15 @@ OpenSegment = Callable[[int, int], Segment]
 """A segment of this base offset and size."""
 
 
+class ExpectedLog(NamedTuple):
+    """What the checkpoints and the configs say of a log."""
+
+    start_offset: int
+    is_preallocated: bool
+    dense_from: int | None
+    """The log has every offset from here on, so a missing one was lost in a crash; None if that is not known."""
+
+
 class SegmentRepair:
     """Changes `segments`, the list of its owner, along with the files."""
 
@@ -62,20 +72,17 @@ class SegmentRepair:
         open_segment: OpenSegment,
         before_change: BeforeChange,
         quarantine: Quarantine,
-        log_start: int,
-        is_preallocated: bool,
-        dense_from: int | None,
+        expected: ExpectedLog,
     ) -> None:
-        """`dense_from`: an offset from which on no offset was ever left out, so what is missing was lost by a crash."""
         self._fs = fs
         self._folder = folder
         self._segments = segments
         self._open_segment = open_segment
         self._before_change = before_change
         self._quarantine = quarantine
-        self._log_start = log_start
-        self._is_preallocated = is_preallocated
-        self._dense_from = dense_from
+        self._log_start = expected.start_offset
+        self._is_preallocated = expected.is_preallocated
+        self._dense_from = expected.dense_from
 
     def is_sound(self, place: int, recovered: RecoveredSegment) -> bool:
         """Whether all of a segment is valid, in order, and below the next one."""

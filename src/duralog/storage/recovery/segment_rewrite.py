@@ -26,7 +26,7 @@ That it was compacted must be forgotten, on disk, when this returns.
 _COPIED_AT_ONCE = 4 << 20
 
 
-def tell_nobody(_base_offset: int) -> None:
+def never_compacted(_base_offset: int) -> None:
     """The `BeforeChange` of a log that was never compacted."""
 
 

@@ -37,10 +37,11 @@ from duralog.storage.compaction.cleaner_checkpoint import CleanerCheckpoint
 from duralog.storage.disk.background import Clock, wall_clock_ms
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.log.loaded_log import LogEnvironment
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.recovery.leftovers import INDEX_KINDS
 from duralog.storage.recovery.quarantine import Quarantine
-from duralog.storage.recovery.recovery import load_partition
+from duralog.storage.recovery.recovery import LoadOptions, load_partition
 from duralog.storage.repair.folder_changes import Action, changes, survey
 from duralog.storage.repair.record_repair import take_out_unloadable
 from duralog.storage.repair.restore import Restored, restore
@@ -251,21 +252,22 @@ class PartitionRepairer:
         loaded = load_partition(
             self._fs,
             folder,
-            config=self._config_of(partition.topic),
-            clean=False,
-            recovery_point=_ALL_FLUSHED,
-            # One behind the log's end would empty the log.
-            log_start_checkpoint=log_start if 0 <= log_start <= end_offset else 0,
-            clock=self._clock,
-            before_change=lambda base_offset: self._count_as_new(partition, base_offset),
+            LoadOptions(
+                config=self._config_of(partition.topic),
+                clean=False,
+                recovery_point=_ALL_FLUSHED,
+                # One behind the log's end would empty the log.
+                log_start_checkpoint=log_start if 0 <= log_start <= end_offset else 0,
+                clock=self._clock,
+                before_change=lambda base_offset: self._count_as_new(partition, base_offset),
+            ),
         )
         log = PartitionLog(
             loaded,
             topic=partition.topic,
             partition=partition.partition,
             config=self._config_of(partition.topic),
-            file_system=self._fs,
-            clock=self._clock,
+            environment=LogEnvironment(file_system=self._fs, clock=self._clock),
         )
         log.close()
         return loaded.end_offset

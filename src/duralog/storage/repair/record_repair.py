@@ -33,8 +33,9 @@ from duralog.format.internal.metadata_records import MetadataRecord, encode_meta
 from duralog.format.record import Record, TimestampType
 from duralog.kernels.columns import BATCH_DTYPE
 from duralog.storage.checks.coordinator_records import check_records
+from duralog.storage.disk.background import Clock
 from duralog.storage.disk.file_system import File, FileSystem
-from duralog.storage.recovery.quarantine import NO_OFFSET, Clock, Quarantine
+from duralog.storage.recovery.quarantine import NO_OFFSET, Quarantine
 from duralog.storage.recovery.segment_rewrite import BeforeChange, ByteRange, NewSegment, rewrite_segment
 from duralog.storage.segment.damage import Damage
 

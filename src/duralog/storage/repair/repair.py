@@ -30,7 +30,7 @@ from duralog.storage.checks.partition import PartitionReport
 from duralog.storage.checks.verification import Show, Verification
 from duralog.storage.disk.background import Clock, wall_clock_ms
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem, Lock
-from duralog.storage.disk.local_files import LocalLock
+from duralog.storage.disk.local_lock import LocalLock
 from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
 from duralog.storage.disk.rehearsal import RehearsalFileSystem
 from duralog.storage.repair.folder_changes import Action

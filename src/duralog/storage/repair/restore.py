@@ -23,11 +23,18 @@ from numpy.typing import NDArray
 
 from duralog.columnar.pieces import read_pieces
 from duralog.format.filenames import FileKind, FileState, SegmentFile, parse_segment_file
+from duralog.storage.disk.background import Clock
 from duralog.storage.disk.file_system import File, FileSystem
 from duralog.storage.disk.shadow import ShadowFileSystem
 from duralog.storage.recovery.leftovers import settle_leftovers
-from duralog.storage.recovery.quarantine import NO_OFFSET, Clock, Quarantine, Report
-from duralog.storage.recovery.segment_rewrite import BeforeChange, ByteRange, NewSegment, rewrite_segment, tell_nobody
+from duralog.storage.recovery.quarantine import NO_OFFSET, Quarantine, Report
+from duralog.storage.recovery.segment_rewrite import (
+    BeforeChange,
+    ByteRange,
+    NewSegment,
+    never_compacted,
+    rewrite_segment,
+)
 from duralog.storage.segment.damage import find_batches
 
 _INT32_MAX = 2**31 - 1
@@ -65,7 +72,7 @@ def restore(
     *,
     clock: Clock,
     log_start_offset: int = 0,
-    before_change: BeforeChange = tell_nobody,
+    before_change: BeforeChange = never_compacted,
     leaves_no_gap: bool = False,
     dry_run: bool = False,
 ) -> list[Restored]:

@@ -5,8 +5,8 @@ entries, and is mapped; `trim` cuts the zeros off when the segment is rolled or 
 mapped: its owner may cut the file at any time.
 
 What must always be true:
-- Readers take no lock. They hold a `Table`, in which entries are written before they are counted. The count of a table
-  never falls: whoever takes entries away starts a new file and a new table. So no reader ever looks behind the end of a
+- Readers take no lock. They hold an `IndexTable`, in which entries are written before they are counted. The count of a
+  table never falls: removing entries starts a new file and a new table. So no reader ever reads beyond the end of a
   mapped file, not even when the index is truncated and trimmed while it searches.
 - The disk has room for an entry before the entry is written (`reserve`): a full disk is an error, not a signal.
 - Losing an index costs time, not data. One that is missing, or whose entries do not rise, is built again from the log
@@ -24,18 +24,20 @@ from duralog.errors import CorruptRecord, StorageError
 from duralog.format.filenames import HALF_WRITTEN_SUFFIX
 from duralog.format.index_entries import used_bytes
 from duralog.format.layout import Layout
-from duralog.storage.disk.file_system import FileSystem, Mapping
+from duralog.storage.disk.file_system import FileSystem, MappedFile
 
 DEFAULT_MAX_BYTES = 10 << 20
 """Kafka's default of `segment.index.bytes`."""
 
 
-class Table:
+class IndexTable:
     """Entries that readers may search: the first `count` ones of `view`."""
 
     __slots__ = ("count", "is_growing", "mapping", "view")
 
-    def __init__(self, view: memoryview, count: int, mapping: Mapping | None = None, is_growing: bool = False) -> None:
+    def __init__(
+        self, view: memoryview, count: int, mapping: MappedFile | None = None, is_growing: bool = False
+    ) -> None:
         self.view = view
         self.count = count
         self.mapping = mapping
@@ -65,7 +67,7 @@ class IndexFile(ABC):
         self._fs = fs
         self._rebuild = rebuild
         self._opening = opening or RLock()
-        self._table: Table | None = None
+        self._table: IndexTable | None = None
         self._is_unsynced = False
 
     @property
@@ -92,7 +94,7 @@ class IndexFile(ABC):
             size = max(self.capacity, table.count) * self.layout.size
             mapping = self._fs.map(self.path, size)
             self._is_unsynced = True
-            self._table = Table(mapping.view, table.count, mapping, is_growing=True)
+            self._table = IndexTable(mapping.view, table.count, mapping, is_growing=True)
 
     def reserve(self, entries: int) -> None:
         """Make sure that so many entries more can be appended, or as many as still fit."""
@@ -175,17 +177,17 @@ class IndexFile(ABC):
             if was_growing:
                 self.resize()
 
-    def _opened(self) -> Table:
+    def _opened(self) -> IndexTable:
         table = self._table
         return table if table is not None else self._open()
 
-    def _open(self) -> Table:
+    def _open(self) -> IndexTable:
         with self._opening:
             if self._table is None:
                 self._table = self._read() or self._built()
             return self._table
 
-    def _read(self) -> Table | None:
+    def _read(self) -> IndexTable | None:
         """The file's entries, or None if it is missing or cannot be right."""
         entry = self._fs.entry(self.path)
         if entry is None or entry.size % self.layout.size:
@@ -199,18 +201,18 @@ class IndexFile(ABC):
         used = used_bytes(view, self.layout)
         if used and not self._is_consistent(view[:used]):
             return None
-        return Table(view, used // self.layout.size, mapping)
+        return IndexTable(view, used // self.layout.size, mapping)
 
-    def _built(self) -> Table:
+    def _built(self) -> IndexTable:
         entries = self._rebuild()
         if self.read_only or not (entries or self._fs.exists(self.path)):
             return self._in_memory(entries)
         self.rewrite(entries)
         mapping = self._fs.map(self.path, len(entries))
-        return Table(mapping.view, len(entries) // self.layout.size, mapping)
+        return IndexTable(mapping.view, len(entries) // self.layout.size, mapping)
 
-    def _in_memory(self, entries: bytes) -> Table:
-        return Table(memoryview(entries), len(entries) // self.layout.size)
+    def _in_memory(self, entries: bytes) -> IndexTable:
+        return IndexTable(memoryview(entries), len(entries) // self.layout.size)
 
     def _last_entry(self) -> tuple[int, ...] | None:
         """The fields of the last entry. An index that is not open is not opened for it: only its end is read."""

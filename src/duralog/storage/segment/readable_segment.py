@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from threading import RLock
 from typing import Any, Generic, TypeVar
 
 from duralog.columnar.pieces import Piece, read_pieces
@@ -17,7 +16,7 @@ from duralog.errors import CorruptRecord, Fault, RecordTooLarge, StorageError
 from duralog.format.filenames import FileKind, FileState
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.storage.disk import forks
-from duralog.storage.disk.file_system import File, FileSystem
+from duralog.storage.disk.file_system import File
 from duralog.storage.segment.batch_walk import walk
 from duralog.storage.segment.index_builder import BuiltIndexes, Visit, build_indexes
 from duralog.storage.segment.lookup import (
@@ -28,7 +27,7 @@ from duralog.storage.segment.lookup import (
     find_record_by_time,
     find_tail,
 )
-from duralog.storage.segment.segment_files import DEFAULT_OPTIONS, Listed, SegmentFiles, SegmentOptions
+from duralog.storage.segment.segment_files import DEFAULT_OPTIONS, SegmentFiles, SegmentOptions
 from duralog.storage.segment.sparse_index import OffsetIndex, TimeIndex
 from duralog.storage.segment.transaction_index import TransactionIndex
 
@@ -58,37 +57,29 @@ class ReadableSegment:
 
     def __init__(
         self,
-        fs: FileSystem,
-        folder: str,
-        base_offset: int,
+        files: SegmentFiles,
         *,
         size_bytes: int,
         created_ms: int,
         options: SegmentOptions = DEFAULT_OPTIONS,
-        read_only: bool = False,
-        state: FileState = FileState.LIVE,
         modified_ms: int | None = None,
         has_transaction_index: bool = True,
-        listed: Listed | None = None,
     ) -> None:
-        """`modified_ms` is the time of the log file, if it shall count as it was when the segment was found.
+        """`modified_ms` is the time of the log file when it was listed; without it, the file's time now is used.
 
-        Without `has_transaction_index`, nobody looks for that file: whoever knows that there is none saves the time.
-        With `listed`, a log file that is opened must be the one that was listed.
+        `has_transaction_index=False` saves the check for that file if the listing did not have it.
         """
         self._process = forks.here
-        self._opening = opening = RLock()
-        self.base_offset = base_offset
+        self._files = files
+        self._opening = files.opening
+        self.base_offset = files.base_offset
         self.size_bytes = size_bytes
         """How far the log may be read."""
         self.created_ms = created_ms
         """When this object was made: rolling by time falls back on it."""
         self.options = options
-        self.read_only = read_only
-        self._files = SegmentFiles(
-            fs, folder, base_offset, read_only=read_only, state=state, opening=opening, listed=listed
-        )
-        self._are_indexes_read_only = read_only
+        self.read_only = files.read_only
+        self._are_indexes_read_only = files.read_only
         self._has_transaction_index = has_transaction_index
         self._next_offset: int | None = None
         self._largest_timestamp: tuple[int, int] | None = None

@@ -28,7 +28,7 @@ from duralog.storage.segment.index_builder import Visit
 from duralog.storage.segment.index_file import IndexFile
 from duralog.storage.segment.lookup import FoundBatch, LogSlice, TimestampedOffset
 from duralog.storage.segment.readable_segment import ReadableSegment, rebuild
-from duralog.storage.segment.segment_files import DEFAULT_OPTIONS, SegmentOptions
+from duralog.storage.segment.segment_files import DEFAULT_OPTIONS, SegmentFiles, SegmentOptions
 
 __all__ = ["FoundBatch", "LogSlice", "RecoveredSegment", "Segment", "SegmentOptions", "TimestampedOffset"]
 
@@ -77,7 +77,8 @@ class Segment(ReadableSegment):
         state: FileState = FileState.LIVE,
     ) -> Segment:
         """A new segment, with an empty log. Its index files come with the first append."""
-        segment = cls(fs, folder, base_offset, size_bytes=0, created_ms=created_ms, options=options, state=state)
+        files = SegmentFiles(fs, folder, base_offset, state=state)
+        segment = cls(files, size_bytes=0, created_ms=created_ms, options=options)
         segment._files.create_log(options)
         segment._is_new = True
         segment._is_unsynced = True

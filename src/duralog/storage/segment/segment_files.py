@@ -50,17 +50,17 @@ class Listed(NamedTuple):
 
 
 class SegmentFiles:
-    """Names and opens the files. `opening` guards opening against renaming; who has a file open needs no lock."""
+    """Names and opens the files. `opening` guards opening against renaming; a file that is open needs no lock."""
 
     __slots__ = (
         "_is_closed",
         "_listed",
         "_log",
-        "_opening",
         "_stem",
         "base_offset",
         "folder",
         "fs",
+        "opening",
         "read_only",
         "state",
     )
@@ -71,11 +71,11 @@ class SegmentFiles:
         folder: str,
         base_offset: int,
         *,
-        read_only: bool,
-        state: FileState,
-        opening: RLock,
+        read_only: bool = False,
+        state: FileState = FileState.LIVE,
         listed: Listed | None = None,
     ) -> None:
+        """With `listed`, a log file that is opened must be the one that was listed."""
         self.fs = fs
         self.folder = folder
         self.base_offset = base_offset
@@ -83,7 +83,7 @@ class SegmentFiles:
         self.state = state
         self._listed = listed
         self._stem = f"{folder}/{segment_stem(base_offset)}"
-        self._opening = opening
+        self.opening = RLock()
         self._log: File | None = None
         self._is_closed = False
 
@@ -114,7 +114,7 @@ class SegmentFiles:
 
     def rename(self, state: FileState) -> None:
         """Give every file that exists the suffix of this state."""
-        with self._opening:
+        with self.opening:
             before = [self.path(kind) for kind in KINDS]
             self.state = state
             for path, kind in zip(before, KINDS, strict=True):
@@ -123,7 +123,7 @@ class SegmentFiles:
 
     def remove(self) -> None:
         """Remove every file. Who holds the segment reads on: a log that was not open yet is opened before."""
-        with self._opening:
+        with self.opening:
             # It may be gone or closed, and then nobody reads it.
             with suppress(StorageError):
                 self._open_log()
@@ -136,12 +136,12 @@ class SegmentFiles:
 
     def close(self) -> None:
         """Let go of the log, which is closed when its last reader lets go too."""
-        with self._opening:
+        with self.opening:
             self._log = None
             self._is_closed = True
 
     def _open_log(self) -> File:
-        with self._opening:
+        with self.opening:
             if self._is_closed:
                 raise StorageError(f"{self.path(FileKind.LOG)}: cannot open: the segment was closed")
             if self._log is None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from duralog.format.index_entries import OffsetIndexEntry, TimeIndexEntry, decode_offset_index, decode_time_index
 from duralog.format.layout import NO_TIMESTAMP, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
-from duralog.storage.segment.index_file import IndexFile, Table
+from duralog.storage.segment.index_file import IndexFile, IndexTable
 
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -45,7 +45,7 @@ def entries_rise(entries: NDArray[Any]) -> bool:
     )
 
 
-def _search(table: Table, key: struct.Struct, key_position: int, entry_size: int, target: int) -> int:
+def _search(table: IndexTable, key: struct.Struct, key_position: int, entry_size: int, target: int) -> int:
     """How many entries at the start of the table have a key that is not above the target."""
     view = table.view
     unpack = key.unpack_from
@@ -110,7 +110,7 @@ class OffsetIndex(IndexFile):
     def entries(self) -> Iterator[OffsetIndexEntry]:
         return decode_offset_index(self.as_bytes(), self.base_offset)
 
-    def _entry(self, table: Table, slot: int) -> OffsetIndexEntry:
+    def _entry(self, table: IndexTable, slot: int) -> OffsetIndexEntry:
         if slot < 0:
             return OffsetIndexEntry(self.base_offset, 0)
         relative, position = OFFSET_INDEX_ENTRY.unpack(table.view, slot * _OFFSET_SIZE)
@@ -180,7 +180,7 @@ class TimeIndex(IndexFile):
     def entries(self) -> Iterator[TimeIndexEntry]:
         return decode_time_index(self.as_bytes(), self.base_offset)
 
-    def _entry(self, table: Table, slot: int) -> TimeIndexEntry:
+    def _entry(self, table: IndexTable, slot: int) -> TimeIndexEntry:
         if slot < 0:
             return TimeIndexEntry(NO_TIMESTAMP, self.base_offset)
         timestamp, relative = TIME_INDEX_ENTRY.unpack(table.view, slot * _TIME_SIZE)

@@ -14,6 +14,7 @@ from duralog.format import record_batch
 from duralog.format.compression import Codec
 from duralog.format.layout import BATCH_V2
 from duralog.format.record import Record, TimestampType
+from duralog.storage.append.batch_admission import Stamp
 from duralog.storage.append.plain_admission import admit_plain, plain_rules
 from duralog.storage.append.validation import ValidBatches, validate
 from oracle.hostile_batches import batch as odd_batch
@@ -89,7 +90,7 @@ def _plain(data: bytearray, config: TopicConfig, next_offset: int = NEXT_OFFSET)
 
 
 def _long(data: bytearray, config: TopicConfig, next_offset: int = NEXT_OFFSET) -> ValidBatches:
-    return validate(data, config=config, next_offset=next_offset, leader_epoch=EPOCH, now_ms=NOW_MS)
+    return validate(data, config=config, stamp=Stamp(next_offset, EPOCH, NOW_MS))
 
 
 def _told(batches: ValidBatches) -> tuple[object, ...]:

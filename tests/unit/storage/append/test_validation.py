@@ -18,7 +18,7 @@ from duralog.format.compression import Codec, compress
 from duralog.format.control_records import ControlType, EndTransactionMarker
 from duralog.format.layout import BATCH_V2
 from duralog.format.record import Record, TimestampType
-from duralog.storage.append.batch_admission import TakesLong
+from duralog.storage.append.batch_admission import Stamp, TakesLong
 from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.append.producer_batch import ProducerBatch
 from duralog.storage.append.validation import ValidBatches, validate
@@ -42,9 +42,7 @@ def appended(
     return validate(
         data,
         config=TopicConfig(**config),
-        next_offset=NEXT_OFFSET,
-        leader_epoch=EPOCH,
-        now_ms=now_ms,
+        stamp=Stamp(NEXT_OFFSET, EPOCH, now_ms),
         origin=origin,
     )
 
@@ -329,7 +327,7 @@ def packed(plain: bytes, codec: Codec) -> bytes:
 def test_who_cannot_wait_is_told_so_and_the_batch_is_as_it_was(batch: bytes) -> None:
     data = bytearray(batch)
     with pytest.raises(TakesLong):
-        validate(data, config=TopicConfig(), next_offset=7, leader_epoch=0, now_ms=NOW, is_quick=True)
+        validate(data, config=TopicConfig(), stamp=Stamp(7, 0, NOW), is_quick=True)
     assert data == batch
 
 
@@ -389,17 +387,16 @@ def test_a_batch_that_does_not_unpack() -> None:
 def test_a_batch_that_unpacks_to_too_much() -> None:
     batch = record_batch.encode([Record(value=bytes(100_000), timestamp_ms=NOW)], codec=Codec.ZSTD)
     with pytest.raises(CorruptRecord) as caught:
-        validate(batch, config=TopicConfig(), next_offset=0, leader_epoch=0, now_ms=NOW, max_decompressed_bytes=99_000)
+        validate(batch, config=TopicConfig(), stamp=Stamp(0, 0, NOW), max_decompressed_bytes=99_000)
     assert caught.value.fault is Fault.TOO_LARGE
 
 
 def test_offsets_end_somewhere() -> None:
     batch = record_batch.encode(RECORDS)
-    arguments: Any = {"config": TopicConfig(), "leader_epoch": 0, "now_ms": NOW}
     last = 2**63 - 1
-    assert validate(batch, next_offset=last - 2, **arguments).last_offset == last
+    assert validate(batch, config=TopicConfig(), stamp=Stamp(last - 2, 0, NOW)).last_offset == last
     with pytest.raises(InvalidRecord, match="no offsets left"):
-        validate(batch, next_offset=last - 1, **arguments)
+        validate(batch, config=TopicConfig(), stamp=Stamp(last - 1, 0, NOW))
 
 
 # Built anew
@@ -497,9 +494,7 @@ def as_is(data: bytes, next_offset: int = 0) -> ValidBatches:
     return validate(
         data,
         config=TopicConfig(max_message_bytes=1, cleanup_policy=frozenset({"compact"}), compression_type="zstd"),
-        next_offset=next_offset,
-        leader_epoch=EPOCH,
-        now_ms=NOW,
+        stamp=Stamp(next_offset, EPOCH, NOW),
         origin=AppendOrigin.AS_IS,
     )
 

@@ -13,7 +13,7 @@ import pytest
 
 from duralog.errors import StorageError, StoreLocked
 from duralog.storage.disk.lent_lock import LentLock, SlotState, borrowed
-from duralog.storage.disk.local_files import LocalLock
+from duralog.storage.disk.local_lock import LocalLock
 from tests.support.forked_child import in_child
 
 JOB = "a" * 32
@@ -152,7 +152,10 @@ def test_a_task_whose_lender_died_is_refused(path: Path) -> None:
             assert state_found(task) == "AS_FOUND"
         lender.kill()
     assert path.read_bytes().startswith(JOB.encode())
-    with pytest.raises(StoreLocked, match="does not hold the directory: it is over"), borrowed(str(path), JOB, 0):
+    with (
+        pytest.raises(StoreLocked, match="directory: the job has ended"),
+        borrowed(str(path), JOB, 0),
+    ):
         pass
 
 
@@ -217,7 +220,7 @@ def test_the_lender_waits_for_its_tasks(path: Path, lent: LentLock) -> None:
 
 
 def test_the_lender_does_not_wait_for_ever(path: Path, lent: LentLock) -> None:
-    with borrowed(str(path), JOB, 0), pytest.raises(StorageError, match="still at work after 0 s"):
+    with borrowed(str(path), JOB, 0), pytest.raises(StorageError, match="still running after 0 s"):
         lent.take_back(0)
 
 

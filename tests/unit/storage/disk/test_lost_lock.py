@@ -15,12 +15,12 @@ import duralog
 from duralog.errors import StorageError
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.lent_lock import LentLock, borrowed
-from duralog.storage.disk.local_files import LocalLock, LockLost
+from duralog.storage.disk.local_lock import LocalLock, LockLost
 from duralog.storage.store import Store
 from tests.support.storage.store_directory import MARKER, Clock, Directory, contents, records, values
 
-REMOVED = r"data/\.lock: the lock file was removed, so other writers are not kept out any more"
-REPLACED = r"data/\.lock: the lock file was removed, and another process has made a new one"
+REMOVED = r"data/\.lock: the lock file was removed, so other writers are no longer kept out"
+REPLACED = r"data/\.lock: the lock file was removed, and another process has created a new one"
 
 
 @pytest.fixture

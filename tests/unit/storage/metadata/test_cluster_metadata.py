@@ -27,7 +27,7 @@ from duralog.storage.metadata.changes import (
 )
 from duralog.storage.metadata.cluster_metadata import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterMetadata
 from duralog.storage.metadata.metadata_log import (
-    Snapshot,
+    MetadataSnapshot,
     decode_batches,
     decode_snapshot,
     encode_batch,
@@ -349,7 +349,9 @@ class TestLoading:
         state = ClusterMetadata.load(None, self.log())
         config = config_record(TOPIC_RESOURCE, "orders", "flush.ms", "6")
         topic = record("TOPIC_RECORD", name="orders", topic_id=state.topic("orders").topic_id)
-        snapshot = Snapshot(end_offset=end_offset, epoch=3, data=snapshot_bytes([*first_records(), topic, config]))
+        snapshot = MetadataSnapshot(
+            end_offset=end_offset, epoch=3, data=snapshot_bytes([*first_records(), topic, config])
+        )
         metadata = ClusterMetadata.load(snapshot, self.log())
         assert metadata.topic_configs("orders") == {"flush.ms": "6"}
         assert (metadata.next_offset, metadata.writing_epoch) == (end_offset, 3)
@@ -357,7 +359,7 @@ class TestLoading:
     def test_a_snapshot_may_end_inside_a_batch(self):
         records = [config_record(TOPIC_RESOURCE, "t", "flush.ms", str(number)) for number in range(4)]
         poisoned = [record("REMOVE_TOPIC_RECORD", topic_id=DIRECTORY_ID), *records]
-        snapshot = Snapshot(end_offset=11, epoch=2, data=snapshot_bytes([record("NO_OP_RECORD")]))
+        snapshot = MetadataSnapshot(end_offset=11, epoch=2, data=snapshot_bytes([record("NO_OP_RECORD")]))
         metadata = ClusterMetadata.load(snapshot, [encode_batch(poisoned, 10, 2, NOW_MS)])
         assert metadata.topic_configs("t") == {"flush.ms": "3"}
         assert metadata.next_offset == 15

@@ -11,7 +11,7 @@ from duralog.errors import InvalidConfig, InvalidTopic, StorageError, TopicExist
 from duralog.format.uuids import ZERO_UUID
 from duralog.format.varint import Bytes
 from duralog.storage.metadata.changes import FEATURE_LEVELS, alter_topic_configs
-from duralog.storage.metadata.cluster_metadata import ClusterMetadata, PartitionState
+from duralog.storage.metadata.cluster_metadata import ClusterMetadata, PartitionRegistration
 from duralog.storage.metadata.metadata_log import encode_batch
 from duralog.storage.metadata.topics import Placement, Topics
 
@@ -78,7 +78,7 @@ def test_a_created_topic_is_in_the_log_with_the_features_before_it(topics: Topic
     assert stored.features == FEATURE_LEVELS
     assert stored.topic("orders").topic_id == topic.topic_id
     assert stored.topic_configs("orders") == topic.overrides
-    assert stored.topic("orders").partitions[2] == PartitionState(
+    assert stored.topic("orders").partitions[2] == PartitionRegistration(
         partition=2,
         replicas=(NODE_ID,),
         isr=(NODE_ID,),
@@ -278,7 +278,7 @@ def test_a_found_topic_can_be_deleted(log: MemoryLog, topics: Topics) -> None:
 def test_a_partition_belongs_into_the_directory_that_the_metadata_names(
     replicas: tuple[int, ...], directories: tuple[str, ...], expected: bool
 ) -> None:
-    partition = PartitionState(
+    partition = PartitionRegistration(
         partition=0,
         replicas=replicas,
         isr=(),

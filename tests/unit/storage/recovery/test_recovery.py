@@ -21,7 +21,7 @@ from duralog.format.record import Record
 from duralog.storage.disk.file_system import Entry
 from duralog.storage.log.loaded_log import LoadedLog
 from duralog.storage.recovery.quarantine import QUARANTINE_FOLDER, Quarantine
-from duralog.storage.recovery.recovery import load_partition
+from duralog.storage.recovery.recovery import LoadOptions, load_partition
 from duralog.storage.segment.segment_files import segment_options
 from tests.support.faults.crashing_files import CrashingFiles, OpenFile, PowerLost
 from tests.support.storage.recovery_files import (
@@ -192,11 +192,13 @@ def test_progress_tells_what_was_checked() -> None:
     load_partition(
         closed_disk(),
         FOLDER,
-        config=TopicConfig(),
-        clean=False,
-        recovery_point=10,
-        clock=lambda: NOW_MS,
-        progress=checked.append,
+        LoadOptions(
+            config=TopicConfig(),
+            clean=False,
+            recovery_point=10,
+            clock=lambda: NOW_MS,
+            on_bytes=checked.append,
+        ),
     )
     assert sum(checked) == len(SOUND[10]) + len(SOUND[20])
 
@@ -226,12 +228,14 @@ def test_who_wants_to_know_is_told_of_a_segment_before_its_log_changes(
         load_partition(
             disk,
             FOLDER,
-            config=TopicConfig(),
-            clean=False,
-            recovery_point=recovery_point,
-            clock=lambda: NOW_MS,
-            read_only=read_only,
-            before_change=before_change,
+            LoadOptions(
+                config=TopicConfig(),
+                clean=False,
+                recovery_point=recovery_point,
+                clock=lambda: NOW_MS,
+                read_only=read_only,
+                before_change=before_change,
+            ),
         )
     assert found == told
 

@@ -34,6 +34,7 @@ from duralog.format.record import Record, TimestampType
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.segment.batch_extents import extents
 from duralog.storage.segment.segment import Segment, SegmentOptions
+from duralog.storage.segment.segment_files import SegmentFiles
 
 FS = LocalFileSystem()
 BASE = 1000
@@ -62,9 +63,8 @@ def create(folder: Path, options: SegmentOptions = SMALL) -> Segment:
 def reopen(segment: Segment, *, read_only: bool = False) -> Segment:
     folder, name = os.path.split(segment.path(FileKind.LOG))
     [entry] = [entry for entry in FS.list(folder) if entry.name == name]
-    return Segment(
-        FS, folder, BASE, size_bytes=entry.size, created_ms=NOW, options=segment.options, read_only=read_only
-    )
+    files = SegmentFiles(FS, folder, BASE, read_only=read_only)
+    return Segment(files, size_bytes=entry.size, created_ms=NOW, options=segment.options)
 
 
 def contents(folder: Path) -> dict[str, tuple[bytes, int]]:

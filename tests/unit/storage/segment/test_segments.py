@@ -8,12 +8,13 @@ import pytest
 
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.segment.segment import Segment
+from duralog.storage.segment.segment_files import SegmentFiles
 from duralog.storage.segment.segments import Segments
 
 
 def segment(base_offset: int, size_bytes: int = 10) -> Segment:
     """Nothing of it is on disk, and nothing here asks for that."""
-    return Segment(LocalFileSystem(), "/nowhere", base_offset, size_bytes=size_bytes, created_ms=0)
+    return Segment(SegmentFiles(LocalFileSystem(), "/nowhere", base_offset), size_bytes=size_bytes, created_ms=0)
 
 
 @pytest.fixture
@@ -82,6 +83,6 @@ def test_a_base_offset_occurs_once(segments: Segments) -> None:
 
 def test_ten_thousand_segments_open_no_file(tmp_path: Path) -> None:
     fs = LocalFileSystem()
-    many = Segments(Segment(fs, str(tmp_path), 10 * n, size_bytes=1, created_ms=0) for n in range(10_000))
+    many = Segments(Segment(SegmentFiles(fs, str(tmp_path), 10 * n), size_bytes=1, created_ms=0) for n in range(10_000))
     assert many.floor(54_329) is many[5432]
     assert list(tmp_path.iterdir()) == []

@@ -16,7 +16,7 @@ from duralog.errors import CompactionStopped, CorruptRecord
 from duralog.format.index_entries import AbortedTransaction
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.segment.segment import Segment
-from duralog.storage.segment.segment_files import segment_options
+from duralog.storage.segment.segment_files import SegmentFiles, segment_options
 from duralog.storage.segment.source import SegmentSource
 
 
@@ -63,13 +63,10 @@ class SegmentToRead:
     def open(self, files: FileSystem, folder: str, config: TopicConfig) -> SegmentSource:
         """Raises `CompactionStopped` if it is not what it was when the compaction was planned."""
         segment = Segment(
-            files,
-            folder,
-            self.base_offset,
+            SegmentFiles(files, folder, self.base_offset, read_only=True),
             size_bytes=self.size_bytes,
             created_ms=0,
             options=segment_options(config),
-            read_only=True,
         )
         if segment.file.size != self.size_bytes:
             raise CompactionStopped(

@@ -46,7 +46,7 @@ from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.recovery.leftovers import STAGING_FOLDER
 from duralog.storage.segment.segment import Segment
-from duralog.storage.segment.segment_files import KINDS, segment_options
+from duralog.storage.segment.segment_files import KINDS, SegmentFiles, segment_options
 from duralog.storage.segment.source import SegmentBroken, SegmentSource
 
 _GROUPS_PER_CORE = 4
@@ -247,13 +247,10 @@ def _swap_in(run: CompactionRun, files: FileSystem, group: Sequence[SegmentSourc
     log, base_offset = run.log, group[0].base_offset
     names = [SegmentFile(base_offset, kind, FileState.CLEANED).name for kind in KINDS]
     segment = Segment(
-        files,
-        log.folder,
-        base_offset,
+        SegmentFiles(files, log.folder, base_offset, state=FileState.CLEANED),
         size_bytes=rewritten.size_bytes,
         created_ms=run.now_ms,
         options=segment_options(log.config),
-        state=FileState.CLEANED,
     )
     try:
         for name in names:
