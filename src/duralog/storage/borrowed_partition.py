@@ -140,7 +140,7 @@ class BorrowedPartition:
             logs=lambda: logs,
             clock=clock,
             scheduler=self._scheduler,
-            report_error=self._scheduler.tell,
+            report_error=self._scheduler.report,
             write_checkpoints=self.checkpoint,
         )
         self.cleaner = Cleaner(cleaner_owner, self.config, compact_log=compact_log)

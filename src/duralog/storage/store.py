@@ -118,7 +118,7 @@ class Store:
             logs=self._load_compacted if self.read_only else self._logs_now,
             clock=self._clock,
             scheduler=self._cleaner_scheduler,
-            report_error=self._scheduler.tell,
+            report_error=self._scheduler.report,
             write_checkpoints=self._upkeep.checkpoint,
         )
         self.cleaner = Cleaner(cleaner_owner, opened.config)
