@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from duralog.broker.broker import Broker
-from duralog.broker.metrics import BrokerCollector
+from duralog.broker.metrics import BrokerCollector, MeasuredParts
 from duralog.broker.topics.coordinator_log import read_log
 from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from duralog.broker.wire.error_codes import (
@@ -72,7 +72,10 @@ def started(path: Path) -> Iterator[tuple[Broker, RawClient]]:
 
 def metric(broker: Broker, name: str) -> dict[tuple[str, ...], float]:
     """The samples by the values of their labels."""
-    (found,) = [family for family in BrokerCollector(broker).collect() if family.name == name]
+    parts = MeasuredParts(
+        broker.runtime, broker.server, broker.fetches, broker.groups, broker.transactions, is_stopping=lambda: False
+    )
+    (found,) = [family for family in BrokerCollector(parts).collect() if family.name == name]
     return {tuple(sample.labels.values()): sample.value for sample in found.samples}
 
 

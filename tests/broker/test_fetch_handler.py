@@ -184,7 +184,7 @@ def test_another_topic_of_the_same_name(desk: RecordDesk) -> None:
     session = desk.fetched(13, asked, session_epoch=0).session_id
     old = desk.fetch_request(13, asked)
     desk.broker.store.delete_topic("t")
-    gone = decode(handler.handle(desk.broker, old), FETCH, 13)
+    gone = decode(handler.API.bound_to(desk.broker)(old), FETCH, 13)
     assert gone.responses[0].partitions[0].error_code == codes.UNKNOWN_TOPIC_ID
     in_session = desk.fetched(13, {}, session_id=session, session_epoch=1)
     assert in_session.responses[0].partitions[0].error_code == codes.UNKNOWN_TOPIC_OR_PARTITION

@@ -166,12 +166,12 @@ def test_a_partition_that_does_not_exist_keeps_nobody_from_waiting(desk: RecordD
 
 
 def test_a_client_that_leaves_leaves_nothing(desk: RecordDesk, time: Time) -> None:
-    timers = len(desk.broker.timers)
+    timers = len(desk.broker.loop.timers)
     waiting = _wait(desk, dict.fromkeys(range(4), 0))
-    assert len(desk.broker.timers) == timers + 1
+    assert len(desk.broker.loop.timers) == timers + 1
     waiting.later.leave()
     assert desk.broker.fetches.waiting == 0
-    assert len(desk.broker.timers) == timers
+    assert len(desk.broker.loop.timers) == timers
     assert sum(_waiting(desk, number) for number in range(4)) == 0
     desk.produce_one(9, "t", batch())
     desk.broker.run_pending()

@@ -19,6 +19,7 @@ import pytest
 
 from duralog.broker.broker import Broker
 from duralog.broker.net.connection import Connection
+from duralog.broker.runtime import Runtime
 from duralog.broker.wire import messages
 from duralog.broker.wire.request import Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
 from duralog.config import BrokerConfig
@@ -212,7 +213,7 @@ class TestIdle:
         size = 64 << 20
         with (tmp_path / "large").open("w+b") as file:
             os.ftruncate(file.fileno(), size)
-            replace_heartbeat(broker, lambda _, __: RawAnswer([b"\0\0", FileSlice(file, 0, size)]))
+            replace_heartbeat(broker, lambda _: RawAnswer([b"\0\0", FileSlice(file, 0, size)]))
             client, other = connect(broker), connect(broker)
             client.send(HEARTBEAT, 0)
             turn(broker, 50)
@@ -228,7 +229,7 @@ class TestIdle:
     def test_a_client_whose_request_waits_is_not_idle(self, start: Start, connect: Connect, clock: SetClock) -> None:
         broker = start(connections_max_idle_ms=10_000)
         later = Later()
-        replace_heartbeat(broker, lambda _, __: later)
+        replace_heartbeat(broker, lambda _: later)
         client = connect(broker)
         client.send(HEARTBEAT, 0)
         turn(broker)
@@ -242,7 +243,7 @@ class TestIdle:
         self, start: Start, connect: Connect, clock: SetClock
     ) -> None:
         broker = start(connections_max_idle_ms=10_000)
-        replace_heartbeat(broker, lambda _, __: Later())
+        replace_heartbeat(broker, lambda _: Later())
         client = connect(broker)
         client.send(HEARTBEAT, 0)
         turn(broker)
@@ -283,10 +284,10 @@ class TestRequests:
         go_on = threading.Event()
         begun: list[str] = []
 
-        def handle(broker: Broker, request: Request) -> Later:
+        def handle(runtime: Runtime, request: Request) -> Later:
             later = Later()
             begun.append(request.message.group_id)
-            broker.in_background(go_on.wait, lambda _, __: later.answer({"error_code": 0}), later)
+            runtime.background.run(go_on.wait, lambda _, __: later.answer({"error_code": 0}), later)
             return later
 
         replace_heartbeat(broker, handle)
@@ -315,12 +316,12 @@ class TestRequests:
         go_on = threading.Event()
         begun: list[str] = []
 
-        def handle(broker: Broker, request: Request) -> Later | Fields:
+        def handle(runtime: Runtime, request: Request) -> Later | Fields:
             begun.append(request.message.group_id)
             if request.message.group_id != "slow":
                 return {"error_code": 0}
             later = Later()
-            broker.in_background(go_on.wait, lambda _, __: later.answer({"error_code": 0}), later)
+            runtime.background.run(go_on.wait, lambda _, __: later.answer({"error_code": 0}), later)
             return later
 
         replace_heartbeat(broker, handle)
@@ -338,7 +339,7 @@ class TestRequests:
 
     def test_a_connection_that_waits_holds_no_more_than_a_buffer(self, start: Start, connect: Connect) -> None:
         broker = start()
-        replace_heartbeat(broker, lambda _, __: Later())
+        replace_heartbeat(broker, lambda _: Later())
         client = connect(broker)
         client.socket.settimeout(0.05)
         frame = request_frame(HEARTBEAT, 0, 1, messages.encode_request(HEARTBEAT, 0, {}))
@@ -353,9 +354,9 @@ def client_has_answer(client: RawClient) -> bool:
     return bool(select.select([client.socket], [], [], 0.01)[0])
 
 
-def replace_heartbeat(broker: Broker, handle: Callable[[Broker, Request], Answer]) -> None:
+def replace_heartbeat(broker: Broker, handle: Callable[..., Answer]) -> None:
     def refuse(_: Request, error_code: int, __: str | None) -> Fields:
         return {"error_code": error_code}
 
     api = Api(HEARTBEAT, "Heartbeat", 0, 4, handle, refuse)
-    broker.dispatcher._apis = {**broker.apis, HEARTBEAT: api}
+    broker.dispatcher.serve({**broker.apis, HEARTBEAT: api}, broker)

@@ -65,7 +65,7 @@ def test_a_batch_is_stamped_where_it_was_received(desk: RecordDesk) -> None:
     content = batch(b"as it was sent")
     request = desk.produce_request(9, {"t": {0: content}})
     position = bytes(request.body).index(content)
-    handler.handle(desk.broker, request)
+    handler.API.bound_to(desk.broker)(request)
     received = bytes(request.body[position : position + len(content)])
     (stamped,) = scan(received)
     assert (stamped.base_offset, stamped.leader_epoch) == (1, desk.broker.store.partition("t", 0).leader_epoch)
@@ -248,7 +248,7 @@ def test_the_coordinator_is_asked_about_transactional_batches(
         asked.append(arguments)
         return {("t", 1): codes.INVALID_TXN_STATE}
 
-    monkeypatch.setattr(desk.broker.transactions, "check_produce", check)
+    monkeypatch.setattr(desk.broker.appends, "check_transaction", check)
     appended: list[int] = []
     append = PartitionLog.append_batches
 

@@ -18,6 +18,7 @@ from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.request import CLOSE, Later, RawAnswer
 from duralog.errors import StorageError, UnknownTopic
 from duralog.format.uuids import uuid_bytes
+from duralog.storage.log.partition_log import AppendResult
 from tests.support.broker.record_desk import Answered, RecordDesk, batch
 
 
@@ -73,11 +74,18 @@ def test_what_waits_in_line_has_its_turn_in_order_however_much_it_is(
     def fail() -> None:
         raise ZeroDivisionError("a bug")
 
-    partition.append_in_line(desk.broker, bytearray(batch()), 0, lambda _, error: done.append(error))
+    def append(then: Callable[[AppendResult | None, Exception | None], None]) -> None:
+        sent = bytearray(batch())
+        log = partition.log
+        partition.append_queued(
+            desk.broker.runtime.background, lambda: log.append_batches(sent), then, memory_bytes=len(sent)
+        )
+
+    append(lambda _, error: done.append(error))
     partition.after_line(fail)
     for number in range(3000):
         partition.after_line(partial(done.append, number))
-    partition.append_in_line(desk.broker, bytearray(batch()), 0, lambda _, __: done.append("last"))
+    append(lambda _, __: done.append("last"))
     assert done == []
     while not done or done[-1] != "last":
         desk.broker.run_pending()
@@ -120,7 +128,7 @@ def test_who_cannot_be_refused_is_closed(desk: RecordDesk) -> None:
         raise ZeroDivisionError("a bug")
 
     later.deliver_to(answers.append, fail)
-    desk.broker.in_background(lambda: None, fail, later)
+    desk.broker.runtime.background.run(lambda: None, fail, later)
     _run_until(desk, lambda: bool(answers))
     assert answers == [CLOSE]
 

@@ -47,7 +47,7 @@ def broker(clock: SetClock) -> Iterator[Broker]:
     """Its timers follow the test's clock, and its loop runs in `turn`."""
     config = BrokerConfig.of({"socket.request.max.bytes": LARGEST, "queued.max.request.bytes": LIMIT})
     broker = Broker(None, config=config, timer_clock=clock).open()
-    replace_heartbeat(broker, lambda _, __: {"error_code": 0})
+    replace_heartbeat(broker, lambda _: {"error_code": 0})
     yield broker
     broker.close()
 
@@ -128,11 +128,11 @@ def heartbeat(size: int, group: str = "g") -> bytes:
     return request_frame(HEARTBEAT, 0, 1, body + bytes(size))
 
 
-def replace_heartbeat(broker: Broker, handle: Callable[[Broker, Request], Answer]) -> None:
+def replace_heartbeat(broker: Broker, handle: Callable[[Request], Answer]) -> None:
     def refuse(_: Request, error_code: int, __: str | None) -> Fields:
         return {"error_code": error_code}
 
-    broker.dispatcher._apis = {**broker.apis, HEARTBEAT: Api(HEARTBEAT, "Heartbeat", 0, 4, handle, refuse)}
+    broker.dispatcher.serve({**broker.apis, HEARTBEAT: Api(HEARTBEAT, "Heartbeat", 0, 4, handle, refuse)}, broker)
 
 
 def buffers_bytes(broker: Broker) -> int:
@@ -296,7 +296,7 @@ class TestHalfRequests:
     def test_one_that_ends_its_side_while_it_waits_is_heard(self, broker: Broker, connect: Connect) -> None:
         seen: list[str] = []
 
-        def handle(_: Broker, request: Request) -> Fields:
+        def handle(request: Request) -> Fields:
             seen.append(request.message.group_id)
             return {"error_code": 0}
 
@@ -320,7 +320,7 @@ class TestHalfRequests:
         clients = [RawClient("127.0.0.1", broker.address.port) for _ in range(2)]
         try:
             turn(broker)
-            replace_heartbeat(broker, lambda _, __: {"error_code": 0})
+            replace_heartbeat(broker, lambda _: {"error_code": 0})
             frame = heartbeat(LARGEST - 1000)
             for client in clients:
                 assert sends(client, frame, broker) == len(frame)
@@ -344,7 +344,7 @@ class TestHalfRequests:
 class TestRequestsUnderWay:
     def test_a_request_that_waits_is_counted_until_its_answer(self, broker: Broker, connect: Connect) -> None:
         later = Later()
-        replace_heartbeat(broker, lambda _, __: later)
+        replace_heartbeat(broker, lambda _: later)
         client = connect()
         sends(client, heartbeat(2 * MB), broker)
         assert 2 * MB <= broker.server.memory.used_bytes < 3 * MB
@@ -386,7 +386,7 @@ class TestUnreadAnswers:
 
     def ask_and_do_not_read(self, broker: Broker, connect: Connect, count: int) -> list[RawClient]:
         answer = bytes(self.ANSWER)
-        replace_heartbeat(broker, lambda _, __: RawAnswer([b"\0\0", bytes(answer)]))
+        replace_heartbeat(broker, lambda _: RawAnswer([b"\0\0", bytes(answer)]))
         clients = []
         for _ in range(count):
             client = connect()
@@ -420,7 +420,7 @@ class TestUnreadAnswers:
         size = 64 * MB
         with (tmp_path / "large").open("w+b") as file:
             os.ftruncate(file.fileno(), size)
-            replace_heartbeat(broker, lambda _, __: RawAnswer([b"\0\0", FileSlice(file, 0, size), b"end"]))
+            replace_heartbeat(broker, lambda _: RawAnswer([b"\0\0", FileSlice(file, 0, size), b"end"]))
             connect().send_bytes(heartbeat(0))
             turn(broker, 50)
             (connection,) = broker.server.connections

@@ -21,6 +21,7 @@ from duralog.broker.broker import Broker
 from duralog.broker.net import connection
 from duralog.broker.net.event_loop import READABLE
 from duralog.broker.net.listening import Address, Listener, Listening
+from duralog.broker.runtime import Runtime
 from duralog.broker.wire import messages
 from duralog.broker.wire.messages import InvalidMessage
 from duralog.broker.wire.request import CLOSE, NO_ANSWER, Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
@@ -49,7 +50,7 @@ class Behaviour:
         path.write_bytes(data)
         self.file = path.open("rb")
 
-    def handle(self, broker: Broker, request: Request) -> Answer:
+    def handle(self, runtime: Runtime, request: Request) -> Answer:
         name = request.message.group_id
         self.seen.append(name)
         kind = name.split("-")[0]
@@ -63,11 +64,11 @@ class Behaviour:
             return later
         if kind == "background":
             later = Later()
-            broker.in_background(self.work, lambda result, _: later.answer({"error_code": result}), later)
+            runtime.background.run(self.work, lambda result, _: later.answer({"error_code": result}), later)
             return later
         if kind == "background fails":
             later = Later()
-            broker.in_background(lambda: 1, lambda result, _: [][result], later)
+            runtime.background.run(lambda: 1, lambda result, _: [][result], later)
             return later
         if kind == "silent":
             return NO_ANSWER
@@ -94,7 +95,7 @@ def behaviour(broker: Broker) -> Iterator[Behaviour]:
     behaviour = Behaviour()
     apis = dict(broker.apis)
     apis[HEARTBEAT] = Api(HEARTBEAT, "Heartbeat", 0, 4, behaviour.handle, refuse)
-    on_loop(broker, lambda: setattr(broker.dispatcher, "_apis", apis))
+    on_loop(broker, lambda: broker.dispatcher.serve(apis, broker))
     yield behaviour
     if behaviour.file is not None:
         behaviour.file.close()
@@ -113,7 +114,7 @@ def on_loop(broker: Broker, work: Callable[[], object]) -> object:
         found.append(work())
         done.set()
 
-    broker.call_soon(run)
+    broker.loop.call_soon(run)
     assert done.wait(SECONDS)
     return found[0]
 
@@ -126,7 +127,7 @@ def hold(broker: Broker) -> threading.Event:
         has_stopped.set()
         may_go_on.wait(SECONDS)
 
-    broker.call_soon(wait)
+    broker.loop.call_soon(wait)
     assert has_stopped.wait(SECONDS)
     return may_go_on
 
@@ -277,7 +278,8 @@ class TestFailures:
 
         def replace_refusal() -> None:
             apis = broker.dispatcher._apis
-            broker.dispatcher._apis = {**apis, HEARTBEAT: replace(apis[HEARTBEAT], refuse=refuse_wrongly)}
+            wrong = {**apis, HEARTBEAT: replace(apis[HEARTBEAT], refuse=refuse_wrongly)}
+            broker.dispatcher.serve(wrong, broker)
 
         on_loop(broker, replace_refusal)
         client.send_bytes(heartbeat("broken"))

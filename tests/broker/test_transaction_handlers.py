@@ -464,11 +464,12 @@ def test_a_marker_comes_after_the_records_that_wait_in_line(broker: DeskBroker) 
     told: list[int] = []
 
     def append_beside(batch: bytes) -> None:
-        partition.append_in_line(
-            broker,  # type: ignore[arg-type]
-            bytearray(batch),
-            0,
+        sent, log = bytearray(batch), partition.log
+        partition.append_queued(
+            broker.runtime.background,
+            lambda: log.append_batches(sent),
             lambda result, _: told.append(-1 if result is None else result.base_offset),
+            memory_bytes=len(sent),
         )
 
     plain = record_batch.encode([Record(key=b"k", value=b"v", timestamp_ms=broker.now_ms)])

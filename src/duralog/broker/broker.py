@@ -6,7 +6,10 @@ finished and its answers leave, within a time; the coordinators close, and last 
 brings everything to disk and leaves the marker of a clean shutdown.
 
 All handlers, coordinators and timers run on one thread, so they need no locks. What may block is handed to a few worker
-threads (`in_background`), and what follows from it runs on the loop again.
+threads (`Background`), and what follows from it runs on the loop again.
+
+This is the composition root: it makes the parts, from the runtime up to the coordinators, and hands each handler the
+parts that its parameters name. Nothing below imports it.
 
 A broker belongs to the process that opened it. In a forked child, the copies of its sockets are closed at once, so that
 clients see the end of a connection when the parent closes it, and the port is free when the parent has ended. `stop`
@@ -19,9 +22,8 @@ in them (who is connected, which fetch waits) is of no worth afterwards.
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -31,22 +33,23 @@ from duralog.broker.ephemeral_folder import ephemeral_folder
 from duralog.broker.fetch.purgatory import Fetches
 from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.handlers import load_apis
+from duralog.broker.net.background import Background
 from duralog.broker.net.dispatch import Dispatcher
 from duralog.broker.net.event_loop import EventLoop, steady_clock_ms
 from duralog.broker.net.host_names import HostNames
 from duralog.broker.net.limits import Limits
 from duralog.broker.net.listening import DEFAULT_HOST, Address, Listening, MetricsAddress, bind
-from duralog.broker.net.log_lines import LogLines, error_text, one_line
+from duralog.broker.net.log_lines import LogLines, error_text, logger, one_line
 from duralog.broker.net.server import Server
 from duralog.broker.net.workers import Workers
+from duralog.broker.produce.appends import ProducerAppends
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.partitions import Partitions
 from duralog.broker.topics.producer_ids import ProducerIds
 from duralog.broker.topics.topics import Topics
 from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.warm_up import warm_up
-from duralog.broker.wire.error_codes import code_of
 from duralog.broker.wire.node import Node
-from duralog.broker.wire.request import CLOSE, Api, Later
 from duralog.config import BROKER_CONFIGS, BrokerConfig
 from duralog.storage.disk import forks
 from duralog.storage.disk.background import Clock, wall_clock_ms
@@ -55,9 +58,8 @@ from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOUR
 from duralog.storage.store import Store
 
 if TYPE_CHECKING:
+    # Below this module, but costly to load: only a broker with metrics needs it.
     from duralog.broker.metrics_server import MetricsServer
-
-_logger = logging.getLogger("duralog.broker")
 
 _LONGEST_GOODBYE_MS = 10_000
 _GOODBYE_CHECK_MS = 10
@@ -79,7 +81,6 @@ class Broker:
         timer_clock: Callable[[], float] = steady_clock_ms,
     ) -> None:
         """Without a data directory, a temporary one is made and removed at the end (`ephemeral_folder`)."""
-        self.log = _logger
         self.clock = clock
         self.is_stopping = False
         self._data_dir = data_dir
@@ -144,28 +145,38 @@ class Broker:
             self._nodes.append(replace(node, host=advertised.host, port=advertised.port or port))
         self.node = self._nodes[0]
         self.address = next(iter(self.addresses.values()))
-        self.loop = EventLoop(self.log, self._timer_clock)
+        self.loop = EventLoop(logger, self._timer_clock)
         opened.callback(self.loop.close)
-        self.timers = self.loop.timers
-        self.call_soon = self.loop.call_soon
-        self.log_lines = LogLines(self.log, self._timer_clock)
-        self.partitions = Partitions(self)
-        self.fetches = Fetches(self)
-        self.topics = Topics(self)
-        self.topics.on_deleted(lambda _: self.fetches.sessions.let_go_of_deleted())
-        self.producer_ids = ProducerIds(self)
-        self.groups = GroupCoordinator(self)
-        opened.callback(self.groups.close)
-        self.transactions = TransactionCoordinator(self)
-        self.apis: Mapping[int, Api] = load_apis()
-        self.dispatcher = Dispatcher(self, self.apis)
-        names = HostNames(self.loop.call_soon, self.timers, self.log)
-        opened.callback(names.close)
-        limits = Limits(self.config, names)
-        self.server = Server(self.loop, self.dispatcher, limits, self.log_lines, config=lambda: self.config)
-        opened.callback(self.server.close)
+        log_lines = LogLines(logger, self._timer_clock)
+        names = HostNames(self.loop.call_soon, self.loop.timers, logger)
+        self.limits = Limits(self.config, names)
+        self.dispatcher = Dispatcher(log_lines)
+        self.server = Server(self.loop, self.dispatcher, self.limits, log_lines, config=lambda: self.config)
         self._workers = Workers(self.loop.call_soon)
-        opened.callback(self._workers.close)
+        self.runtime = Runtime(
+            self.store,
+            self.node,
+            self.clock,
+            self.loop.timers,
+            self.loop.call_soon,
+            Background(self._workers, self.server, log_lines),
+            log_lines,
+        )
+        self.topics = Topics(self.runtime)
+        self.partitions = Partitions(self.runtime, self.topics)
+        self.producer_ids = ProducerIds(self.runtime, self.topics)
+        self.fetches = Fetches(self.runtime, self.partitions)
+        self.topics.on_deleted(lambda _: self.fetches.sessions.let_go_of_deleted())
+        self.groups = GroupCoordinator(self.runtime, self.topics, self.partitions)
+        self.transactions = TransactionCoordinator(
+            self.runtime, self.topics, self.partitions, self.producer_ids, self.groups.complete_transaction
+        )
+        self.appends = ProducerAppends(self.runtime, self.partitions, self.transactions.check_produce)
+        self.apis = load_apis()
+        self.dispatcher.serve(self.apis, self)
+        # The workers close first, then the connections: the coordinators close when no client is left.
+        for part in (self.groups, names, self.server, self._workers):
+            opened.callback(part.close)
 
     def _warn_of_stored_configs(self) -> None:
         """Log the configs in the cluster metadata that have no effect, and how to reset them."""
@@ -174,21 +185,25 @@ class Broker:
             reset = f"reset it with: duralog config reset {self.address} {name}"
             if self.config.is_fixed(name):
                 why = "an override given at the start wins"
-                self.log.warning("%s", one_line(f"the stored config {name}={text} is not in force: {why}; {reset}"))
+                logger.warning("%s", one_line(f"the stored config {name}={text} is not in force: {why}; {reset}"))
             elif name in self.config.ignored and name in BROKER_CONFIGS:
                 why = self.config.ignored[name]
-                self.log.warning("%s", one_line(f"the stored config {name}={text} is ignored: {why}; {reset}"))
+                logger.warning("%s", one_line(f"the stored config {name}={text} is ignored: {why}; {reset}"))
 
     def _after_warm_up(self, _: Any, error: Exception | None) -> None:
         if error is not None:
-            self.log.error("%s", one_line(f"kernels are not ready: {error_text(error)}"))
+            logger.error("%s", one_line(f"kernels are not ready: {error_text(error)}"))
 
     def _serve_metrics(self, opened: ExitStack) -> None:
         if self._metrics_address is not None:
             # Not at the top: what it takes to load, a broker without metrics does not need.
+            from duralog.broker.metrics import MeasuredParts
             from duralog.broker.metrics_server import MetricsServer
 
-            self.metrics = MetricsServer(self, self._metrics_address)
+            parts = MeasuredParts(
+                self.runtime, self.server, self.fetches, self.groups, self.transactions, lambda: self.is_stopping
+            )
+            self.metrics = MetricsServer(parts, self._metrics_address, self.advertised_hosts)
             opened.callback(self.metrics.close)
 
     @property
@@ -202,50 +217,6 @@ class Broker:
         return self.store.config if self._is_open else self._given_config
 
     # Work
-
-    def reserve_background(self, memory_bytes: int) -> None:
-        """Count a request among those that are worked on, though its work has to wait: it takes this memory already."""
-        self.server.background_began()
-        self.server.memory.change(memory_bytes)
-
-    def in_background(
-        self,
-        work: Callable[[], Any],
-        then: Callable[[Any, Exception | None], None],
-        answers: Later | None = None,
-        *,
-        reserved_bytes: int | None = None,
-    ) -> None:
-        """Run `work` beside the loop, then `then` on it, with the result and None or with None and the error.
-
-        `reserved_bytes` is what `reserve_background` was called with, if it was. If `then` itself fails, that is
-        logged, and the request that `answers` belongs to is refused, or its connection closed if that fails, too.
-        """
-
-        def finish(result: Any, error: Exception | None) -> None:
-            if reserved_bytes:
-                self.server.memory.change(-reserved_bytes)
-            self.server.background_ended()
-            try:
-                then(result, error)
-            except Exception as failure:
-                self.log_lines.fail("after background work", f"after background work: {error_text(failure)}")
-                if answers is not None:
-                    self._refuse(answers, failure)
-
-        if reserved_bytes is None:
-            self.server.background_began()
-        self._workers.submit(work, finish)
-
-    def _refuse(self, answers: Later, failure: Exception) -> None:
-        if answers.is_answered:
-            return
-        try:
-            answers.refuse(code_of(failure))
-        except Exception as second:
-            self.log_lines.fail("no error answer", f"no error answer: {error_text(second)}")
-            if not answers.is_answered:
-                answers.answer(CLOSE)
 
     def run(self) -> None:
         """Serve in this thread until `stop`, then close everything."""
@@ -294,7 +265,7 @@ class Broker:
         if self.server.is_quiet or self._timer_clock() >= self._goodbye_until_ms:
             self.loop.stop()
         else:
-            self.timers.after(_GOODBYE_CHECK_MS, self._leave_when_quiet)
+            self.loop.timers.after(_GOODBYE_CHECK_MS, self._leave_when_quiet)
 
     def close(self) -> None:
         """Close all that is open, the store last. Whoever has called `start` calls `stop` instead."""

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from duralog.broker.fetch.purgatory import Fetches
+from duralog.broker.groups.coordinator import GroupCoordinator
+from duralog.broker.net.server import Server
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.wire.request_stats import TIME_BUCKETS_SECONDS
 from duralog.storage.disk.log_directory import TopicPartition
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 MOST_TOPICS = 200
 _WAIT_SECONDS, _WAITS = 0.1, 50
@@ -64,10 +65,22 @@ class LoopFigures:
     """By topic."""
 
 
-def read_loop(broker: Broker) -> LoopFigures:
+@dataclass(frozen=True, slots=True)
+class MeasuredParts:
+    """What a scrape reads."""
+
+    runtime: Runtime
+    server: Server
+    fetches: Fetches
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    is_stopping: Callable[[], bool]
+
+
+def read_loop(parts: MeasuredParts) -> LoopFigures:
     """REQUIRES: this is the loop's thread."""
-    server = broker.server
-    groups, transactions = broker.groups.log, broker.transactions.log
+    server = parts.server
+    groups, transactions = parts.groups.log, parts.transactions.log
     skipped = {CONSUMER_OFFSETS: groups.skipped, TRANSACTION_STATE: transactions.skipped}
     return LoopFigures(
         apis=[
@@ -80,7 +93,7 @@ def read_loop(broker: Broker) -> LoopFigures:
                 stats.bytes_in,
                 stats.bytes_out,
             )
-            for stats in broker.dispatcher.stats.values()
+            for stats in server.dispatcher.stats.values()
         ],
         connections=server.connection_count,
         refused_connections=server.refused,
@@ -89,12 +102,12 @@ def read_loop(broker: Broker) -> LoopFigures:
         request_memory_limit_bytes=server.memory.limit_bytes,
         connections_waiting_for_memory=server.memory.waiting_count,
         background_requests=server.background_requests,
-        timers=len(broker.timers),
-        waiting_fetches=broker.fetches.waiting,
-        fetch_sessions=len(broker.fetches.sessions),
-        groups=Counter((group.kind, group.state) for group in broker.groups.by_id.values()),
-        committed_offsets=len(broker.groups.offsets),
-        transactions=Counter(state.status.name for state in broker.transactions.states.values()),
+        timers=len(parts.runtime.timers),
+        waiting_fetches=parts.fetches.waiting,
+        fetch_sessions=len(parts.fetches.sessions),
+        groups=Counter((group.kind, group.state) for group in parts.groups.by_id.values()),
+        committed_offsets=len(parts.groups.offsets),
+        transactions=Counter(state.status.name for state in parts.transactions.states.values()),
         skipped_records={
             (topic, reason): count
             for topic, records in skipped.items()
@@ -110,8 +123,8 @@ def read_loop(broker: Broker) -> LoopFigures:
 class BrokerCollector(Collector):
     """Asked by a scrape, in the thread that serves it."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, parts: MeasuredParts) -> None:
+        self._parts = parts
 
     def collect(self) -> Iterator[Metric]:
         figures = self._ask_loop()
@@ -126,18 +139,19 @@ class BrokerCollector(Collector):
         is_there = threading.Event()
 
         def read() -> None:
-            found.append(read_loop(self._broker))
+            found.append(read_loop(self._parts))
             is_there.set()
 
-        self._broker.call_soon(read)
+        self._parts.runtime.call_soon(read)
         for _ in range(_WAITS):
-            if is_there.wait(_WAIT_SECONDS) or self._broker.is_stopping:
+            if is_there.wait(_WAIT_SECONDS) or self._parts.is_stopping():
                 break
         return found[0] if found else None
 
     def _of_store(self) -> Iterator[Metric]:
         # Not by `Store.partition`: a scrape waits for no change of topics, and makes no log that is missing.
-        store, logs = self._broker.store, self._broker.store.logs
+        store = self._parts.runtime.store
+        logs = store.logs
         sizes: Counter[str] = Counter()
         partitions = offline = 0
         for name in store.topics():
@@ -172,7 +186,7 @@ class BrokerCollector(Collector):
         yield from self._of_cleaner()
 
     def _of_cleaner(self) -> Iterator[Metric]:
-        totals = self._broker.store.cleaner.totals()
+        totals = self._parts.runtime.store.cleaner.totals()
         yield _counter("cleanings", "Compactions that came to their end.", totals.cleanings)
         yield _counter("failed_cleanings", "Compactions that failed.", totals.failed_cleanings)
         yield _gauge("cleaner_dirty_percent", "The dirty ratio of the dirtiest log.", totals.max_dirty_percent)

@@ -18,22 +18,20 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-from duralog.broker.metrics import BrokerCollector
+from duralog.broker.metrics import BrokerCollector, MeasuredParts
 from duralog.broker.net.http_hosts import LOOPBACK_NAMES, HttpHosts
 from duralog.broker.net.listening import Address, MetricsAddress
 from duralog.broker.net.log_lines import LogLines, error_text
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 _SLOWEST_CLIENT_SECONDS = 2.0
 _LARGEST_REQUEST_BYTES = 8192
@@ -47,19 +45,19 @@ _ENDS_OF_REQUESTS = (b"\r\n\r\n", b"\n\n")
 class MetricsServer:
     """Serves from `__init__` to `close`."""
 
-    def __init__(self, broker: Broker, metrics: MetricsAddress) -> None:
+    def __init__(self, parts: MeasuredParts, metrics: MetricsAddress, advertised_hosts: Iterable[str]) -> None:
         registry = CollectorRegistry()
-        registry.register(BrokerCollector(broker))
+        registry.register(BrokerCollector(parts))
         ProcessCollector(registry=registry)
         bound = metrics.bound
-        names = HttpHosts(bound.host, (*LOOPBACK_NAMES, *broker.advertised_hosts, *metrics.hosts))
+        names = HttpHosts(bound.host, (*LOOPBACK_NAMES, *advertised_hosts, *metrics.hosts))
 
         class Handler(_MetricsHandler):
             found_in = registry
             hosts = names
 
         try:
-            self._server = _Server(bound, Handler, broker.log_lines)
+            self._server = _Server(bound, Handler, parts.runtime.log_lines)
         except OSError as error:
             raise OSError(error.errno, f"cannot serve metrics on {bound}: {error.strerror}") from error
         self.address = Address(bound.host, self._server.server_address[1])

@@ -136,7 +136,7 @@ def alter(
 def on_loop(broker: Broker, work: Callable[[], Any]) -> Any:
     """Run something on the loop of a running broker, and wait for it."""
     results: list[Any] = []
-    broker.call_soon(lambda: results.append(work()))
+    broker.loop.call_soon(lambda: results.append(work()))
     wait_until(lambda: bool(results))
     return results[0]
 

@@ -10,21 +10,24 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from uuid import UUID
 
+from duralog.broker.groups.classic.rebalance import ClassicRebalance
 from duralog.broker.groups.consumer.group import ConsumerGroup
 from duralog.broker.groups.consumer.groups import ConsumerGroups
 from duralog.broker.groups.consumer.replay import replay
 from duralog.broker.groups.group import Group
+from duralog.broker.groups.logged_groups import LoggedGroups
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.handlers.groups import consumer_group_describe, consumer_group_heartbeat
 from duralog.broker.net.log_lines import LogLines
 from duralog.broker.net.timers import Timers
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topics import TopicView
 from duralog.broker.wire.error_codes import GROUP_ID_NOT_FOUND, NOT_COORDINATOR
 from duralog.broker.wire.messages import decode_request, decode_response, encode_request, encode_response
-from duralog.broker.wire.request import Fields, Request
+from duralog.broker.wire.request import Api, Fields, Request
 from duralog.config import BrokerConfig
 from duralog.format.internal.coordinator_records import (
     CoordinatorRecord,
@@ -32,10 +35,6 @@ from duralog.format.internal.coordinator_records import (
     encode_coordinator_record,
 )
 from duralog.format.internal.group_records import CONSUMER_OFFSETS_TYPES
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-    from duralog.broker.groups.coordinator import GroupCoordinator
 
 START_MS = 1_700_000_000_000
 
@@ -88,13 +87,14 @@ class MadeUpTopics:
 class LogInMemory:
     """In the place of the coordinator and of `__consumer_offsets`."""
 
-    def __init__(self, broker: Broker, log: list[tuple[bytes, bytes | None]]) -> None:
-        self.broker = broker
+    def __init__(self, runtime: Runtime, topics: MadeUpTopics, log: list[tuple[bytes, bytes | None]]) -> None:
+        self.runtime = runtime
+        self.topics = topics
         self.log = log
         self.by_id: dict[str, Group] = {}
         self.is_failing = False
         self.is_ready = True
-        self.consumer_groups = ConsumerGroups(cast("GroupCoordinator", self))
+        self.consumer_groups = ConsumerGroups(cast(LoggedGroups, self), cast(ClassicRebalance, None))
 
     def check_ready(self, _group_id: str) -> None:
         if not self.is_ready:
@@ -152,10 +152,9 @@ class Bench:
             def end_offset(self) -> int:
                 return bench.topics.version + 1
 
-        broker = SimpleNamespace(
+        runtime = SimpleNamespace(
             clock=lambda: self.now_ms,
             timers=self.timers,
-            topics=self.topics,
             config=self.config,
             node=SimpleNamespace(rack=None),
             store=SimpleNamespace(
@@ -163,13 +162,11 @@ class Bench:
                 partition=lambda *_: _Log(),
                 configs_of=lambda _, group: self.group_configs.get(group, {}),
             ),
-            in_background=lambda work, then: self.background.append((work, then)),
-            log=logging.getLogger("bench"),
+            background=SimpleNamespace(run=lambda work, then: self.background.append((work, then))),
             log_lines=LogLines(logging.getLogger("bench"), lambda: self.now_ms),
         )
-        self.broker = cast("Broker", broker)
-        self.coordinator = LogInMemory(self.broker, self.log)
-        broker.groups = self.coordinator
+        self.coordinator = LogInMemory(cast(Runtime, runtime), self.topics, self.log)
+        self.parts = SimpleNamespace(runtime=runtime, topics=self.topics, groups=self.coordinator)
         self.coordinator.load()
 
     def restart(self) -> None:
@@ -206,7 +203,7 @@ class Bench:
         self, member_id: str, epoch: int, *, version: int = 1, group_id: str = "g", client_id: str = "c", **more: Any
     ) -> Any:
         fields = {"group_id": group_id, "member_id": member_id, "member_epoch": epoch, "topic_partitions": None, **more}
-        return self._ask(consumer_group_heartbeat.API.handle, 68, version, fields, client_id)
+        return self._ask(consumer_group_heartbeat.API, version, fields, client_id)
 
     def join(self, member_id: str, *topics: str, **more: Any) -> Any:
         fields = {"rebalance_timeout_ms": 60_000, "topic_partitions": [], "subscribed_topic_names": list(topics)}
@@ -214,15 +211,14 @@ class Bench:
 
     def describe(self, *group_ids: str, version: int = 1, operations: bool = False) -> Any:
         fields = {"group_ids": list(group_ids), "include_authorized_operations": operations}
-        return self._ask(consumer_group_describe.API.handle, 69, version, fields, "c").groups
+        return self._ask(consumer_group_describe.API, version, fields, "c").groups
 
-    def _ask(self, handle: Callable[..., Any], api_key: int, version: int, fields: Fields, client_id: str) -> Any:
-        body = memoryview(encode_request(api_key, version, fields))
-        message = decode_request(api_key, version, body)
-        request = Request(api_key, version, 1, client_id, message, body)
-        return decode_response(
-            api_key, version, memoryview(encode_response(api_key, version, handle(self.broker, request)))
-        )
+    def _ask(self, api: Api, version: int, fields: Fields, client_id: str) -> Any:
+        body = memoryview(encode_request(api.key, version, fields))
+        message = decode_request(api.key, version, body)
+        answer = api.bound_to(self.parts)(Request(api.key, version, 1, client_id, message, body))
+        assert isinstance(answer, dict)
+        return decode_response(api.key, version, memoryview(encode_response(api.key, version, answer)))
 
 
 def owned(*topics: tuple[UUID, Iterable[int]]) -> list[dict[str, Any]]:

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from duralog.broker.groups.offsets.commits import Committer, TopicCommit
 from duralog.broker.handlers.transactions.add_offsets_to_txn import API as ADD_OFFSETS_TO_TXN
 from duralog.broker.handlers.transactions.add_partitions_to_txn import API as ADD_PARTITIONS_TO_TXN
 from duralog.broker.handlers.transactions.describe_transactions import API as DESCRIBE_TRANSACTIONS
@@ -18,14 +18,17 @@ from duralog.broker.handlers.transactions.init_producer_id import API as INIT_PR
 from duralog.broker.handlers.transactions.list_transactions import API as LIST_TRANSACTIONS
 from duralog.broker.handlers.transactions.txn_offset_commit import API as TXN_OFFSET_COMMIT
 from duralog.broker.handlers.transactions.write_txn_markers import API as WRITE_TXN_MARKERS
-from duralog.broker.net.log_lines import LogLines
+from duralog.broker.net.background import Background
+from duralog.broker.net.log_lines import LogLines, logger
 from duralog.broker.net.timers import Timers
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from duralog.broker.topics.partitions import Partitions
 from duralog.broker.topics.producer_ids import ProducerIds
 from duralog.broker.topics.topics import Topics
 from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.wire import messages
+from duralog.broker.wire.node import Node
 from duralog.broker.wire.request import Later, Request
 from duralog.config import BrokerConfig
 from duralog.format.java_hash import coordinator_partition
@@ -57,15 +60,19 @@ class Groups:
     def partition_for(self, group_id: str) -> int:
         return coordinator_partition(group_id, self._broker.config.offsets_topic_num_partitions)
 
+    @property
+    def commits(self) -> Groups:
+        return self
+
     def commit_in_transaction(
-        self, *, group_id: str, producer_id: int, producer_epoch: int, topics: Any, **_: Any
+        self, committer: Committer, topics: Sequence[TopicCommit], producer_id: int, producer_epoch: int
     ) -> dict[tuple[str, int], int]:
         records = [
             Record(key=f"{name}-{commit.partition}".encode(), value=str(commit.offset).encode())
             for name, _id, commits in topics
             for commit in commits
         ]
-        number = self.partition_for(group_id)
+        number = self.partition_for(committer.group_id)
         self._broker.partitions.append_records(
             CONSUMER_OFFSETS, number, records, producer_id=producer_id, producer_epoch=producer_epoch
         )
@@ -88,25 +95,36 @@ class DeskBroker:
         self.config = BrokerConfig.of({**few, **(configs or {})})
         self._scheduler = Scheduler(threads=0)
         self.store = Store(str(path), config=self.config, clock=self.clock, scheduler=self._scheduler)
-        self.log = logging.getLogger("duralog.broker")
-        self.log_lines = LogLines(self.log, self.clock)
         self.timers = Timers(lambda: self.now_ms)
-        self.background: list[tuple[Callable[[], Any], Callable[[Any, Any], None]]] = []
+        self.queued: list[tuple[Callable[[], Any], Callable[[Any, Any], None]]] = []
         self.runs_in_background_at_once = True
-        self.partitions = Partitions(self)  # type: ignore[arg-type]
-        self.topics = Topics(self)  # type: ignore[arg-type]
-        self.producer_ids = ProducerIds(self)  # type: ignore[arg-type]
+        self.runtime = Runtime(
+            self.store,
+            Node(1, "localhost", 9092, "", None),
+            self.clock,
+            self.timers,
+            lambda work: work(),
+            cast(Background, self),
+            LogLines(logger, self.clock),
+        )
+        self.topics = Topics(self.runtime)
+        self.partitions = Partitions(self.runtime, self.topics)
+        self.producer_ids = ProducerIds(self.runtime, self.topics)
         self.groups = Groups(self)
-        self.transactions = TransactionCoordinator(self)  # type: ignore[arg-type]
+        self.transactions = TransactionCoordinator(
+            self.runtime, self.topics, self.partitions, self.producer_ids, self.groups.complete_transaction
+        )
         self.transactions.load()
 
     def clock(self) -> int:
         return self.now_ms
 
-    def reserve_background(self, memory_bytes: int) -> None:
+    # In the place of `Background`
+
+    def reserve(self, memory_bytes: int) -> None:
         pass
 
-    def in_background(
+    def run(
         self,
         work: Callable[[], Any],
         then: Callable[[Any, Any], None],
@@ -115,13 +133,13 @@ class DeskBroker:
         reserved_bytes: int | None = None,
     ) -> None:
         del answers, reserved_bytes
-        self.background.append((work, then))
+        self.queued.append((work, then))
         if self.runs_in_background_at_once:
             self.run_background()
 
     def run_background(self) -> None:
-        while self.background:
-            work, then = self.background.pop(0)
+        while self.queued:
+            work, then = self.queued.pop(0)
             try:
                 result = work()
             except Exception as error:
@@ -154,7 +172,7 @@ class DeskBroker:
         body = messages.encode_request(api_key, version, fields)
         message = messages.decode_request(api_key, version, body)
         request = Request(api_key, version, 0, "test", message, memoryview(body))
-        answer = api.handle(self, request)  # type: ignore[arg-type]
+        answer = api.bound_to(self)(request)
         if isinstance(answer, Later):
             answer.deliver_to(lambda _: None, lambda code, text: api.refuse(request, code, text))
             return answer

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from duralog.broker.broker import Broker
 from duralog.broker.groups.classic.group import ClassicGroup
+from duralog.broker.groups.offsets.commits import Committer, TopicCommit
 from duralog.broker.groups.offsets.table import PartitionCommit
 from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS
 from duralog.broker.wire import messages
@@ -140,7 +141,7 @@ class GroupDesk:
             client_host="10.0.0.7",
         )
         waiting = Waiting(api_key, version)
-        answer = api.handle(self.broker, request)
+        answer = api.bound_to(self.broker)(request)
         if isinstance(answer, Later):
             answer.deliver_to(waiting.deliver, lambda code, text: api.refuse(request, code, text))
         else:
@@ -154,7 +155,7 @@ class GroupDesk:
         end_ms = self.now_ms + milliseconds
         while True:
             self.broker.run_pending()
-            while self.broker.timers.seconds_to_next(longest=1) == 0:
+            while self.broker.loop.timers.seconds_to_next(longest=1) == 0:
                 self.broker.run_pending()
             if self.now_ms >= end_ms:
                 return
@@ -295,20 +296,13 @@ class GroupDesk:
         generation: int = -1,
     ) -> dict[tuple[str, int], int]:
         """As the handler of TxnOffsetCommit does when it has checked the transaction."""
-        errors: dict[tuple[str, int], int] = self.groups.commit_in_transaction(
-            group_id=group,
-            member_id=member,
-            instance_id=None,
-            generation=generation,
-            producer_id=producer_id,
-            producer_epoch=0,
-            topics=[
-                (topic, self.topic_id(topic), [PartitionCommit(partition, offset, -1, None)])
-                for (topic, partition), offset in offsets.items()
-            ],
-            version=3,
+        topics = [
+            TopicCommit(topic, self.topic_id(topic), [PartitionCommit(partition, offset, -1, None)])
+            for (topic, partition), offset in offsets.items()
+        ]
+        return self.groups.commits.commit_in_transaction(
+            Committer(group, member, None, generation, version=3), topics, producer_id, producer_epoch=0
         )
-        return errors
 
     def end_transaction(self, group: str, producer_id: int, *, commit: bool) -> None:
         """The marker in the group's partition, and what follows from it."""

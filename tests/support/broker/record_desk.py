@@ -102,7 +102,7 @@ class RecordDesk:
         return Request(PRODUCE, version, 1, client_id, None, body)
 
     def produce(self, version: int, topics: Mapping[str, Mapping[int, bytes | None]], **options: Any) -> Answer:
-        return produce_handler.handle(self.broker, self.produce_request(version, topics, **options))
+        return produce_handler.API.bound_to(self.broker)(self.produce_request(version, topics, **options))
 
     def produce_one(self, version: int, topic: str, content: bytes | None, partition: int = 0, **options: Any) -> Any:
         """The answer for the only partition."""
@@ -150,7 +150,7 @@ class RecordDesk:
         return Request(FETCH, version, 1, "test", messages.decode_request(FETCH, version, body), memoryview(body))
 
     def fetch(self, version: int, topics: Mapping[str, Sequence[Mapping[str, int]]], **options: Any) -> Answer:
-        return fetch_handler.handle(self.broker, self.fetch_request(version, topics, **options))
+        return fetch_handler.API.bound_to(self.broker)(self.fetch_request(version, topics, **options))
 
     def fetched(self, version: int, topics: Mapping[str, Sequence[Mapping[str, int]]], **options: Any) -> Any:
         return decode(self.fetch(version, topics, **options), FETCH, version)

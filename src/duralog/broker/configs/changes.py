@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from duralog.broker.configs.dynamic import broker_configs_fault
 from duralog.broker.configs.faults import topic_configs_fault
 from duralog.broker.configs.group_configs import GROUP_CONFIGS, group_configs_fault
 from duralog.broker.configs.resources import ConfigLayers
+from duralog.broker.net.limits import Limits
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topic_faults import Fault, fault_of, name_fault
+from duralog.broker.topics.topics import Topics
 from duralog.broker.wire import error_codes as codes
 from duralog.config import BROKER_CONFIGS, TOPIC_CONFIGS
 from duralog.config.definitions import LIST
@@ -23,9 +25,6 @@ from duralog.config.kafka_only_configs import KAFKA_ONLY_CONFIGS
 from duralog.errors import DuralogError
 from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from duralog.storage.store import Store
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 """What to do with a config, by Kafka's numbers."""
@@ -52,9 +51,11 @@ class Change:
 class ConfigChanges:
     """The changes of one request."""
 
-    def __init__(self, broker: Broker, *, validate_only: bool) -> None:
-        self._broker = broker
-        self._store = broker.store
+    def __init__(self, runtime: Runtime, topics: Topics, limits: Limits, *, validate_only: bool) -> None:
+        self._runtime = runtime
+        self._topics = topics
+        self._limits = limits
+        self._store = runtime.store
         self._validate_only = validate_only
         self._changed_topics: list[str] = []
         self._has_changed_brokers = False
@@ -73,17 +74,17 @@ class ConfigChanges:
             try:
                 self._write(change, different)
             except DuralogError as error:
-                return fault_of(error, self._broker.log_lines)
+                return fault_of(error, self._runtime.log_lines)
         return DONE
 
     def finish(self) -> None:
         """On the loop, after all changes of the request."""
         if self._has_changed_brokers:
-            self._broker.server.limits.follow(self._broker.config)
-            self._broker.topics.refresh_all()
+            self._limits.follow(self._runtime.config)
+            self._topics.refresh_all()
         else:
             for name in self._changed_topics:
-                self._broker.topics.refresh(name)
+                self._topics.refresh(name)
 
     def _stored(self, change: Change) -> Mapping[str, str]:
         if change.resource_type == TOPIC_RESOURCE:

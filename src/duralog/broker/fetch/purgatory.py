@@ -9,19 +9,16 @@ stays anywhere. Whatever goes wrong then is that fetch's answer: nobody waits in
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from duralog.broker.fetch.reading import Failures, Limits, Reading, Wanted, read, readable_bytes, scan
 from duralog.broker.fetch.response import FIRST_WITH_TOPIC_IDS, encode
 from duralog.broker.fetch.sessions import NO_SESSION, FetchSession, FetchSessions, remember
 from duralog.broker.net.log_lines import error_text
-from duralog.broker.net.timers import Timer
-from duralog.broker.topics.partitions import Partition
+from duralog.broker.net.timers import Timer, Timers
+from duralog.broker.runtime import Runtime
+from duralog.broker.topics.partitions import Partition, Partitions
 from duralog.broker.wire.error_codes import INVALID_FETCH_SESSION_EPOCH, code_of
 from duralog.broker.wire.request import Answer, Later, RawAnswer
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 
 class Fetch:
@@ -54,11 +51,12 @@ class Fetch:
 class Fetches:
     """All fetches that wait, and all sessions."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, runtime: Runtime, partitions: Partitions) -> None:
+        self._runtime = runtime
+        self._partitions = partitions
         # By the clock of the timers: the time of day may be set back, and then no session would make way.
         self.sessions = FetchSessions(
-            lambda: broker.config.max_incremental_fetch_session_cache_slots, broker.timers.clock_ms
+            lambda: runtime.config.max_incremental_fetch_session_cache_slots, runtime.timers.clock_ms
         )
         self.waiting = 0
         """How many wait now."""
@@ -73,11 +71,11 @@ class Fetches:
             return later
         if fetch.max_wait_ms <= 0 or reading.is_hopeless or reading.size_bytes >= fetch.min_bytes or reading.has_error:
             return self.answer(fetch, reading)
-        return _WaitingFetch(self, self._broker, fetch).later
+        return _WaitingFetch(self, self._runtime.timers, fetch).later
 
     def read(self, fetch: Fetch, failures: Failures | None = None) -> Reading:
         return read(
-            self._broker.partitions,
+            self._partitions,
             fetch.wanted,
             fetch.limits,
             only_changes=fetch.session is not None,
@@ -96,7 +94,7 @@ class Fetches:
             if not later.is_gone:
                 self.answer_to(later, fetch, self.read(fetch, failures))
 
-        self._broker.in_background(lambda: scan(reading.unscanned), then, later)
+        self._runtime.background.run(lambda: scan(reading.unscanned), then, later)
 
     def answer(self, fetch: Fetch, reading: Reading) -> RawAnswer:
         """The answer with what was read. The session, if any, knows then what its client knows."""
@@ -115,16 +113,16 @@ class Fetches:
             for result in results:
                 remember(result)
             session_id = self.sessions.open(wanted, uses_topic_ids=fetch.version >= FIRST_WITH_TOPIC_IDS)
-        node_id = self._broker.node.node_id
+        node_id = self._runtime.node.node_id
         return encode(results, fetch.version, session_id=session_id, node_id=node_id, error_code=error_code)
 
     def tell(self, error: Exception) -> None:
-        self._broker.log_lines.warn("failed waiting fetch", f"a fetch that waited failed: {error_text(error)}")
+        self._runtime.log_lines.warn("failed waiting fetch", f"a fetch that waited failed: {error_text(error)}")
 
     def woken(self, waiting: _WaitingFetch) -> None:
         """Look at a fetch after the request that is being handled."""
         if not self._woken:
-            self._broker.call_soon(self._look)
+            self._runtime.call_soon(self._look)
         self._woken.append(waiting)
 
     def _look(self) -> None:
@@ -138,7 +136,7 @@ class _WaitingFetch:
 
     __slots__ = ("_changed", "_fetch", "_fetches", "_found_bytes", "_is_over", "_timer", "_wanted", "later")
 
-    def __init__(self, fetches: Fetches, broker: Broker, fetch: Fetch) -> None:
+    def __init__(self, fetches: Fetches, timers: Timers, fetch: Fetch) -> None:
         self._fetches = fetches
         self._fetch = fetch
         self._is_over = False
@@ -154,7 +152,7 @@ class _WaitingFetch:
                 if fetch.min_bytes > 1 and one.offset != partition.log.view.end_offset:
                     self._found_bytes[partition] = readable_bytes(one, fetch.limits.isolation, fetch.min_bytes)
         self.later = Later(self._stop)
-        self._timer: Timer = broker.timers.after(fetch.max_wait_ms, self._answer)
+        self._timer: Timer = timers.after(fetch.max_wait_ms, self._answer)
         fetches.waiting += 1
 
     def wake(self, partition: Partition) -> None:

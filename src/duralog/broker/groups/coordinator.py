@@ -10,47 +10,37 @@ How groups work is elsewhere: `classic_groups` for the classic protocol, `consum
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-from uuid import UUID
-
 from duralog.broker.groups.classic.group import ClassicGroup
 from duralog.broker.groups.classic.groups import ClassicGroups
 from duralog.broker.groups.consumer.groups import ConsumerGroups
-from duralog.broker.groups.group import Group
+from duralog.broker.groups.consumer.mixed_groups import MixedGroups
 from duralog.broker.groups.group_expiry import GroupExpiry
 from duralog.broker.groups.group_loading import load_groups
-from duralog.broker.groups.group_log import GroupLog
-from duralog.broker.groups.known_groups import KnownGroups
-from duralog.broker.groups.offsets.commits import Committer, Errors, OffsetCommits, TopicCommit
-from duralog.broker.groups.offsets.table import PartitionCommit
-from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.groups.logged_groups import LoggedGroups
+from duralog.broker.groups.offsets.commits import OffsetCommits
+from duralog.broker.net.log_lines import logger
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS
-from duralog.broker.topics.topics import TopicView
-from duralog.broker.wire.error_codes import GROUP_ID_NOT_FOUND, NOT_COORDINATOR
-from duralog.format.internal.coordinator_records import CoordinatorRecord, encode_coordinator_record
-from duralog.format.internal.group_records import CONSUMER_OFFSETS_TYPES
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
+from duralog.broker.topics.partitions import Partitions
+from duralog.broker.topics.topics import Topics, TopicView
+from duralog.broker.wire.error_codes import NOT_COORDINATOR
 
 
-class GroupCoordinator(KnownGroups):
-    def __init__(self, broker: Broker) -> None:
-        super().__init__(broker.clock)
-        self.broker = broker
-        self.log = GroupLog(broker)
-        self.commits = OffsetCommits(self)
+class GroupCoordinator(LoggedGroups):
+    def __init__(self, runtime: Runtime, topics: Topics, partitions: Partitions) -> None:
+        super().__init__(runtime, topics, partitions)
         self.classic = ClassicGroups(self)
-        self.consumer_groups = ConsumerGroups(self)
-        self.expiry = GroupExpiry(self)
+        self.consumer_groups = ConsumerGroups(self, self.classic.rebalance)
+        self.mixed_groups = MixedGroups(self.consumer_groups)
+        self.commits = OffsetCommits(self, self.classic.rebalance)
+        self.expiry = GroupExpiry(self, self.commits)
 
     def load(self) -> None:
         """Read the log. Before this, and unless it has returned, no request may be served."""
-        load_groups(self, self.log, self.broker.log)
+        load_groups(self, self.log, logger)
         self.classic.loaded()
         self.consumer_groups.loaded()
-        self.broker.topics.on_deleted(self._topic_is_deleted)
+        self.topics.on_deleted(self._topic_is_deleted)
         self.expiry.start()
 
     def close(self) -> None:
@@ -60,18 +50,6 @@ class GroupCoordinator(KnownGroups):
 
     # Groups
 
-    def group(self, group_id: str) -> Group:
-        group = self.by_id.get(group_id)
-        if group is None:
-            raise GroupRefusal(GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        return group
-
-    def classic_group(self, group_id: str) -> ClassicGroup:
-        group = self.group(group_id)
-        if not isinstance(group, ClassicGroup):
-            raise GroupRefusal(GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
-        return group
-
     def partition_for(self, group_id: str) -> int:
         return self.log.partition_for(group_id)
 
@@ -79,38 +57,7 @@ class GroupCoordinator(KnownGroups):
         """Refuse if there is no log for the group: its client has to ask for the coordinator, which makes it."""
         self.log.check_ready(group_id)
 
-    # The log
-
-    def append(self, group_id: str, records: Sequence[CoordinatorRecord], *, replay: bool = True) -> None:
-        """Write the records as one batch; then, unless the caller does it itself, let each of them take effect.
-
-        Raises GroupRefusal if they could not be written: then nothing has changed.
-        """
-        self.log.append(group_id, [encode_coordinator_record(CONSUMER_OFFSETS_TYPES, record) for record in records])
-        if replay:
-            for record in records:
-                misfit = self.replay(record)
-                if misfit is not None:
-                    self.broker.log_lines.fail("misfit", f"a record without effect was written: {misfit}")
-
     # Transactions
-
-    def commit_in_transaction(
-        self,
-        *,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        producer_id: int,
-        producer_epoch: int,
-        topics: Sequence[tuple[str, UUID | None, Sequence[PartitionCommit]]],
-        version: int,
-    ) -> Errors:
-        """Commit offsets that count when the producer's transaction is committed. Raises GroupRefusal for all."""
-        committer = Committer(group_id, member_id, instance_id, generation, version)
-        commits = [TopicCommit(*topic) for topic in topics]
-        return self.commits.commit_in_transaction(committer, commits, producer_id, producer_epoch)
 
     def complete_transaction(self, producer_id: int, partition: int, commit: bool) -> None:
         """The transaction's marker is in this partition of `__consumer_offsets`."""

@@ -10,41 +10,41 @@ had members, or if the group has members but none that reads the topic. An empty
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from duralog.broker.groups.group import Group
+from duralog.broker.groups.logged_groups import LoggedGroups
+from duralog.broker.groups.offsets.commits import OffsetCommits
 from duralog.broker.groups.offsets.records import CommittedOffset, OffsetKey
 from duralog.broker.groups.refusal import GroupRefusal
-from duralog.broker.net.log_lines import error_text
-
-if TYPE_CHECKING:
-    from duralog.broker.groups.coordinator import GroupCoordinator
-    from duralog.broker.net.timers import Timer
+from duralog.broker.net.log_lines import error_text, logger
+from duralog.broker.net.timers import Timer
 
 _GROUPS_PER_TURN: Final = 100
 _MINUTE_MS: Final = 60_000
 
 
 class GroupExpiry:
-    def __init__(self, coordinator: GroupCoordinator) -> None:
-        self._coordinator = coordinator
-        self._broker = coordinator.broker
+    def __init__(self, groups: LoggedGroups, commits: OffsetCommits) -> None:
+        self._groups = groups
+        self._commits = commits
+        self._runtime = groups.runtime
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        interval_ms = self._broker.config.offsets_retention_check_interval_ms
-        self._timer = self._broker.timers.after(interval_ms, self._look)
+        interval_ms = self._runtime.config.offsets_retention_check_interval_ms
+        self._timer = self._runtime.timers.after(interval_ms, self._look)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
     def _look(self) -> None:
-        self._look_at(deque(self._coordinator.by_id))
+        self._look_at(deque(self._groups.by_id))
 
     def _look_at(self, group_ids: deque[str]) -> None:
         for _ in range(min(_GROUPS_PER_TURN, len(group_ids))):
-            group = self._coordinator.by_id.get(group_ids.popleft())
+            group = self._groups.by_id.get(group_ids.popleft())
             if group is None or not group.may_expire:
                 continue
             try:
@@ -54,19 +54,19 @@ class GroupExpiry:
             except Exception as error:  # Whatever it is, the others are to expire, and this one gets another chance.
                 self._tell_kept(group, error_text(error))
         if group_ids:
-            self._timer = self._broker.timers.after(0, lambda: self._look_at(group_ids))
+            self._timer = self._runtime.timers.after(0, lambda: self._look_at(group_ids))
         else:
             self.start()
 
     def _tell_kept(self, group: Group, reason: str) -> None:
         """Where the log refuses one, it refuses all of them."""
-        self._broker.log_lines.warn("expired offsets", f"expired offsets of group {group.group_id} stay: {reason}")
+        self._runtime.log_lines.warn("expired offsets", f"expired offsets of group {group.group_id} stay: {reason}")
 
     def expire(self, group: Group) -> None:
         """Remove what has expired, and the group if nothing is left. Raises GroupRefusal if the log refuses."""
-        table = self._coordinator.offsets
+        table = self._groups.offsets
         group_id = group.group_id
-        now_ms = self._broker.clock()
+        now_ms = self._runtime.clock()
         expired: list[OffsetKey] = []
         has_others = table.has_pending(group_id)
         for topic, partitions in table.of_group(group_id).items():
@@ -78,11 +78,11 @@ class GroupExpiry:
                 else:
                     has_others = True
         if expired:
-            self._coordinator.commits.remove(group_id, expired)
-            self._broker.log.info("group %s: %d offsets have expired", group_id, len(expired))
+            self._commits.remove(group_id, expired)
+            logger.info("group %s: %d offsets have expired", group_id, len(expired))
         if not has_others and group.is_empty:
-            self._coordinator.commits.remove_group(group)
-            self._broker.log.info("group %s has neither members nor offsets and is removed", group_id)
+            self._commits.remove_group(group)
+            logger.info("group %s has neither members nor offsets and is removed", group_id)
 
     def _is_expired(self, group: Group, committed: CommittedOffset, now_ms: int) -> bool:
         base_ms = group.expiry_base(committed.commit_timestamp_ms)
@@ -90,4 +90,4 @@ class GroupExpiry:
             return False
         if committed.expire_timestamp_ms is not None:
             return now_ms >= committed.expire_timestamp_ms
-        return now_ms - base_ms >= self._broker.config.offsets_retention_minutes * _MINUTE_MS
+        return now_ms - base_ms >= self._runtime.config.offsets_retention_minutes * _MINUTE_MS

@@ -7,11 +7,14 @@ all, also after a crash.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.net.log_lines import logger
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.coordinator_log import SkippedRecords
 from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS
+from duralog.broker.topics.partitions import Partitions
+from duralog.broker.topics.topics import Topics
 from duralog.broker.wire.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     INVALID_FETCH_SIZE,
@@ -33,9 +36,6 @@ from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from duralog.format.record import Record
 from duralog.storage.log.partition_log import PartitionLog
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 KeyAndValue = tuple[bytes, bytes | None]
 
 _TOLD_AS = {
@@ -52,26 +52,28 @@ _TOLD_AS = {
 
 
 class GroupLog:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, runtime: Runtime, topics: Topics, partitions: Partitions) -> None:
+        self._runtime = runtime
+        self._topics = topics
+        self._partitions = partitions
         self.unreadable: set[int] = set()
         """Partitions that could not be read at start. Their groups are not known, so nobody may change them."""
-        self.skipped = SkippedRecords(broker.log)
+        self.skipped = SkippedRecords(logger)
 
     @property
     def is_there(self) -> bool:
-        return self._broker.topics.by_name(CONSUMER_OFFSETS) is not None
+        return self._topics.by_name(CONSUMER_OFFSETS) is not None
 
     @property
     def partition_count(self) -> int:
         """Of the topic, or what it will have."""
-        topic = self._broker.topics.by_name(CONSUMER_OFFSETS)
-        return self._broker.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
+        topic = self._topics.by_name(CONSUMER_OFFSETS)
+        return self._runtime.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
 
     @property
     def max_message_bytes(self) -> int:
         """Of the topic; 0 as long as there is none."""
-        topic = self._broker.topics.by_name(CONSUMER_OFFSETS)
+        topic = self._topics.by_name(CONSUMER_OFFSETS)
         return 0 if topic is None else topic.topic.config.max_message_bytes
 
     def partition_for(self, group_id: str) -> int:
@@ -93,13 +95,13 @@ class GroupLog:
         """Write the records as one batch; those of a producer are part of its transaction. Returns the first offset."""
         self.check_ready(group_id)
         try:
-            result = self._broker.partitions.append_records(
+            result = self._partitions.append_records(
                 CONSUMER_OFFSETS,
                 self.partition_for(group_id),
                 [Record(key=key, value=value) for key, value in records],
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
-                codec=Codec(self._broker.config.offsets_topic_compression_codec),
+                codec=Codec(self._runtime.config.offsets_topic_compression_codec),
             )
         except DuralogError as error:
             code = code_of(error)
@@ -108,16 +110,16 @@ class GroupLog:
 
     def ends(self) -> dict[int, int]:
         """Where each partition ends now."""
-        topic = self._broker.topics.by_name(CONSUMER_OFFSETS)
+        topic = self._topics.by_name(CONSUMER_OFFSETS)
         numbers = () if topic is None else topic.partitions
-        found = (self._broker.partitions.get(CONSUMER_OFFSETS, number) for number in numbers)
+        found = (self._partitions.get(CONSUMER_OFFSETS, number) for number in numbers)
         return {partition.number: partition.log.end_offset for partition in found if partition is not None}
 
     def partitions(self) -> Iterator[tuple[int, PartitionLog]]:
         """The partitions that have records and can be used."""
-        topic = self._broker.topics.by_name(CONSUMER_OFFSETS)
+        topic = self._topics.by_name(CONSUMER_OFFSETS)
         for number in () if topic is None else topic.partitions:
-            partition = self._broker.partitions.get(CONSUMER_OFFSETS, number)
+            partition = self._partitions.get(CONSUMER_OFFSETS, number)
             if partition is None:
                 self.unreadable.add(number)
             elif partition.log.end_offset > partition.log.start_offset:

@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID
 
 from duralog.broker.groups.classic.group import ClassicGroup
-from duralog.broker.groups.classic.records import group_record
 from duralog.broker.groups.consumer.group import ConsumerGroup
-from duralog.broker.groups.consumer.records import NO_TOPICS_HASH, departure_records
+from duralog.broker.groups.consumer.records import NO_TOPICS_HASH
 from duralog.broker.groups.group import Group
 from duralog.broker.groups.group_loading import load_partition, take_in
 from duralog.broker.groups.known_groups import KnownGroups
@@ -105,14 +104,14 @@ class StoredGroup:
         if not members:
             return []
         if isinstance(group, ConsumerGroup):
-            return departure_records(group, members, left=(), metadata_hash=NO_TOPICS_HASH)
+            return group.departure_records(members, left=(), metadata_hash=NO_TOPICS_HASH)
         if isinstance(group, StreamsGroup):
             return group.member_tombstones()
         assert isinstance(group, ClassicGroup)
         for member_id in members:
             group.remove(member_id)
         group.begin_generation()
-        return [group_record(group)]
+        return [group.record()]
 
     def _append(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
         now_ms = self._clock()

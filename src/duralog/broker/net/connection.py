@@ -22,25 +22,44 @@ import socket
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from duralog.broker.net.dispatch import Parts
-from duralog.broker.net.event_loop import BROKEN, HANGUP, PEER_CLOSED, READABLE, WRITABLE
+from duralog.broker.net.dispatch import Dispatcher, Parts
+from duralog.broker.net.event_loop import BROKEN, HANGUP, PEER_CLOSED, READABLE, WRITABLE, EventLoop
+from duralog.broker.net.limits import Limits
 from duralog.broker.net.log_lines import error_text
 from duralog.broker.net.outgoing import Outgoing, ShortFile
+from duralog.broker.net.request_memory import RequestMemory
 from duralog.broker.wire.frames import FrameReader
+from duralog.broker.wire.node import Node
 from duralog.broker.wire.request import Later, Silence
 from duralog.errors import DuralogError
-
-if TYPE_CHECKING:
-    from duralog.broker.net.server import Server
-    from duralog.broker.wire.node import Node
 
 _SENT_AT_ONCE_BYTES = 64 << 10
 """Answers up to this are gathered for one send."""
 _SENT_PER_TURN_BYTES = 4 << 20
 _TURN_SECONDS = 0.005
 """For so long, requests of one client are begun. However cheap they are to send, the others wait no longer."""
+
+
+class ConnectionOwner(Protocol):
+    """What all connections share: the server."""
+
+    loop: EventLoop
+    dispatcher: Dispatcher
+    limits: Limits
+    memory: RequestMemory
+    receive_buffer: memoryview
+    spare_buffers: list[memoryview]
+
+    def has_room(self) -> bool:
+        """Whether another request may begin."""
+
+    def wait_for_room(self, connection: Connection) -> None: ...
+
+    def report_closed(self, kind: str, host: str, reason: str) -> None: ...
+
+    def forget(self, connection: Connection) -> None: ...
 
 
 class Connection:
@@ -68,7 +87,9 @@ class Connection:
         "waits_for_turn",
     )
 
-    def __init__(self, server: Server, connected: socket.socket, client_host: str, number: int, node: Node) -> None:
+    def __init__(
+        self, server: ConnectionOwner, connected: socket.socket, client_host: str, number: int, node: Node
+    ) -> None:
         self.client_host = client_host
         self.number = number
         self.node = node
@@ -352,7 +373,7 @@ class Connection:
             return
         self.is_closed = True
         if kind is not None:
-            self._server.tell_closed(kind, self.client_host, reason)
+            self._server.report_closed(kind, self.client_host, reason)
         self._server.forget(self)
         self._server.loop.forget(self._socket)
         self._outgoing.clear()

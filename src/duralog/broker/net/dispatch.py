@@ -11,22 +11,19 @@ make the client come back at once and ask the same again.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from duralog.broker.net.log_lines import error_text
+from duralog.broker.net.log_lines import LogLines, error_text
 from duralog.broker.wire import messages
 from duralog.broker.wire.error_codes import UNSUPPORTED_VERSION, code_of
 from duralog.broker.wire.frames import InvalidFrame, decode_header, skip_tagged_fields
-from duralog.broker.wire.request import Api, Fields, FileSlice, Later, RawAnswer, Request, Silence
+from duralog.broker.wire.node import Node
+from duralog.broker.wire.request import Answer, Api, Fields, FileSlice, Later, RawAnswer, Request, Silence
 from duralog.broker.wire.request_stats import ApiStats
 from duralog.errors import DuralogError
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-    from duralog.broker.wire.node import Node
 
 API_VERSIONS = 18
 _LOGIN_APIS = (17, 36)
@@ -54,6 +51,7 @@ class _Route:
     """One version of an API."""
 
     api: Api
+    handle: Callable[[Request], Answer]
     version: int
     has_tagged_request_header: bool
     has_tagged_response_header: bool
@@ -64,11 +62,19 @@ class _Route:
 class Dispatcher:
     """All APIs by key and version."""
 
-    def __init__(self, broker: Broker, apis: Mapping[int, Api]) -> None:
-        self._broker = broker
-        self._apis = apis
+    def __init__(self, log_lines: LogLines) -> None:
+        self._log_lines = log_lines
+        self._apis: Mapping[int, Api] = {}
+        self._handlers: dict[int, Callable[[Request], Answer]] = {}
         self._routes: dict[tuple[int, int], _Route] = {}
+        self.stats: dict[int, ApiStats] = {}
+
+    def serve(self, apis: Mapping[int, Api], parts: object) -> None:
+        """From now on, these APIs are served. Their handlers get what they use from the attributes of `parts`."""
+        self._apis = apis
+        self._handlers = {key: api.bound_to(parts) for key, api in apis.items()}
         self.stats = {key: ApiStats(api.name) for key, api in apis.items()}
+        self._routes.clear()
 
     def dispatch(self, frame: memoryview, peer: Peer) -> Parts | Later | Silence:
         """Handle a request. Of a `Later`, the peer is handed the answer when it is there."""
@@ -97,7 +103,7 @@ class Dispatcher:
         if api.parse:
             request.message = messages.decode_request(header.api_key, header.version, body)
         try:
-            handled = api.handle(self._broker, request)
+            handled = route.handle(request)
         except messages.InvalidMessage:
             raise
         except Exception as error:
@@ -118,17 +124,18 @@ class Dispatcher:
         if api is None:
             reason = _LOGIN if api_key in _LOGIN_APIS else ""
             raise InvalidFrame(f"there is no API with key {api_key}{reason}")
+        handle, stats = self._handlers[api_key], self.stats[api_key]
         if api.min_version <= version <= api.max_version:
             is_flexible = messages.is_flexible(api_key, version)
-            route = _Route(api, version, is_flexible, is_flexible and api_key != API_VERSIONS, self.stats[api_key])
+            route = _Route(api, handle, version, is_flexible, is_flexible and api_key != API_VERSIONS, stats)
             self._routes[api_key, version] = route
             return route
         if api_key == API_VERSIONS:
-            return _Route(api, 0, False, False, self.stats[api_key], is_refused=True)
+            return _Route(api, handle, 0, False, False, stats, is_refused=True)
         raise InvalidFrame(f"version {version} of {api.name} is not served")
 
-    def tell(self, kind: str, text: str) -> None:
-        self._broker.log_lines.warn(kind, text)
+    def warn(self, kind: str, text: str) -> None:
+        self._log_lines.warn(kind, text)
 
 
 class _Exchange:
@@ -195,7 +202,7 @@ class _Exchange:
         route, request = self._route, self._request
         route.stats.errors += 1
         known = isinstance(error, DuralogError)
-        self._dispatcher.tell(
+        self._dispatcher.warn(
             f"failed {route.api.name}",
             f"{route.api.name} v{request.version} of client {request.client_id!r} at {request.client_host} failed: "
             + (str(error) if known else error_text(error)),
@@ -204,7 +211,7 @@ class _Exchange:
             answer = route.api.refuse(request, code_of(error), str(error) if known else None)
             body = messages.encode_response(route.api.key, route.version, answer)
         except Exception as second:
-            self._dispatcher.tell(
+            self._dispatcher.warn(
                 f"unanswered {route.api.name}", f"{route.api.name}: no error answer: {error_text(second)}"
             )
             return Silence.CLOSE

@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from duralog.errors import CorruptRecord, StorageError
 
+logger = logging.getLogger("duralog.broker")
+
 _INTERVAL_MS = 10_000
 _LONGEST_TEXT = 500
 

@@ -12,7 +12,6 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from duralog.broker.net.connection import Connection
 from duralog.broker.net.dispatch import Dispatcher
@@ -21,10 +20,8 @@ from duralog.broker.net.limits import Limits
 from duralog.broker.net.log_lines import LogLines
 from duralog.broker.net.request_memory import RequestMemory
 from duralog.broker.wire.frames import SHARED_BUFFER_BYTES
-
-if TYPE_CHECKING:
-    from duralog.broker.wire.node import Node
-    from duralog.config import BrokerConfig
+from duralog.broker.wire.node import Node
+from duralog.config import BrokerConfig
 
 _ACCEPTED_PER_TURN = 64
 _LET_ON_PER_TURN = 16
@@ -184,7 +181,7 @@ class Server:
             else:
                 connection.close("idle", f"nothing was heard from it for {idle_ms} ms")
 
-    def tell_closed(self, kind: str, host: str, reason: str) -> None:
+    def report_closed(self, kind: str, host: str, reason: str) -> None:
         self.closed[kind] += 1
         self._log_lines.warn(f"closed {kind}", f"the connection from {host} is closed: {reason}")
 

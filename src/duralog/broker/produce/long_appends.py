@@ -13,7 +13,6 @@ from __future__ import annotations
 import struct
 from threading import Lock
 
-from duralog.broker.produce.rules import Frame
 from duralog.config import TopicConfig
 from duralog.config.definitions import INT64_MAX
 from duralog.errors import CorruptRecord, Fault
@@ -36,12 +35,12 @@ _one_large_batch = Lock()
 _INT32 = struct.Struct(">i")
 
 
-def takes_long(log: PartitionLog, records: memoryview, frame: Frame) -> bool:
-    """REQUIRES: `frame` is that of a whole batch of the written format, with which the records begin."""
+def takes_long(log: PartitionLog, records: memoryview, codec_id: int, size_bytes: int) -> bool:
+    """REQUIRES: the records begin with a whole batch of the written format, of this codec and size."""
     config = log.config
-    if config.compression_type != "producer" and frame.codec_id != target_codec(config):
+    if config.compression_type != "producer" and codec_id != target_codec(config):
         return True
-    if frame.codec_id != 0 and frame.size_bytes > _UNPACKED_ON_THE_LOOP:
+    if codec_id != 0 and size_bytes > _UNPACKED_ON_THE_LOOP:
         return True
     if config.flush_messages == NEVER_FLUSHED:
         return False

@@ -22,6 +22,7 @@ from duralog.format.varint import decode_unsigned_varint
 
 FIRST_FLEXIBLE = 9
 FIRST_WITH_TOPIC_IDS = 13
+VALID_ACKS = (-1, 0, 1)
 _ID_BYTES = 16
 _MOST_TAGGED_FIELDS = 16
 """Of one section. No version has any."""

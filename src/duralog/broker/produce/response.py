@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from duralog.broker.produce.request import FIRST_FLEXIBLE, FIRST_WITH_TOPIC_IDS
 from duralog.broker.wire.error_codes import NONE
+from duralog.broker.wire.request import CLOSE, NO_ANSWER, RawAnswer, Silence
 from duralog.format.varint import encode_unsigned_varint
 
 NO_OFFSET = -1
@@ -45,6 +46,13 @@ class Outcome(NamedTuple):
 
 Outcomes = Mapping[bytes, Mapping[int, Outcome]]
 """Topic, as the request names it, to partition to outcome."""
+
+
+def answer(outcomes: Outcomes, acks: int, version: int, *, is_refused: bool) -> RawAnswer | Silence:
+    """The answer to a request. With acks=0 there is none: the connection ends if anything was refused."""
+    if acks == 0:
+        return CLOSE if is_refused else NO_ANSWER
+    return RawAnswer([encode(outcomes, version)])
 
 
 def encode(outcomes: Outcomes, version: int) -> bytes:

@@ -28,10 +28,10 @@ from duralog.storage.append.batch_admission import WITHOUT_NEEDED_KEY
 from duralog.storage.log.partition_log import PartitionLog
 
 _FIRST_WITH_ZSTD = 7
-_FRAME = struct.Struct(">qi4xb4xh")
-_unpack_frame = _FRAME.unpack_from
+_HEAD = struct.Struct(">qi4xb4xh")
+_unpack_head = _HEAD.unpack_from
 _PRODUCER = struct.Struct(">qh")
-assert _FRAME.size == BATCH_V2.at.attributes + 2
+assert _HEAD.size == BATCH_V2.at.attributes + 2
 assert BATCH_V2.at.producer_epoch == BATCH_V2.at.producer_id + 8
 _LEAST_LENGTH = MIN_BATCH_BYTES[0] - ENTRY_PREFIX.size
 """What a length field says at least, for the smallest message of any format."""
@@ -42,14 +42,11 @@ _LARGEST_INTERNAL_BYTES = 4 << 20
 """What a client's batch for an internal topic may unpack to, at least: its records are decoded in Python."""
 _CODEC_FAULTS = (Fault.DECOMPRESSION, Fault.UNKNOWN_CODEC)
 
-ATTRIBUTES_END = BATCH_V2.at.attributes + 1
-"""Where the byte with a batch's codec stands."""
-
 CORRUPT = Outcome(error_codes.CORRUPT_MESSAGE)
 REFUSED = Outcome(error_codes.INVALID_RECORD)
 
 
-class Frame(NamedTuple):
+class SentBatch(NamedTuple):
     """What the first batch of a partition says of itself."""
 
     size_bytes: int
@@ -61,28 +58,31 @@ class Frame(NamedTuple):
     producer_epoch: int
 
 
-def is_ordinary(records: memoryview, version: int) -> bool:
-    """Whether there is exactly one batch of the written format, which no transaction and no rule of a version is about.
+def ordinary_attributes(records: memoryview, version: int) -> int | None:
+    """The attributes of the batch, if there is exactly one of the written format and no rule is about it; else None.
 
-    For others, `first_frame` and `frame_refusal` tell more.
+    Rules are about transactions, and about codecs that older versions may not send. `first_batch` and `batch_refusal`
+    tell more.
     """
     size = len(records)
     if size < BATCH_V2.size:
-        return False
-    _, length, magic, attributes = _unpack_frame(records)
-    return (
+        return None
+    _, length, magic, attributes = _unpack_head(records)
+    if (
         length + ENTRY_PREFIX.size == size
         and magic == MAGIC
         and not attributes & TRANSACTIONAL_BIT
         and (version >= _FIRST_WITH_ZSTD or not attributes & CODEC_MASK)
-    )
+    ):
+        return attributes  # type: ignore[no-any-return]
+    return None
 
 
-def first_frame(records: memoryview) -> Frame | None:
+def first_batch(records: memoryview) -> SentBatch | None:
     """The first batch; None if there is no whole one. `CorruptRecord` if these bytes are none and never will be."""
-    if len(records) < _FRAME.size:
+    if len(records) < _HEAD.size:
         return None
-    base_offset, length, magic, attributes = _FRAME.unpack_from(records)
+    base_offset, length, magic, attributes = _HEAD.unpack_from(records)
     if length < _LEAST_LENGTH or not 0 <= magic <= MAGIC:
         fault = Fault.BATCH_LENGTH if length < _LEAST_LENGTH else Fault.UNKNOWN_MAGIC
         if fault is Fault.BATCH_LENGTH:
@@ -94,25 +94,25 @@ def first_frame(records: memoryview) -> Frame | None:
         return None
     size_bytes = ENTRY_PREFIX.size + length
     if magic < MAGIC or len(records) < BATCH_V2.size:
-        return Frame(size_bytes, magic, 0, base_offset, False, -1, -1)
+        return SentBatch(size_bytes, magic, 0, base_offset, False, -1, -1)
     producer_id, producer_epoch = _PRODUCER.unpack_from(records, BATCH_V2.at.producer_id)
     is_transactional = bool(attributes & TRANSACTIONAL_BIT)
     codec_id = attributes & CODEC_MASK
-    return Frame(size_bytes, magic, codec_id, base_offset, is_transactional, producer_id, producer_epoch)
+    return SentBatch(size_bytes, magic, codec_id, base_offset, is_transactional, producer_id, producer_epoch)
 
 
-def frame_refusal(records: memoryview, frame: Frame | None, version: int) -> Outcome | None:
+def batch_refusal(records: memoryview, batch: SentBatch | None, version: int) -> Outcome | None:
     """Why a partition's records are refused without asking its log; None if they are not.
 
     There is one batch for each partition, of the only format that is written. Half a batch behind it is ignored.
     """
-    if frame is None or frame.magic != MAGIC:
+    if batch is None or batch.magic != MAGIC:
         return REFUSED
-    if frame.codec_id == Codec.ZSTD and version < _FIRST_WITH_ZSTD:
+    if batch.codec_id == Codec.ZSTD and version < _FIRST_WITH_ZSTD:
         return Outcome(error_codes.UNSUPPORTED_COMPRESSION_TYPE)
-    if frame.size_bytes < len(records):
+    if batch.size_bytes < len(records):
         try:
-            if first_frame(records[frame.size_bytes :]) is not None:
+            if first_batch(records[batch.size_bytes :]) is not None:
                 return REFUSED
         except CorruptRecord:
             return CORRUPT

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from duralog.broker.topics.partitions import Partitions
 from duralog.broker.topics.topics import TopicView
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.request import Fields
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 NO_LEADER = -1
 NO_EPOCH = -1
@@ -22,10 +18,9 @@ ALL_GROUP_OPERATIONS = 3400
 """Bits by Kafka's numbers of operations: without an authorizer, everything is allowed."""
 
 
-def partition_fields(broker: Broker, topic: TopicView, number: int) -> Fields:
+def partition_fields(partitions: Partitions, node_id: int, topic: TopicView, number: int) -> Fields:
     """A partition as Metadata and DescribeTopicPartitions tell it."""
-    node_id = broker.node.node_id
-    partition = broker.partitions.get(topic.name, number)
+    partition = partitions.get(topic.name, number)
     if partition is None:
         known = topic.topic.leader_epoch(number)
         return {

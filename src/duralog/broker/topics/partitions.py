@@ -14,14 +14,15 @@ as anything is in it, later appends of clients queue behind, so that batches rea
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from duralog.broker.net.log_lines import error_text, one_line
-from duralog.broker.produce.long_appends import append_unpacked
+from duralog.broker.net.background import Background
+from duralog.broker.net.log_lines import error_text, logger, one_line
+from duralog.broker.runtime import Runtime
+from duralog.broker.topics.topics import Topics
 from duralog.broker.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION, code_of
 from duralog.errors import DuralogError, StorageError, UnknownTopic
 from duralog.format import record_batch
@@ -34,11 +35,6 @@ from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import AppendResult, PartitionLog
 from duralog.storage.metadata.folder import METADATA_PARTITION
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
-_logger = logging.getLogger("duralog.broker")
 
 NO_TOPIC_ID = bytes(16)
 RETRY_MS = 1_000
@@ -86,24 +82,18 @@ class Partition:
             self.wake()
         return result
 
-    def append_in_line(
+    def append_queued(
         self,
-        broker: Broker,
-        batch: bytearray,
-        transaction_version: int,
+        background: Background,
+        append: Callable[[], AppendResult],
         then: Callable[[AppendResult | None, Exception | None], None],
         *,
-        check: Callable[[Bytes], None] | None = None,
+        memory_bytes: int,
     ) -> None:
-        """Append a client's batch on a worker thread, after those that are queued here. `then` runs on the loop.
+        """Run an append on a worker thread, after those that are queued here. `then` runs on the loop.
 
-        `check` runs first, on the worker thread too: what it raises refuses the batch.
+        `memory_bytes` is what the append holds until it is done.
         """
-
-        def work() -> AppendResult:
-            if check is not None:
-                check(batch)
-            return append_unpacked(self.log, batch, transaction_version)
 
         def finish(result: AppendResult | None, error: Exception | None) -> None:
             self.in_line.popleft()
@@ -116,10 +106,10 @@ class Partition:
                 then(result, error)
 
         def start() -> bool:
-            broker.in_background(work, finish, reserved_bytes=len(batch))
+            background.run(append, finish, reserved_bytes=memory_bytes)
             return False
 
-        broker.reserve_background(len(batch))
+        background.reserve(memory_bytes)
         self._put_in_line(start)
 
     def after_line(self, work: Callable[[], None]) -> None:
@@ -130,7 +120,7 @@ class Partition:
                 work()
             except Exception as error:
                 # It must not keep the others in the line waiting.
-                _logger.error("%s", one_line(f"in line for {self.topic}-{self.number}: {error_text(error)}"))
+                logger.error("%s", one_line(f"in line for {self.topic}-{self.number}: {error_text(error)}"))
             return True
 
         self._put_in_line(start)
@@ -153,15 +143,17 @@ class Partition:
 class Partitions:
     """All partitions that this broker leads."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._store = broker.store
-        self._clock = broker.clock
-        self._logs = broker.store.logs
+    def __init__(self, runtime: Runtime, topics: Topics) -> None:
+        self._runtime = runtime
+        self._topics = topics
+        self._store = runtime.store
+        self._clock = runtime.clock
+        self._logs = runtime.store.logs
         self._known: dict[tuple[str, int], Partition] = {}
         self._names: dict[bytes, str] | None = None
         self._tried: set[str] = set()
         """The topics whose missing logs are being made, or could not be made just now."""
+        topics.on_deleted(lambda _: self.refresh())
 
     def get(self, topic: str, number: int) -> Partition | None:
         """None where there is no such partition, or it is offline (`is_offline` tells)."""
@@ -266,12 +258,12 @@ class Partitions:
         """
         if self._store.logs.get(TopicPartition(log.topic, log.partition)) is not log:
             return UNKNOWN_TOPIC_OR_PARTITION
-        self._broker.log_lines.tell_disk(error)
+        self._runtime.log_lines.tell_disk(error)
         return code_of(error)
 
     def tell_unreadable(self, error: Exception) -> None:
         """A fetch could not be answered."""
-        self._broker.log_lines.tell_disk(error)
+        self._runtime.log_lines.tell_disk(error)
 
     def refresh_if_changed(self) -> None:
         """After this, `Partition.is_gone` is right for every partition."""
@@ -298,7 +290,7 @@ class Partitions:
         try:
             yield
         except StorageError as error:
-            self._broker.log_lines.tell_disk(error)
+            self._runtime.log_lines.tell_disk(error)
             raise
 
     def _existing(self, topic: str, number: int) -> Partition:
@@ -326,7 +318,7 @@ class Partitions:
 
     def _has_no_log(self, partition: TopicPartition) -> bool:
         """Whether the making of it was left half done. Clients see no topic that is being made or deleted."""
-        shown = self._broker.topics.by_name(partition.topic)
+        shown = self._topics.by_name(partition.topic)
         return (
             shown is not None
             and partition.partition in shown.partitions
@@ -341,7 +333,7 @@ class Partitions:
 
         def then(_: object, error: Exception | None) -> None:
             if error is not None:
-                self._broker.log_lines.warn("log not made", f"the logs of {topic} cannot be made yet: {error}")
-            self._broker.timers.after(RETRY_MS, lambda: self._tried.discard(topic))
+                self._runtime.log_lines.warn("log not made", f"the logs of {topic} cannot be made yet: {error}")
+            self._runtime.timers.after(RETRY_MS, lambda: self._tried.discard(topic))
 
-        self._broker.topics.change(lambda: self._store.partition(topic, number), then)
+        self._topics.change(lambda: self._store.partition(topic, number), then)

@@ -8,22 +8,21 @@ when the broker ended is lost. The next block is asked for before this one ends,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from duralog.broker.net.log_lines import error_text
+from duralog.broker.runtime import Runtime
+from duralog.broker.topics.topics import Topics
 from duralog.broker.wire.error_codes import UNKNOWN_SERVER_ERROR
 from duralog.broker.wire.request import Later
 from duralog.storage.metadata.changes import PRODUCER_ID_BLOCK
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 _FEW = PRODUCER_ID_BLOCK // 10
 
 
 class ProducerIds:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, runtime: Runtime, topics: Topics) -> None:
+        self._runtime = runtime
+        self._topics = topics
         self._block = range(0)
         """What is left of it."""
         self._next = range(0)
@@ -52,12 +51,12 @@ class ProducerIds:
     def _ask(self) -> None:
         if not self._is_asking:
             self._is_asking = True
-            self._broker.topics.change(self._broker.store.take_producer_ids, self._told)
+            self._topics.change(self._runtime.store.take_producer_ids, self._told)
 
     def _told(self, block: range | None, error: BaseException | None) -> None:
         self._is_asking = False
         if block is None:
-            self._broker.log_lines.fail("no producer ids", f"there are no producer ids: {error}")
+            self._runtime.log_lines.fail("no producer ids", f"there are no producer ids: {error}")
         else:
             self._next = block
         waiting, self._waiting = self._waiting, []
@@ -66,6 +65,6 @@ class ProducerIds:
                 then()
             except Exception as failure:  # The others are to have their answers.
                 text = f"a producer could not be given an id: {error_text(failure)}"
-                self._broker.log_lines.fail("producer without id", text)
+                self._runtime.log_lines.fail("producer without id", text)
                 if not answers.is_answered:
                     answers.refuse(UNKNOWN_SERVER_ERROR)

@@ -19,9 +19,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from duralog.broker.net.log_lines import error_text
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import INTERNAL_TOPICS, KEPT_TOPICS, NOT_FOR_CLIENTS, internal_topic
 from duralog.broker.topics.topic_faults import REPLICAS
 from duralog.broker.wire.request import Later
@@ -30,9 +31,6 @@ from duralog.format.uuids import uuid_bytes
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.metadata.changes import MOST_PARTITIONS
 from duralog.storage.metadata.topics import Topic
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 NO_ID = uuid.UUID(int=0)
 _DEFAULT_REPLICAS = "default.replication.factor"
@@ -75,8 +73,8 @@ class _Change(NamedTuple):
 class Topics:
     """The topics of the broker, by name and by id."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._by_name: dict[str, TopicView] = {}
         self._by_id: dict[uuid.UUID, TopicView] = {}
         self._waiting: deque[_Change] = deque()
@@ -87,7 +85,7 @@ class Topics:
         """The topics whose deletion is under way or waits: whatever is done before it, nobody finds them any more."""
         self._when_deleted: list[Callable[[TopicView], None]] = []
         self._when_changed: list[Callable[[TopicView], None]] = []
-        for name in broker.store.topics():
+        for name in runtime.store.topics():
             self._show(name)
 
     # What there is
@@ -103,7 +101,7 @@ class Topics:
         return sorted(topic.name for topic in self.all())
 
     def all(self) -> Iterable[TopicView]:
-        for name in self._broker.store.topics():
+        for name in self._runtime.store.topics():
             if name not in self._by_name:
                 self._made_by_others(name)
         return self._by_name.values()
@@ -136,7 +134,7 @@ class Topics:
     ) -> None:
         """Make a topic. `then` gets `TopicExists` if there is one of the name, also if it was made meanwhile."""
         self.change(
-            lambda: self._broker.store.create_topic(name, partitions, configs),
+            lambda: self._runtime.store.create_topic(name, partitions, configs),
             lambda _, error: then(self.refresh(name) if error is None else error),
             answers,
         )
@@ -151,14 +149,14 @@ class Topics:
             return
 
         def told(result: TopicView | Exception) -> None:
-            is_there = isinstance(result, TopicExists) and self._broker.store.find_topic(name) is not None
+            is_there = isinstance(result, TopicExists) and self._runtime.store.find_topic(name) is not None
             then(self.refresh(name) if is_there else result)
 
         self.create(name, partitions, configs, told, answers)
 
     def ensure_internal(self, name: str, then: Told, answers: Later | None = None) -> None:
         """One of Kafka's own topics, made as Kafka makes it if it is not there."""
-        partitions, configs = internal_topic(name, self._broker.config)
+        partitions, configs = internal_topic(name, self._runtime.config)
         self.ensure(name, partitions, configs, then, answers)
 
     def create_missing(self, names: Iterable[str]) -> None:
@@ -172,18 +170,18 @@ class Topics:
             if name in NOT_FOR_CLIENTS or name in self._coming:
                 continue
             if name in KEPT_TOPICS:
-                wanted[name] = internal_topic(name, self._broker.config)
-            elif self._broker.config.default_replication_factor > REPLICAS:
+                wanted[name] = internal_topic(name, self._runtime.config)
+            elif self._runtime.config.default_replication_factor > REPLICAS:
                 reason = (
                     f"topic {name} is not made for a client: of one node, {_DEFAULT_REPLICAS} can only be {REPLICAS}"
                 )
-                self._broker.log_lines.warn("topic not made", reason)
+                self._runtime.log_lines.warn("topic not made", reason)
             else:
-                wanted[name] = self._broker.config.num_partitions, {}
+                wanted[name] = self._runtime.config.num_partitions, {}
         count = sum(partitions for partitions, _ in wanted.values())
         if max(count, len(self._coming)) > MOST_PARTITIONS:
             reason = f"{len(wanted)} topics are not made for a client that asked for them: they are too many at once"
-            self._broker.log_lines.warn("too many topics", reason)
+            self._runtime.log_lines.warn("too many topics", reason)
             return
         for name, (partitions, configs) in wanted.items():
             self._coming.add(name)
@@ -193,7 +191,7 @@ class Topics:
         self._coming.discard(name)
         if isinstance(result, Exception):
             reason = f"topic {name} could not be made for a client that asked for it: {result}"
-            self._broker.log_lines.warn("topic not made", reason)
+            self._runtime.log_lines.warn("topic not made", reason)
 
     def delete(self, name: str, then: Told, answers: Later | None = None) -> None:
         """Take a topic away; `then` gets what it was. Nobody finds it from now on, unless that fails."""
@@ -206,7 +204,7 @@ class Topics:
 
         def told(_: Any, error: Exception | None) -> None:
             self._leaving.discard(name)
-            is_there = self._broker.store.find_topic(name) is not None
+            is_there = self._runtime.store.find_topic(name) is not None
             if error is not None and (is_there or isinstance(error, UnknownTopic)):
                 if is_there:
                     self._show(name)
@@ -214,12 +212,11 @@ class Topics:
                 return
             if error is not None:
                 # It is gone all the same: the next start removes what is left of its files.
-                self._broker.log_lines.warn("topic deleted", f"topic {name} is deleted, but not all of it: {error}")
-            self._broker.partitions.refresh()
+                self._runtime.log_lines.warn("topic deleted", f"topic {name} is deleted, but not all of it: {error}")
             self._tell(self._when_deleted, gone)
             then(gone)
 
-        self.change(lambda: self._broker.store.delete_topic(name), told, answers)
+        self.change(lambda: self._runtime.store.delete_topic(name), told, answers)
 
     def refresh(self, name: str) -> TopicView:
         """Show a topic as the store has it now, after a change of it."""
@@ -230,7 +227,7 @@ class Topics:
     def refresh_all(self) -> None:
         """After a change that all topics follow, as one of the broker's configs."""
         for name in self.names():
-            if self._broker.store.find_topic(name) is not None:
+            if self._runtime.store.find_topic(name) is not None:
                 self.refresh(name)
 
     def _tell(self, listeners: Iterable[Callable[[TopicView], None]], view: TopicView) -> None:
@@ -240,10 +237,10 @@ class Topics:
                 tell(view)
             except Exception as error:
                 text = f"after a change of topic {view.name}: {error_text(error)}"
-                self._broker.log_lines.fail("after a change of topic", text)
+                self._runtime.log_lines.fail("after a change of topic", text)
 
     def _show(self, name: str) -> TopicView:
-        topic = self._broker.store.find_topic(name)
+        topic = self._runtime.store.find_topic(name)
         if topic is None:
             raise UnknownTopic(f"there is no topic {name}")
         view = TopicView.of(topic)
@@ -259,7 +256,7 @@ class Topics:
 
         One without all of its logs is in the making, by whomever.
         """
-        store = self._broker.store
+        store = self._runtime.store
         topic = None if name in self._leaving else store.find_topic(name)
         if topic is None:
             return None
@@ -268,7 +265,7 @@ class Topics:
         if any(each not in logs and each not in offline for each in partitions):
             return None
         view = self._show(name)
-        self._broker.call_soon(partial(self._tell, self._when_changed, view))
+        self._runtime.call_soon(partial(self._tell, self._when_changed, view))
         return view
 
     def _hide(self, view: TopicView) -> None:
@@ -288,4 +285,4 @@ class Topics:
             finally:
                 self._run_next()
 
-        self._broker.in_background(change.work, done, change.answers)
+        self._runtime.background.run(change.work, done, change.answers)

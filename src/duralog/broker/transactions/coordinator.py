@@ -11,13 +11,16 @@ its producer to go on with, or to time out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from duralog.broker.topics.topics import TopicView
+from duralog.broker.topics.partitions import Partitions
+from duralog.broker.topics.producer_ids import ProducerIds
+from duralog.broker.topics.topics import Topics, TopicView
 from duralog.broker.transactions import decisions
 from duralog.broker.transactions.decisions import Decision, Producer
-from duralog.broker.transactions.markers import Markers
+from duralog.broker.transactions.markers import CompleteOffsets, Markers, StateChanges
 from duralog.broker.transactions.state import Transaction
 from duralog.broker.transactions.timeouts import Timeouts
 from duralog.broker.transactions.transaction_log import TransactionLog
@@ -40,9 +43,6 @@ from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from duralog.storage.append.producer_state import EPOCH_BUMPING
 from duralog.storage.disk.log_directory import TopicPartition
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 _FEATURE = "transaction.version"
 _ADDING_PRODUCE = 12
 _ABORTABLE_PRODUCE = 11
@@ -63,22 +63,32 @@ class Outcome(NamedTuple):
 
 
 class TransactionCoordinator:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self.log = TransactionLog(broker)
+    def __init__(
+        self,
+        runtime: Runtime,
+        topics: Topics,
+        partitions: Partitions,
+        producer_ids: ProducerIds,
+        complete_offsets: CompleteOffsets,
+    ) -> None:
+        self._runtime = runtime
+        self._topics = topics
+        self._producer_ids = producer_ids
+        self.log = TransactionLog(runtime, topics, partitions)
         self.states: dict[str, Transaction] = {}
         """By transactional id."""
         self.ongoing: dict[str, Transaction] = {}
         """Those of them that are open."""
-        self._markers = Markers(broker, self.log, self._put, self._write)
-        self._timeouts = Timeouts(broker, self)
+        changes = StateChanges(self._put, self._write, complete_offsets)
+        self._markers = Markers(runtime, partitions, self.log, changes)
+        self._timeouts = Timeouts(runtime, self.log, self.states, self.ongoing, self.abort_in_place)
 
     def load(self) -> None:
         for transactional_id, transaction in self.log.load().items():
             self._put(transactional_id, transaction)
             if transaction.is_prepared:
                 self._markers.end(transactional_id, transaction, is_recovered=True)
-        self._broker.topics.on_deleted(self._forget_all_of)
+        self._topics.on_deleted(self._forget_all_of)
         self._timeouts.start()
 
     def _forget_all_of(self, topic: TopicView) -> None:
@@ -93,7 +103,7 @@ class TransactionCoordinator:
     @property
     def server_version(self) -> int:
         """The transaction version of this cluster."""
-        return self._broker.store.features.get(_FEATURE, 0)
+        return self._runtime.store.features.get(_FEATURE, 0)
 
     # What producers ask
 
@@ -101,7 +111,7 @@ class TransactionCoordinator:
         """A producer starts: it gets an epoch that no other instance of it has."""
         if not transactional_id:
             return Outcome(INVALID_REQUEST)
-        if not 0 < timeout_ms <= self._broker.config.transaction_max_timeout_ms:
+        if not 0 < timeout_ms <= self._runtime.config.transaction_max_timeout_ms:
             return Outcome(INVALID_TRANSACTION_TIMEOUT)
         if self.log.partition_for(transactional_id) is None:
             return Outcome(NOT_COORDINATOR)
@@ -112,8 +122,8 @@ class TransactionCoordinator:
                 expected,
                 timeout_ms=timeout_ms,
                 server_version=self.server_version,
-                new_id=self._broker.producer_ids.take,
-                now_ms=self._broker.clock(),
+                new_id=self._producer_ids.take,
+                now_ms=self._runtime.clock(),
             ),
         )
         if new is None:
@@ -135,7 +145,7 @@ class TransactionCoordinator:
             producer,
             partitions,
             client_version=client_version,
-            now_ms=self._broker.clock(),
+            now_ms=self._runtime.clock(),
         )
         return self._settle(transactional_id, decision)[0]
 
@@ -162,8 +172,8 @@ class TransactionCoordinator:
                 producer,
                 commit=commit,
                 client_version=client_version,
-                new_id=self._broker.producer_ids.take,
-                now_ms=self._broker.clock(),
+                new_id=self._producer_ids.take,
+                now_ms=self._runtime.clock(),
             ),
         )
         if error != NONE or client_version < EPOCH_BUMPING or known is None:
@@ -179,8 +189,8 @@ class TransactionCoordinator:
         decision = decisions.abort_in_place(
             known,
             server_version=self.server_version,
-            new_id=self._broker.producer_ids.take,
-            now_ms=self._broker.clock(),
+            new_id=self._producer_ids.take,
+            now_ms=self._runtime.clock(),
         )
         return self._settle(transactional_id, decision)[0]
 
@@ -250,7 +260,7 @@ class TransactionCoordinator:
         if adds:
             error = self.add_partitions(transactional_id, producer, partitions, client_version=EPOCH_BUMPING)
             found = [(partition, error) for partition in partitions]
-        elif self._broker.config.transaction_partition_verification_enable:
+        elif self._runtime.config.transaction_partition_verification_enable:
             found = [
                 (partition, self.verify_partition(transactional_id, producer, partition)) for partition in partitions
             ]

@@ -21,10 +21,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from duralog.broker.net.log_lines import error_text
+from duralog.broker.net.log_lines import error_text, logger
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS
+from duralog.broker.topics.partitions import Partitions
 from duralog.broker.transactions.state import Transaction
 from duralog.broker.transactions.transaction_log import TransactionLog
 from duralog.broker.wire.error_codes import NONE
@@ -33,14 +35,24 @@ from duralog.format.internal.transaction_records import TransactionStatus
 from duralog.format.producer_snapshot import ProducerEntry
 from duralog.storage.disk.log_directory import TopicPartition
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 MARKERS_PER_TURN = 64
 RETRY_MS = 1_000
 
 _NOT_OPEN = -1
 _FIRST_EPOCH = 0
+
+
+CompleteOffsets = Callable[[int, int, bool], None]
+"""A producer's marker is in this partition of `__consumer_offsets`, and whether it commits."""
+
+
+class StateChanges(NamedTuple):
+    """What ends of transactions change: the states, and the offsets that wait for them."""
+
+    put: Callable[[str, Transaction], None]
+    """Takes each state on the way: it is in the log, as far as it is to be there."""
+    write: Callable[[str, Transaction], int]
+    complete_offsets: CompleteOffsets
 
 
 class _Ending:
@@ -83,19 +95,13 @@ class _Ending:
 
 
 class Markers:
-    """Ends transactions. `put` takes each state on the way: it is in the log, as far as it is to be there."""
+    """Ends transactions."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        log: TransactionLog,
-        put: Callable[[str, Transaction], None],
-        write: Callable[[str, Transaction], int],
-    ) -> None:
-        self._broker = broker
+    def __init__(self, runtime: Runtime, partitions: Partitions, log: TransactionLog, changes: StateChanges) -> None:
+        self._runtime = runtime
+        self._partitions = partitions
         self._log = log
-        self._put = put
-        self._write = write
+        self._put, self._write, self._complete_offsets = changes
         self._endings: deque[_Ending] = deque()
         """Those whose markers are being written, one after the other."""
         self._under_way: set[_Ending] = set()
@@ -119,7 +125,7 @@ class Markers:
         self._endings.append(ending)
         if len(self._endings) == 1:
             if ending.is_recovered:
-                self._broker.timers.after(0, self._run)
+                self._runtime.timers.after(0, self._run)
             else:
                 self._run()
 
@@ -138,10 +144,10 @@ class Markers:
             else:
                 self._show(ending)
         if self._endings:
-            self._broker.timers.after(0, self._run)
+            self._runtime.timers.after(0, self._run)
 
     def _end_in_turn(self, ending: _Ending, partition: TopicPartition) -> None:
-        found = self._broker.partitions.get(*partition)
+        found = self._partitions.get(*partition)
         if found is None or not found.in_line:
             self._end_in(ending, partition)
             return
@@ -160,13 +166,13 @@ class Markers:
             self._write_marker(ending, partition)
             if partition.topic == CONSUMER_OFFSETS:
                 producer_id = ending.transaction.producer_id
-                self._broker.groups.complete_transaction(producer_id, partition.partition, ending.is_commit)
+                self._complete_offsets(producer_id, partition.partition, ending.is_commit)
         except (UnknownTopic, ProducerFenced) as error:
             # Nothing of this transaction is open there: the partition is gone, or has seen a later epoch.
-            self._broker.log.info("%s ends without %s: %s", ending, partition, error)
+            logger.info("%s ends without %s: %s", ending, partition, error)
         except Exception as error:  # Whatever it is, what was decided stays decided.
             reason = f"{ending} cannot end in {partition} yet: {error_text(error)}"
-            self._broker.log_lines.warn("marker not written", reason)
+            self._runtime.log_lines.warn("marker not written", reason)
             ending.failed.append(partition)
 
     def _write_marker(self, ending: _Ending, partition: TopicPartition) -> None:
@@ -174,7 +180,7 @@ class Markers:
         if ending.is_recovered and self._has_marker(transaction, partition):
             return
         write = partial(
-            self._broker.partitions.end_transaction,
+            self._partitions.end_transaction,
             *partition,
             producer_id=transaction.producer_id,
             producer_epoch=transaction.producer_epoch,
@@ -201,7 +207,7 @@ class Markers:
         )
 
     def _entry(self, producer_id: int, partition: TopicPartition) -> ProducerEntry | None:
-        found = self._broker.partitions.get(*partition)
+        found = self._partitions.get(*partition)
         return None if found is None else found.log.producer(producer_id)
 
     def _finish(self, ending: _Ending) -> None:
@@ -210,13 +216,13 @@ class Markers:
             return
         self._show(ending)
         ending.begin_again()
-        self._broker.timers.after(RETRY_MS, lambda: self._begin(ending))
+        self._runtime.timers.after(RETRY_MS, lambda: self._begin(ending))
 
     def _is_complete(self, ending: _Ending) -> bool:
         """Let it be complete, unless that cannot be written yet."""
         if ending.is_forgotten:
             return True
-        completed = ending.transaction.completed(self._broker.clock())
+        completed = ending.transaction.completed(self._runtime.clock())
         if self._write(ending.transactional_id, completed) != NONE:
             return False
         self._put(ending.transactional_id, completed)

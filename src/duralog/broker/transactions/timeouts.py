@@ -8,26 +8,35 @@ through some at a time, so that very many keep nobody waiting.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
 
+from duralog.broker.net.log_lines import logger
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.tombstone_batches import tombstone_batches
 from duralog.broker.transactions.state import Transaction
+from duralog.broker.transactions.transaction_log import TransactionLog
 from duralog.broker.wire.error_codes import NONE
 from duralog.format.internal.transaction_records import AT_REST
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-    from duralog.broker.transactions.coordinator import TransactionCoordinator
 
 IDS_PER_TURN = 5_000
 
 
 class Timeouts:
-    def __init__(self, broker: Broker, coordinator: TransactionCoordinator) -> None:
-        self._broker = broker
-        self._coordinator = coordinator
+    def __init__(
+        self,
+        runtime: Runtime,
+        log: TransactionLog,
+        states: dict[str, Transaction],
+        ongoing: Mapping[str, Transaction],
+        abort: Callable[[str], int],
+    ) -> None:
+        """`abort` ends the open transaction of an id, and returns an error code."""
+        self._runtime = runtime
+        self._log = log
+        self._states = states
+        self._ongoing = ongoing
+        self._abort = abort
 
     def start(self) -> None:
         """Begin to look. The broker's end is the end of its timers."""
@@ -37,8 +46,8 @@ class Timeouts:
     # Transactions that took too long
 
     def _look_for_overdue_later(self) -> None:
-        interval_ms = self._broker.config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-        self._broker.timers.after(interval_ms, self._look_for_overdue)
+        interval_ms = self._runtime.config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self._runtime.timers.after(interval_ms, self._look_for_overdue)
 
     def _look_for_overdue(self) -> None:
         try:
@@ -47,28 +56,28 @@ class Timeouts:
             self._look_for_overdue_later()
 
     def abort_overdue(self) -> None:
-        now_ms = self._broker.clock()
+        now_ms = self._runtime.clock()
         overdue = [
             transactional_id
-            for transactional_id, transaction in self._coordinator.ongoing.items()
+            for transactional_id, transaction in self._ongoing.items()
             if transaction.is_overdue(now_ms)
         ]
         for transactional_id in overdue:
-            error = self._coordinator.abort_in_place(transactional_id)
+            error = self._abort(transactional_id)
             if error == NONE:
-                self._broker.log.info("the transaction of %s took too long and is aborted", transactional_id)
+                logger.info("the transaction of %s took too long and is aborted", transactional_id)
             else:
                 reason = f"the transaction of {transactional_id} took too long and cannot be aborted yet"
-                self._broker.log_lines.warn("overdue transaction", f"{reason}: error code {error}")
+                self._runtime.log_lines.warn("overdue transaction", f"{reason}: error code {error}")
 
     # Ids that nobody uses
 
     def _look_for_unused_later(self) -> None:
-        interval_ms = self._broker.config.transaction_remove_expired_transaction_cleanup_interval_ms
-        self._broker.timers.after(interval_ms, self._look_for_unused)
+        interval_ms = self._runtime.config.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._runtime.timers.after(interval_ms, self._look_for_unused)
 
     def _look_for_unused(self) -> None:
-        self._forget_unused_of(iter(tuple(self._coordinator.states)))
+        self._forget_unused_of(iter(tuple(self._states)))
 
     def _forget_unused_of(self, transactional_ids: Iterator[str]) -> None:
         try:
@@ -78,25 +87,25 @@ class Timeouts:
             self._look_for_unused_later()
             raise
         if some:
-            self._broker.timers.after(0, lambda: self._forget_unused_of(transactional_ids))
+            self._runtime.timers.after(0, lambda: self._forget_unused_of(transactional_ids))
         else:
             self._look_for_unused_later()
 
     def forget_unused(self, transactional_ids: list[str]) -> None:
         """Take away those of the ids that have not been used for long."""
-        before_ms = self._broker.clock() - self._broker.config.transactional_id_expiration_ms
+        before_ms = self._runtime.clock() - self._runtime.config.transactional_id_expiration_ms
         by_partition: dict[int, list[str]] = {}
         for transactional_id in transactional_ids:
-            known = self._coordinator.states.get(transactional_id)
+            known = self._states.get(transactional_id)
             if known is not None and _is_unused(known, before_ms):
-                number = self._coordinator.log.partition_for(transactional_id)
+                number = self._log.partition_for(transactional_id)
                 if number is not None:
                     by_partition.setdefault(number, []).append(transactional_id)
         for number, unused in by_partition.items():
-            for some in tombstone_batches(unused, len, self._coordinator.log.max_message_bytes):
-                if self._coordinator.log.forget(number, some) == NONE:
+            for some in tombstone_batches(unused, len, self._log.max_message_bytes):
+                if self._log.forget(number, some) == NONE:
                     for transactional_id in some:
-                        del self._coordinator.states[transactional_id]
+                        del self._states[transactional_id]
 
 
 def _is_unused(transaction: Transaction, before_ms: int) -> bool:

@@ -12,10 +12,14 @@ repaired. A state from before the damage must not come back: the transaction may
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from duralog.broker.net.log_lines import logger
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.coordinator_log import LoggedRecord, SkippedRecords, read_log, unreadable_text
 from duralog.broker.topics.internal_topics import TRANSACTION_STATE
+from duralog.broker.topics.partitions import Partitions
+from duralog.broker.topics.topics import Topics
 from duralog.broker.transactions.state import NO_TIME, Transaction
 from duralog.broker.wire.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
@@ -37,9 +41,6 @@ from duralog.format.record import Record
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 _TYPE_ID = 0
 _FLEXIBLE = 1
 """The first transaction version whose states have tagged fields, and the version of their records."""
@@ -53,32 +54,34 @@ _COORDINATOR_CODES = {
 
 
 class TransactionLog:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, runtime: Runtime, topics: Topics, partitions: Partitions) -> None:
+        self._runtime = runtime
+        self._topics = topics
+        self._partitions = partitions
         self.unreadable: set[int] = set()
         """Partitions that could not be read at start."""
-        self.skipped = SkippedRecords(broker.log)
+        self.skipped = SkippedRecords(logger)
 
     @property
     def max_message_bytes(self) -> int:
         """Of the topic; 0 as long as there is none."""
-        topic = self._broker.topics.by_name(TRANSACTION_STATE)
+        topic = self._topics.by_name(TRANSACTION_STATE)
         return 0 if topic is None else topic.topic.config.max_message_bytes
 
     def partition_for(self, transactional_id: str) -> int | None:
         """Where the records of an id are; None if that is nowhere, or cannot be read."""
-        topic = self._broker.topics.by_name(TRANSACTION_STATE)
+        topic = self._topics.by_name(TRANSACTION_STATE)
         if topic is None:
             return None
         number = coordinator_partition(transactional_id, len(topic.partitions))
-        if number in self.unreadable or self._broker.partitions.get(TRANSACTION_STATE, number) is None:
+        if number in self.unreadable or self._partitions.get(TRANSACTION_STATE, number) is None:
             return None
         return number
 
     def coordinator_epoch(self, transactional_id: str) -> int:
         """The epoch that markers carry: that of the leader of the id's partition. REQUIRES: it has one."""
         number = self.partition_for(transactional_id)
-        partition = None if number is None else self._broker.partitions.get(TRANSACTION_STATE, number)
+        partition = None if number is None else self._partitions.get(TRANSACTION_STATE, number)
         assert partition is not None
         return partition.log.leader_epoch
 
@@ -95,10 +98,10 @@ class TransactionLog:
 
     def _append(self, number: int, records: list[Record]) -> int:
         try:
-            self._broker.partitions.append_records(TRANSACTION_STATE, number, records)
+            self._partitions.append_records(TRANSACTION_STATE, number, records)
         except DuralogError as error:
             reason = f"{TRANSACTION_STATE}-{number}: a state could not be written: {error}"
-            self._broker.log_lines.warn("transactional state not written", reason)
+            self._runtime.log_lines.warn("transactional state not written", reason)
             return _COORDINATOR_CODES.get(code_of(error), code_of(error))
         return NONE
 
@@ -109,18 +112,18 @@ class TransactionLog:
         them, what another one has from before is not the last state. It counts only while it is all that is known, and
         the transaction has not ended: nobody else would end it, and readers would wait for ever.
         """
-        topic = self._broker.topics.by_name(TRANSACTION_STATE)
+        topic = self._topics.by_name(TRANSACTION_STATE)
         numbers = () if topic is None else topic.partitions
         states: dict[str, Transaction] = {}
         strays: dict[str, Transaction] = {}
         for number in numbers:
-            partition = self._broker.partitions.get(TRANSACTION_STATE, number)
+            partition = self._partitions.get(TRANSACTION_STATE, number)
             if partition is None:
                 continue
             try:
                 loaded = self._load_partition(partition.log)
             except Exception as error:  # Whatever it is: the ids of the other partitions are served.
-                self._broker.log.error("%s", unreadable_text(partition.log, "transactional ids", error))
+                logger.error("%s", unreadable_text(partition.log, "transactional ids", error))
                 self.unreadable.add(number)
                 continue
             for transactional_id, transaction in loaded:

@@ -13,13 +13,13 @@ A connection has one request under way at a time, so that answers leave in the o
 from __future__ import annotations
 
 import enum
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-    from duralog.broker.wire.node import Node
+from duralog.broker.wire.node import Node
 
 Fields = Mapping[str, Any]
 """An answer by kio's field names. What the version does not have is dropped; what is missing takes its default."""
@@ -149,10 +149,16 @@ class Api:
     name: str
     min_version: int
     max_version: int
-    handle: Callable[[Broker, Request], Answer]
+    handle: Callable[..., Answer]
+    """Its last parameter is the request. Those before it are the parts of the broker that it uses, by their names."""
     refuse: Refuse
     """Also for an exception in the handler."""
     parse: bool = True
     """Whether `Request.message` is wanted. If not, the handler reads `Request.body`."""
     advertised_min_version: int | None = None
     """What ApiVersions tells, where it is less than what is served."""
+
+    def bound_to(self, parts: object) -> Callable[[Request], Answer]:
+        """The handler with what its parameters name: attributes of `parts`."""
+        *names, _ = inspect.signature(self.handle).parameters
+        return partial(self.handle, *(getattr(parts, name) for name in names))

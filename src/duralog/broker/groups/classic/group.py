@@ -16,12 +16,12 @@ partitions themselves.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import ClassVar
 
 from duralog.broker.groups.classic.members import AnswerTo, ClassicMember
 from duralog.broker.groups.classic.membership import ClassicMembership
-from duralog.broker.groups.classic.records import group_tombstone
+from duralog.broker.groups.classic.records import UNKNOWN_TIME, group_record
 from duralog.broker.groups.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from duralog.broker.groups.group import Group
 from duralog.broker.groups.refusal import GroupRefusal
@@ -203,7 +203,36 @@ class ClassicGroup(ClassicMembership, Group):
         return self.uses_consumer_protocol if self.subscribed is None else topic in self.subscribed
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        return [group_tombstone(self.group_id)]
+        return [group_record(self.group_id, None)]
+
+    def record(self, assignments: Mapping[str, bytes] | None = None) -> CoordinatorRecord:
+        """The group as it is, but with these assignments, or with those that the members have."""
+        name = self.protocol_name
+        members = []
+        for member in self.members.values():
+            assert name is not None, "a group with members is written when it has chosen a protocol"
+            members.append(
+                {
+                    "member_id": member.member_id,
+                    "group_instance_id": member.instance_id,
+                    "client_id": member.client_id,
+                    "client_host": member.client_host,
+                    "rebalance_timeout": member.rebalance_timeout_ms,
+                    "session_timeout": member.session_timeout_ms,
+                    "subscription": member.metadata(name),
+                    "assignment": member.assignment if assignments is None else assignments[member.member_id],
+                }
+            )
+        timestamp_ms = UNKNOWN_TIME if self.state_timestamp_ms is None else self.state_timestamp_ms
+        value = {
+            "protocol_type": self.protocol_type,
+            "generation": self.generation,
+            "protocol": name,
+            "leader": self.leader_id,
+            "current_state_timestamp": timestamp_ms,
+            "members": members,
+        }
+        return group_record(self.group_id, value)
 
     def expiry_base(self, commit_timestamp_ms: int) -> int | None:
         if self._protocol_type is None:

@@ -11,16 +11,18 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from duralog.broker.groups.classic.group import ClassicGroup, ClassicState
 from duralog.broker.groups.classic.members import AnswerTo, ClassicMember, Protocols
 from duralog.broker.groups.classic.membership import NO_MEMBER
 from duralog.broker.groups.classic.rebalance import ClassicRebalance
-from duralog.broker.groups.classic.records import group_record, new_group_record
+from duralog.broker.groups.classic.records import new_group_record
 from duralog.broker.groups.group import Group
+from duralog.broker.groups.logged_groups import LoggedGroups
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.groups.unserved_group import UnservedGroup
+from duralog.broker.net.log_lines import logger
 from duralog.broker.wire.error_codes import (
     GROUP_MAX_SIZE_REACHED,
     ILLEGAL_GENERATION,
@@ -32,9 +34,6 @@ from duralog.broker.wire.error_codes import (
     UNKNOWN_SERVER_ERROR,
 )
 from duralog.broker.wire.request import Fields
-
-if TYPE_CHECKING:
-    from duralog.broker.groups.coordinator import GroupCoordinator
 
 NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000
 """How long a new member's first JoinGroup may wait: it cannot show that it is alive meanwhile."""
@@ -85,14 +84,14 @@ class LeavingMember:
 class ClassicGroups:
     """All classic groups, as their members' requests reach them."""
 
-    def __init__(self, coordinator: GroupCoordinator) -> None:
-        self._coordinator = coordinator
-        self._broker = coordinator.broker
-        self.rebalance = ClassicRebalance(coordinator)
+    def __init__(self, groups: LoggedGroups) -> None:
+        self._groups = groups
+        self._runtime = groups.runtime
+        self.rebalance = ClassicRebalance(groups)
 
     def loaded(self) -> None:
         """The log was read: give every member its time."""
-        for group in list(self._coordinator.by_id.values()):
+        for group in list(self._groups.by_id.values()):
             if isinstance(group, ClassicGroup):
                 self.rebalance.resume(group)
 
@@ -100,7 +99,7 @@ class ClassicGroups:
 
     def join(self, request: JoinRequest, answer: AnswerTo) -> None:
         """Answers now, or when the group has its next generation. Refuses by raising GroupRefusal."""
-        group = self._coordinator.by_id.get(request.group_id)
+        group = self._groups.by_id.get(request.group_id)
         if not isinstance(group, ClassicGroup):
             if isinstance(group, UnservedGroup):
                 group.check_classic_join()
@@ -127,16 +126,16 @@ class ClassicGroups:
 
     def _new_group(self, group_id: str, replaced: Group | None) -> ClassicGroup:
         """A new group, in the place of an empty one of another kind if there is one. Its offsets stay."""
-        now_ms = self._broker.clock()
+        now_ms = self._runtime.clock()
         tombstones = [] if replaced is None else replaced.tombstones()
-        self._coordinator.append(group_id, [*tombstones, new_group_record(group_id, now_ms)], replay=False)
-        self._coordinator.remove(group_id)
-        group = ClassicGroup(group_id, self._broker.clock, state_timestamp_ms=now_ms)
-        self._coordinator.by_id[group_id] = group
+        self._groups.append(group_id, [*tombstones, new_group_record(group_id, now_ms)], replay=False)
+        self._groups.remove(group_id)
+        group = ClassicGroup(group_id, self._runtime.clock, state_timestamp_ms=now_ms)
+        self._groups.by_id[group_id] = group
         return group
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        most = self._broker.config.group_max_size
+        most = self._runtime.config.group_max_size
         member = group.members.get(member_id)
         if group.is_in(ClassicState.PREPARING):
             return (member is not None and member.is_awaiting_join) or group.awaiting_joins < most
@@ -159,7 +158,7 @@ class ClassicGroups:
         if len(group.pending_members) >= MOST_PENDING_MEMBERS:
             group.forget_pending(next(iter(group.pending_members)))
         forget = partial(self.rebalance.forget_pending_member, group, member_id)
-        group.add_pending(member_id, self._broker.timers.after(request.session_timeout_ms, forget))
+        group.add_pending(member_id, self._runtime.timers.after(request.session_timeout_ms, forget))
         answer({"error_code": MEMBER_ID_REQUIRED, "member_id": member_id})
 
     def _join_again(self, group: ClassicGroup, request: JoinRequest, answer: AnswerTo) -> None:
@@ -219,7 +218,7 @@ class ClassicGroups:
             self.rebalance.begin_or_go_on(group, f"static member {instance_id} is back with other protocols")
             return
         try:
-            self._coordinator.append(group.group_id, [group_record(group)], replay=False)
+            self._groups.append(group.group_id, [group.record()], replay=False)
         except GroupRefusal as refusal:
             group.answer_join(member, {"error_code": refusal.error_code, "member_id": NO_MEMBER})
             self._take_back(group, old)
@@ -310,12 +309,12 @@ class ClassicGroups:
                 group.check_member(member_id, leaving.instance_id)
             except GroupRefusal as refusal:
                 return refusal.error_code
-        self._broker.log.debug("group %s: %s leaves (%s)", group.group_id, member_id, _reason(leaving.reason))
+        logger.debug("group %s: %s leaves (%s)", group.group_id, member_id, _reason(leaving.reason))
         group.remove(member_id)
         return NONE
 
     def _known(self, group_id: str) -> ClassicGroup:
-        group = self._coordinator.by_id.get(group_id)
+        group = self._groups.by_id.get(group_id)
         if not isinstance(group, ClassicGroup):
             raise GroupRefusal(UNKNOWN_MEMBER_ID)
         return group

@@ -17,25 +17,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from duralog.broker.groups.classic.group import ClassicGroup, ClassicState
 from duralog.broker.groups.classic.members import NO_ASSIGNMENT, ClassicMember
-from duralog.broker.groups.classic.records import group_record
+from duralog.broker.groups.logged_groups import LoggedGroups
 from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.net.log_lines import logger
 from duralog.broker.wire.error_codes import NONE, REBALANCE_IN_PROGRESS
 from duralog.broker.wire.request import Fields
-
-if TYPE_CHECKING:
-    from duralog.broker.groups.coordinator import GroupCoordinator
 
 
 class ClassicRebalance:
     """The rebalances of all classic groups."""
 
-    def __init__(self, coordinator: GroupCoordinator) -> None:
-        self._coordinator = coordinator
-        self._broker = coordinator.broker
+    def __init__(self, groups: LoggedGroups) -> None:
+        self._groups = groups
+        self._runtime = groups.runtime
 
     # Joining
 
@@ -52,9 +49,9 @@ class ClassicRebalance:
         self._stop_waiting_for_syncs(group)
         is_first = group.is_empty
         group.move_to(ClassicState.PREPARING)
-        self._broker.log.debug("group %s rebalances after generation %d: %s", group.group_id, group.generation, reason)
+        logger.debug("group %s rebalances after generation %d: %s", group.group_id, group.generation, reason)
         if is_first:
-            delay_ms = self._broker.config.group_initial_rebalance_delay_ms
+            delay_ms = self._runtime.config.group_initial_rebalance_delay_ms
             self._put_off(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
         elif group.has_everybody_joined:
             self.complete(group)
@@ -75,7 +72,7 @@ class ClassicRebalance:
             group.remove(member.member_id)
         if late:
             names = ", ".join(member.member_id for member in late)
-            self._broker.log.debug("group %s goes on without %s, which did not join again", group.group_id, names)
+            logger.debug("group %s goes on without %s, which did not join again", group.group_id, names)
         if not group.elect_leader() and group.members:
             self._complete_later(group)
             return
@@ -83,7 +80,7 @@ class ClassicRebalance:
         if group.is_empty:
             self._write_empty(group)
             return
-        self._broker.log.debug(
+        logger.debug(
             "group %s is in generation %d with %d members", group.group_id, group.generation, len(group.members)
         )
         for member in group.members.values():
@@ -92,7 +89,7 @@ class ClassicRebalance:
             member.is_new = False
             group.pending_syncs.add(member.member_id)
         expire = partial(self._expire_syncs, group, group.generation)
-        group.sync_timer = self._broker.timers.after(group.rebalance_timeout_ms, expire)
+        group.sync_timer = self._runtime.timers.after(group.rebalance_timeout_ms, expire)
 
     def joined(
         self, group: ClassicGroup, member: ClassicMember, *, with_members: bool, skip_assignment: bool = False
@@ -115,15 +112,15 @@ class ClassicRebalance:
                 self.complete(group)
                 return
             group.has_new_member = False
-            next_delay_ms = min(self._broker.config.group_initial_rebalance_delay_ms, remaining_ms)
+            next_delay_ms = min(self._runtime.config.group_initial_rebalance_delay_ms, remaining_ms)
             self._put_off(group, next_delay_ms, max(remaining_ms - delay_ms, 0))
 
         self._set_join_timer(group)
-        group.join_timer = self._broker.timers.after(delay_ms, is_over)
+        group.join_timer = self._runtime.timers.after(delay_ms, is_over)
 
     def _complete_later(self, group: ClassicGroup) -> None:
         self._set_join_timer(group)
-        group.join_timer = self._broker.timers.after(group.rebalance_timeout_ms, partial(self.complete, group))
+        group.join_timer = self._runtime.timers.after(group.rebalance_timeout_ms, partial(self.complete, group))
 
     def _set_join_timer(self, group: ClassicGroup) -> None:
         if group.join_timer is not None:
@@ -131,12 +128,12 @@ class ClassicRebalance:
             group.join_timer = None
 
     def _write_empty(self, group: ClassicGroup) -> None:
-        self._broker.log.debug("group %s is empty after generation %d", group.group_id, group.generation)
+        logger.debug("group %s is empty after generation %d", group.group_id, group.generation)
         try:
-            self._coordinator.append(group.group_id, [group_record(group)], replay=False)
+            self._groups.append(group.group_id, [group.record()], replay=False)
         except GroupRefusal as refusal:
             reason = f"group {group.group_id} is empty, which could not be written: {refusal}"
-            self._broker.log_lines.warn("empty group", reason)
+            self._runtime.log_lines.warn("empty group", reason)
 
     # Assigning
 
@@ -144,7 +141,7 @@ class ClassicRebalance:
         """The leader has said who gets what; who is not named gets nothing. REQUIRES: the group is completing."""
         complete = {member_id: assignments.get(member_id, NO_ASSIGNMENT) for member_id in group.members}
         try:
-            self._coordinator.append(group.group_id, [group_record(group, complete)], replay=False)
+            self._groups.append(group.group_id, [group.record(complete)], replay=False)
         except GroupRefusal as refusal:
             self.fail_assignment(group, refusal.error_code)
             self.begin_or_go_on(group, f"its assignment could not be written: {refusal}")
@@ -208,7 +205,7 @@ class ClassicRebalance:
         The timer is left as it is if it is due before that. It then looks how much time is left: so a heartbeat costs
         nothing but a number.
         """
-        timers = self._broker.timers
+        timers = self._runtime.timers
         left_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         member.expires_ms = timers.clock_ms() + left_ms
         timer = member.timer
@@ -223,9 +220,9 @@ class ClassicRebalance:
             self.complete(group)
 
     def _session_is_over(self, group: ClassicGroup, member: ClassicMember) -> None:
-        left_ms = member.expires_ms - self._broker.timers.clock_ms()
+        left_ms = member.expires_ms - self._runtime.timers.clock_ms()
         if left_ms > 0:
-            member.timer = self._broker.timers.after(left_ms, partial(self._session_is_over, group, member))
+            member.timer = self._runtime.timers.after(left_ms, partial(self._session_is_over, group, member))
             return
         member.timer = None
         if member.may_be_silent or group.members.get(member.member_id) is not member:
@@ -240,5 +237,5 @@ class ClassicRebalance:
         """The group was read from the log. Its members have a whole session timeout to show up."""
         for member in group.members.values():
             self.keep_alive(group, member)
-        if len(group.members) > self._broker.config.group_max_size:
+        if len(group.members) > self._runtime.config.group_max_size:
             self.begin(group, "it has more members than it may have")

@@ -11,15 +11,23 @@ records in the log: a group that was loaded is the same as one that never stoppe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 from uuid import UUID
 
 from duralog.broker.groups.consumer.assignors import NO_PARTITIONS, Assignment
-from duralog.broker.groups.consumer.member import ConsumerMember
-from duralog.broker.groups.consumer.records import NO_TOPICS_HASH, ResolvedRegex, group_tombstones
+from duralog.broker.groups.consumer.member import ConsumerMember, Deadline
+from duralog.broker.groups.consumer.records import (
+    NO_TOPICS_HASH,
+    ResolvedRegex,
+    group_epoch_record,
+    group_tombstones,
+    member_tombstones,
+    regex_tombstone,
+)
 from duralog.broker.groups.group import Group, PartitionCheck
 from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.net.timers import Timer
 from duralog.broker.wire.error_codes import (
     ILLEGAL_GENERATION,
     NON_EMPTY_GROUP,
@@ -28,10 +36,6 @@ from duralog.broker.wire.error_codes import (
     UNSUPPORTED_VERSION,
 )
 from duralog.format.internal.coordinator_records import CoordinatorRecord
-
-if TYPE_CHECKING:
-    from duralog.broker.groups.consumer.member_timers import Deadline
-    from duralog.broker.net.timers import Timer
 
 FIRST_EPOCH: Final = 1
 NO_TARGET_EPOCH: Final = -1
@@ -185,6 +189,18 @@ class ConsumerGroup(Group):
 
     def tombstones(self) -> list[CoordinatorRecord]:
         return group_tombstones(self.group_id, list(self.members), list(self.resolved_regexes))
+
+    # Records to be written
+
+    def departure_records(
+        self, gone: Collection[str], left: Iterable[ConsumerMember], metadata_hash: int
+    ) -> list[CoordinatorRecord]:
+        """For members that leave and the patterns that only they had: a new epoch, with the hash of what is left."""
+        records = [record for member_id in gone for record in member_tombstones(self.group_id, member_id)]
+        unused = self.regexes - {member.topic_regex for member in left}
+        records += [regex_tombstone(self.group_id, regex) for regex in sorted(unused)]
+        records.append(group_epoch_record(self.group_id, self.epoch + 1, metadata_hash))
+        return records
 
     # Changes, by records that are in the log
 

@@ -15,10 +15,10 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from duralog.broker.groups.classic.group import ClassicGroup
-from duralog.broker.groups.classic.records import group_record
+from duralog.broker.groups.classic.rebalance import ClassicRebalance
 from duralog.broker.groups.consumer.assignors import Assignment
 from duralog.broker.groups.consumer.group import ConsumerGroup, subscribed_names
 from duralog.broker.groups.consumer.group_conversion import (
@@ -33,19 +33,21 @@ from duralog.broker.groups.consumer.member import (
     JOINING_EPOCH,
     STATIC_LEAVING_EPOCH,
     ConsumerMember,
+    Deadline,
     MemberState,
     with_epochs,
     without_epochs,
 )
 from duralog.broker.groups.consumer.member_change import MemberChange
 from duralog.broker.groups.consumer.member_lookup import dynamic_member, known_static, static_member
-from duralog.broker.groups.consumer.member_timers import Deadline, MemberTimers
+from duralog.broker.groups.consumer.member_timers import MemberTimers
 from duralog.broker.groups.consumer.metadata_hash import group_hash, topic_hash
-from duralog.broker.groups.consumer.mixed_groups import MixedGroups
-from duralog.broker.groups.consumer.records import current_assignment_record, departure_records
+from duralog.broker.groups.consumer.records import current_assignment_record
 from duralog.broker.groups.consumer.regex_refresh import RegexRefresh
 from duralog.broker.groups.consumer.target_assignment import offered_assignors
+from duralog.broker.groups.logged_groups import LoggedGroups
 from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.net.log_lines import logger
 from duralog.broker.topics.topics import TopicView
 from duralog.broker.wire.error_codes import (
     GROUP_ID_NOT_FOUND,
@@ -58,9 +60,6 @@ from duralog.format.internal.coordinator_records import CoordinatorRecord
 from duralog.format.uuids import uuid_text
 from duralog.storage.metadata.cluster_metadata import GROUP_RESOURCE
 
-if TYPE_CHECKING:
-    from duralog.broker.groups.coordinator import GroupCoordinator
-
 Fields = dict[str, Any]
 _FIRST_LEVEL: Final = 1
 """Of the feature `group.version`, with which there are consumer groups of the newer protocol."""
@@ -70,56 +69,57 @@ _cached_topic_hash: Final = lru_cache(maxsize=4096)(topic_hash)
 class ConsumerGroups:
     """All consumer groups of the broker, which are in the coordinator's table beside the classic ones."""
 
-    def __init__(self, coordinator: GroupCoordinator) -> None:
-        self.coordinator = coordinator
-        self._broker = coordinator.broker
-        self.regexes = RegexRefresh(self)
-        self.timers = MemberTimers(coordinator.broker, coordinator.by_id, self.fence)
-        self.mixed = MixedGroups(self)
+    def __init__(self, groups: LoggedGroups, rebalance: ClassicRebalance) -> None:
+        self.groups = groups
+        self._runtime = groups.runtime
+        self._topics = groups.topics
+        self._rebalance = rebalance
+        self.regexes = RegexRefresh(groups, self.metadata_hash)
+        self.timers = MemberTimers(self._runtime, groups.by_id, self.fence)
 
     def loaded(self) -> None:
         """The log was read: give every member its time, and hear of topics from now on."""
-        configured = self._broker.config.group_consumer_assignors
+        configured = self._runtime.config.group_consumer_assignors
         if len(offered_assignors(configured)) != len(configured):
             offered = ", ".join(offered_assignors(configured))
-            self._broker.log.warning("group.consumer.assignors: of %s, there is %s", ",".join(configured), offered)
+            logger.warning("group.consumer.assignors: of %s, there is %s", ",".join(configured), offered)
         for group in self.all():
             for member in group.members.values():
                 self.start_session(group, member)
                 if member.state is MemberState.UNREVOKED_PARTITIONS:
                     self.timers.start(group, member, Deadline.REVOCATION, member.rebalance_timeout_ms)
         self.regexes.loaded()
-        self._broker.topics.on_changed(self._topic_changed)
-        self._broker.topics.on_deleted(self._topic_changed)
+        self._topics.on_changed(self._topic_changed)
+        self._topics.on_deleted(self._topic_changed)
 
     @property
     def is_enabled(self) -> bool:
         """Whether the cluster has Kafka's feature of the newer protocol. A new one has it."""
-        return self._broker.store.features.get("group.version", 0) >= _FIRST_LEVEL
+        return self._runtime.store.features.get("group.version", 0) >= _FIRST_LEVEL
 
     def all(self) -> list[ConsumerGroup]:
-        return [group for group in self.coordinator.by_id.values() if isinstance(group, ConsumerGroup)]
+        return [group for group in self.groups.by_id.values() if isinstance(group, ConsumerGroup)]
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
-        group = self.coordinator.group(group_id)
+        group = self.groups.group(group_id)
         if not isinstance(group, ConsumerGroup):
             raise GroupRefusal(GROUP_ID_NOT_FOUND, _is_no_consumer_group(group_id))
         return group
 
     def metadata_hash(self, names: Iterable[str]) -> int:
         """Of those of the topics that exist."""
-        racks = () if self._broker.node.rack is None else (self._broker.node.rack,)
+        racks = () if self._runtime.node.rack is None else (self._runtime.node.rack,)
         hashes: dict[str, int] = {}
         for name in names:
-            view = self._broker.topics.by_name(name)
+            view = self._topics.by_name(name)
             if view is not None:
                 hashes[name] = _cached_topic_hash(view.topic_id, name, len(view.partitions), racks)
         return group_hash(hashes)
 
     def setting(self, group_id: str, name: str) -> int:
         """What the group sets itself, or else what the broker does for all."""
-        own = self._broker.store.configs_of(GROUP_RESOURCE, group_id).get(f"consumer.{name}")
-        value: int = self._broker.config.get(f"group.consumer.{name}") if own is None else int(own)
+        own = self._runtime.store.configs_of(GROUP_RESOURCE, group_id).get(f"consumer.{name}")
+        value: int = self._runtime.config.get(f"group.consumer.{name}") if own is None else int(own)
         return value
 
     def _topic_changed(self, topic: TopicView) -> None:
@@ -131,8 +131,8 @@ class ConsumerGroups:
 
     def heartbeat(self, asked: HeartbeatRequest) -> Fields:
         """Join, stay, or learn what is new."""
-        now_ms = self._broker.clock()
-        known = self.coordinator.by_id.get(asked.group_id)
+        now_ms = self._runtime.clock()
+        known = self.groups.by_id.get(asked.group_id)
         change = self._start_change(asked)
         change.take_in_subscription(now_ms)
         change.make_target(now_ms)
@@ -181,7 +181,7 @@ class ConsumerGroups:
 
     def _group_of(self, asked: HeartbeatRequest) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
         """The group, or a new one for a member that joins, and records that put it in the place of a classic one."""
-        group = self.coordinator.by_id.get(asked.group_id)
+        group = self.groups.by_id.get(asked.group_id)
         if isinstance(group, ConsumerGroup):
             return group, []
         if asked.epoch == JOINING_EPOCH:
@@ -190,14 +190,14 @@ class ConsumerGroups:
             if isinstance(group, ClassicGroup) and group.is_empty:
                 return ConsumerGroup(asked.group_id), group.tombstones()
             if isinstance(group, ClassicGroup):
-                check_upgrade(group, self._broker.config)
-                new = upgraded(group, self._broker.topics, self.metadata_hash)
+                check_upgrade(group, self._runtime.config)
+                new = upgraded(group, self._topics, self.metadata_hash)
                 return new, [*group.tombstones(), *whole_group_records(new)]
         what = f"Consumer group {asked.group_id} not found." if group is None else _is_no_consumer_group(asked.group_id)
         raise GroupRefusal(GROUP_ID_NOT_FOUND, what)
 
     def check_room(self, group: ConsumerGroup, member_id: str) -> None:
-        most = self._broker.config.group_consumer_max_size
+        most = self._runtime.config.group_consumer_max_size
         if len(group.members) >= most and member_id not in group.members:
             raise GroupRefusal(
                 GROUP_MAX_SIZE_REACHED, f"The consumer group has reached its maximum capacity of {most} members."
@@ -205,7 +205,7 @@ class ConsumerGroups:
 
     def _settle_upgraded(self, classic: ClassicGroup, group: ConsumerGroup) -> None:
         """A classic group is a consumer group now: its members, if it had any, have to join again."""
-        self._broker.log.info("group %s is a consumer group now, and was a classic one", group.group_id)
+        logger.info("group %s is a consumer group now, and was a classic one", group.group_id)
         classic.dismiss(REBALANCE_IN_PROGRESS)
         for member in group.members.values():
             if member.classic is not None:
@@ -231,7 +231,7 @@ class ConsumerGroups:
             # Its partitions wait for the next member with its instance id, and count as given before all epochs.
             assigned = with_epochs(without_epochs(member.assigned), 0)
             away = replace(member, epoch=STATIC_LEAVING_EPOCH, assigned=assigned, pending_revocation={})
-            self.coordinator.append(group.group_id, [current_assignment_record(group.group_id, away)])
+            self.groups.append(group.group_id, [current_assignment_record(group.group_id, away)])
         else:
             self.fence(group, [member])
         return {"error_code": NONE, "member_id": asked.member_id, "member_epoch": asked.epoch}
@@ -241,11 +241,11 @@ class ConsumerGroups:
         gone = {member.member_id for member in members}
         left = [member for member in group.members.values() if member.member_id not in gone]
         reason = "the last member of the newer protocol left"
-        if may_downgrade(left, self._broker.config) and self.downgrade(group, left, group.targets, reason):
+        if may_downgrade(left, self._runtime.config) and self.downgrade(group, left, group.targets, reason):
             return
         new_hash = self.metadata_hash(subscribed_names(left, group.resolved_regexes))
         gone_ids = [member.member_id for member in members]
-        self.coordinator.append(group.group_id, departure_records(group, gone_ids, left, new_hash))
+        self.groups.append(group.group_id, group.departure_records(gone_ids, left, new_hash))
 
     def downgrade(
         self,
@@ -260,20 +260,19 @@ class ConsumerGroups:
         for it is not a subscription.
         """
         try:
-            classic = downgraded(group, members, targets, self._broker.topics, self._broker.clock)
+            classic = downgraded(group, members, targets, self._topics, self._runtime.clock)
         except CorruptRecord as error:
-            self._broker.log.warning("group %s stays a consumer group: %s", group.group_id, error)
+            logger.warning("group %s stays a consumer group: %s", group.group_id, error)
             return False
-        records = [*group.tombstones(), group_record(classic)]
-        self.coordinator.append(group.group_id, records, replay=False)
-        self.coordinator.remove(group.group_id)
-        self.coordinator.by_id[group.group_id] = classic
-        rebalance = self.coordinator.classic.rebalance
+        records = [*group.tombstones(), classic.record()]
+        self.groups.append(group.group_id, records, replay=False)
+        self.groups.remove(group.group_id)
+        self.groups.by_id[group.group_id] = classic
         for member in classic.members.values():
-            rebalance.keep_alive(classic, member)
-        self._broker.log.info("group %s is a classic group now, and was a consumer group", group.group_id)
+            self._rebalance.keep_alive(classic, member)
+        logger.info("group %s is a classic group now, and was a consumer group", group.group_id)
         if rebalance_reason is not None:
-            rebalance.begin(classic, rebalance_reason)
+            self._rebalance.begin(classic, rebalance_reason)
         return True
 
 

@@ -24,6 +24,15 @@ EpochedPartitions = Mapping[UUID, Mapping[int, int]]
 """By topic and partition, the epoch in which the partition was given. There is no topic without partitions in it."""
 
 
+class Deadline(enum.Enum):
+    """What a member must do in time."""
+
+    SESSION = "its session expired"
+    REVOCATION = "it did not give up partitions in time"
+    JOIN = "it speaks the classic protocol and did not join again in time"
+    SYNC = "it speaks the classic protocol and did not ask for its assignment in time"
+
+
 class MemberState(enum.IntEnum):
     """Where a member is on its way to the target assignment. The numbers are those of the records."""
 

@@ -7,13 +7,13 @@ target (`reconcile`); all of it is written, and in force from then on (`write`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from duralog.broker.groups.consumer.assignors import Assignment
 from duralog.broker.groups.consumer.group import ConsumerGroup, names_of, subscribed_names
-from duralog.broker.groups.consumer.member import ConsumerMember, MemberState
-from duralog.broker.groups.consumer.member_timers import Deadline
+from duralog.broker.groups.consumer.member import ConsumerMember, Deadline, MemberState
+from duralog.broker.groups.consumer.member_timers import MemberTimers
 from duralog.broker.groups.consumer.reconciliation import Reconciliation, Target
 from duralog.broker.groups.consumer.records import (
     current_assignment_record,
@@ -23,12 +23,24 @@ from duralog.broker.groups.consumer.records import (
     subscription_record,
     target_record,
 )
-from duralog.broker.groups.consumer.regex_refresh import RegexChange
+from duralog.broker.groups.consumer.regex_refresh import RegexChange, RegexRefresh
 from duralog.broker.groups.consumer.target_assignment import assign, preferred_assignor, target_records, topic_ids
+from duralog.broker.groups.logged_groups import LoggedGroups
 from duralog.format.internal.coordinator_records import CoordinatorRecord
 
-if TYPE_CHECKING:
-    from duralog.broker.groups.consumer.groups import ConsumerGroups
+
+class ChangeableGroups(Protocol):
+    """What a change needs of all consumer groups."""
+
+    groups: LoggedGroups
+    regexes: RegexRefresh
+    timers: MemberTimers
+
+    def metadata_hash(self, names: Iterable[str]) -> int:
+        """Of those of the topics that exist."""
+
+    def setting(self, group_id: str, name: str) -> int:
+        """What the group sets itself, or else what the broker does for all."""
 
 
 class MemberChange:
@@ -36,7 +48,7 @@ class MemberChange:
 
     def __init__(
         self,
-        groups: ConsumerGroups,
+        consumer_groups: ChangeableGroups,
         group: ConsumerGroup,
         before: ConsumerMember,
         member: ConsumerMember,
@@ -54,8 +66,10 @@ class MemberChange:
         """Of the group, after the change."""
         self.target = Target(group.target_epoch, group.target_of(member))
         self.subscription_changed = False
-        self._groups = groups
-        self._broker = groups.coordinator.broker
+        self._consumer_groups = consumer_groups
+        self._groups = consumer_groups.groups
+        self._topics = self._groups.topics
+        self._runtime = self._groups.runtime
         self._regex = RegexChange()
         self._is_metadata_fresh = False
         if replaced is not None:
@@ -87,7 +101,7 @@ class MemberChange:
         if is_new or self.member != self.before:
             self.records.append(subscription_record(group.group_id, self.member))
         names_changed = self.member.topic_names != self.before.topic_names
-        self._regex = self._groups.regexes.change(group, self.before, self.member, now_ms)
+        self._regex = self._consumer_groups.regexes.change(group, self.before, self.member, now_ms)
         self.records += self._regex.records
         self.subscription_changed = names_changed or self._regex.is_changed
         regex_counts = self._regex.is_resolved if waits_for_patterns else self._regex.is_changed
@@ -95,7 +109,8 @@ class MemberChange:
         if not must_raise_epoch and not group.is_metadata_stale:
             return
         self._is_metadata_fresh = True
-        new_hash = self._groups.metadata_hash(subscribed_names(self.members().values(), group.resolved_regexes))
+        names = subscribed_names(self.members().values(), group.resolved_regexes)
+        new_hash = self._consumer_groups.metadata_hash(names)
         if must_raise_epoch or new_hash != group.metadata_hash:
             self.epoch += 1
             self.records.append(group_epoch_record(group.group_id, self.epoch, new_hash))
@@ -105,14 +120,14 @@ class MemberChange:
     def make_target(self, now_ms: int) -> None:
         """A new assignment, if the group needs one and the last one is not too recent."""
         group = self.group
-        interval_ms = self._groups.setting(group.group_id, "assignment.interval.ms")
+        interval_ms = self._consumer_groups.setting(group.group_id, "assignment.interval.ms")
         # One from the future is not recent: the clock was set back, and nobody is to wait until it is there again.
         is_recent = 0 <= now_ms - group.target_made_at_ms < interval_ms
         if group.target_epoch >= self.epoch or is_recent:
             return
         members = self.members()
-        assignor = preferred_assignor(members.values(), self._broker.config.group_consumer_assignors)
-        assignments = assign(group, members, self._targets(), assignor, self._broker.topics)
+        assignor = preferred_assignor(members.values(), self._runtime.config.group_consumer_assignors)
+        assignments = assign(group, members, self._targets(), assignor, self._topics)
         self.records += target_records(group, assignments, self.epoch, now_ms)
         self.target = Target(self.epoch, assignments[self.member.member_id])
 
@@ -123,7 +138,7 @@ class MemberChange:
             return
         reconciliation = Reconciliation(
             target=self.target,
-            subscribed_topics=topic_ids(names_of(member, group.resolved_regexes), self._broker.topics),
+            subscribed_topics=topic_ids(names_of(member, group.resolved_regexes), self._topics),
             subscription_changed=self.subscription_changed,
             is_owned=group.is_owned,
             reported=reported,
@@ -134,22 +149,21 @@ class MemberChange:
 
     def write(self) -> ConsumerGroup:
         """Let it be in force. Returns the group as it is now. Raises `GroupRefusal` if it could not be written."""
-        coordinator = self._groups.coordinator
         if self.records:
-            coordinator.append(self.group.group_id, self.records)
-        group = coordinator.by_id[self.group.group_id]
+            self._groups.append(self.group.group_id, self.records)
+        group = self._groups.by_id[self.group.group_id]
         assert isinstance(group, ConsumerGroup)
         if self._is_metadata_fresh:
             group.is_metadata_stale = False
         if self.member.classic is None:
             self._watch_revocation(group)
         if self._regex.must_resolve:
-            self._groups.regexes.resolve(group, self._broker.clock())
+            self._consumer_groups.regexes.resolve(group, self._runtime.clock())
         return group
 
     def _watch_revocation(self, group: ConsumerGroup) -> None:
         member, before = self.member, self.before
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
-            self._groups.timers.cancel(group, member.member_id, Deadline.REVOCATION)
+            self._consumer_groups.timers.cancel(group, member.member_id, Deadline.REVOCATION)
         elif (member.epoch, member.pending_revocation) != (before.epoch, before.pending_revocation):
-            self._groups.timers.start(group, member, Deadline.REVOCATION, member.rebalance_timeout_ms)
+            self._consumer_groups.timers.start(group, member, Deadline.REVOCATION, member.rebalance_timeout_ms)

@@ -7,38 +7,26 @@ sooner than after a second, whatever time the client has given itself.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from duralog.broker.groups.consumer.group import ConsumerGroup
-from duralog.broker.groups.consumer.member import ConsumerMember
+from duralog.broker.groups.consumer.member import ConsumerMember, Deadline
 from duralog.broker.groups.group import Group
 from duralog.broker.groups.refusal import GroupRefusal
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
+from duralog.broker.net.log_lines import logger
+from duralog.broker.runtime import Runtime
 
 _RETRY_MS = 1_000
-
-
-class Deadline(enum.Enum):
-    """What a member must do in time."""
-
-    SESSION = "its session expired"
-    REVOCATION = "it did not give up partitions in time"
-    JOIN = "it speaks the classic protocol and did not join again in time"
-    SYNC = "it speaks the classic protocol and did not ask for its assignment in time"
 
 
 class MemberTimers:
     def __init__(
         self,
-        broker: Broker,
+        runtime: Runtime,
         groups: Mapping[str, Group],
         put_out: Callable[[ConsumerGroup, Sequence[ConsumerMember]], None],
     ) -> None:
-        self._broker = broker
+        self._runtime = runtime
         self._groups = groups
         self._put_out = put_out
 
@@ -57,12 +45,12 @@ class MemberTimers:
                 self._put_out(group, [member])
             except GroupRefusal as refusal:
                 reason = f"group {group_id}: member {member_id} could not be put out: {refusal}"
-                self._broker.log_lines.warn("member not put out", reason)
+                self._runtime.log_lines.warn("member not put out", reason)
                 self.start(group, member, deadline, max(timeout_ms, _RETRY_MS))
             else:
-                self._broker.log.info("group %s: member %s is out: %s", group_id, member_id, deadline.value)
+                logger.info("group %s: member %s is out: %s", group_id, member_id, deadline.value)
 
-        timer = self._broker.timers.after(max(timeout_ms, 0), is_over)
+        timer = self._runtime.timers.after(max(timeout_ms, 0), is_over)
         group.timers.setdefault(member_id, {})[deadline] = timer
 
     def start_if_absent(

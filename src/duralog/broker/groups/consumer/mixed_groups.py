@@ -10,7 +10,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from duralog.broker.groups.classic.groups import JoinRequest, LeavingMember, SyncRequest
 from duralog.broker.groups.consumer.group import ConsumerGroup
@@ -21,10 +20,16 @@ from duralog.broker.groups.consumer.group_conversion import (
     may_downgrade,
     policy,
 )
-from duralog.broker.groups.consumer.member import ClassicMetadata, ConsumerMember, MemberState, without_epochs
+from duralog.broker.groups.consumer.groups import ConsumerGroups
+from duralog.broker.groups.consumer.member import (
+    ClassicMetadata,
+    ConsumerMember,
+    Deadline,
+    MemberState,
+    without_epochs,
+)
 from duralog.broker.groups.consumer.member_change import MemberChange
 from duralog.broker.groups.consumer.member_lookup import known_static, successor
-from duralog.broker.groups.consumer.member_timers import Deadline
 from duralog.broker.groups.consumer_protocol import PROTOCOL_TYPE
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.wire.error_codes import (
@@ -42,20 +47,18 @@ from duralog.errors import CorruptRecord
 from duralog.format.internal.embedded_protocol import SUBSCRIPTION, decode_embedded
 from duralog.format.uuids import uuid_text
 
-if TYPE_CHECKING:
-    from duralog.broker.groups.consumer.groups import ConsumerGroups
-
 
 class MixedGroups:
     """REQUIRES of every request: its group is a consumer group, and of JoinGroup and SyncGroup that it has members."""
 
     def __init__(self, groups: ConsumerGroups) -> None:
         self._groups = groups
-        self._broker = groups.coordinator.broker
+        self._topics = groups.groups.topics
+        self._runtime = groups.groups.runtime
 
     def join(self, request: JoinRequest) -> Fields:
         group = self._groups.consumer_group(request.group_id)
-        if policy(self._broker.config) == DISABLED:
+        if policy(self._runtime.config) == DISABLED:
             raise GroupRefusal(INCONSISTENT_GROUP_PROTOCOL)
         member_id = request.member_id or uuid_text(uuid.uuid4().bytes)
         self._groups.check_room(group, member_id)
@@ -79,12 +82,12 @@ class MixedGroups:
             topic_regex="",
             classic=ClassicMetadata(request.session_timeout_ms, tuple(request.protocols)),
         )
-        owned = by_topic_id(subscription.get("owned_partitions") or (), self._broker.topics)
+        owned = by_topic_id(subscription.get("owned_partitions") or (), self._topics)
         change = MemberChange(self._groups, group, before, member, replaced, [])
-        now_ms = self._broker.clock()
+        now_ms = self._runtime.clock()
         change.take_in_subscription(now_ms, waits_for_patterns=False)
         members = change.members().values()
-        if replaced is not None and replaced.classic is None and may_downgrade(members, self._broker.config):
+        if replaced is not None and replaced.classic is None and may_downgrade(members, self._runtime.config):
             is_stale = group.target_epoch < change.epoch
             if not is_stale:
                 change.reconcile(owned)
@@ -133,7 +136,7 @@ class MixedGroups:
             "error_code": NONE,
             "protocol_type": request.protocol_type,
             "protocol_name": request.protocol_name,
-            "assignment": embedded_assignment(without_epochs(member.assigned), subscription, self._broker.topics),
+            "assignment": embedded_assignment(without_epochs(member.assigned), subscription, self._topics),
         }
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int:

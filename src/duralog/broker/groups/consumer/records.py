@@ -8,9 +8,9 @@ that a reader who stops in between has no member without them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from duralog.broker.groups.consumer.assignors import Assignment
@@ -18,9 +18,6 @@ from duralog.broker.groups.consumer.member import ClassicMetadata, ConsumerMembe
 from duralog.format.internal.coordinator_records import CoordinatorRecord
 from duralog.format.internal.group_records import CONSUMER_OFFSETS_TYPES
 from duralog.format.uuids import uuid_bytes, uuid_text
-
-if TYPE_CHECKING:
-    from duralog.broker.groups.consumer.group import ConsumerGroup
 
 GROUP_METADATA: Final = 3
 PARTITION_METADATA: Final = 4
@@ -120,17 +117,6 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """In the order in which they must be in the log."""
     types = (CURRENT_ASSIGNMENT, TARGET_MEMBER, MEMBER_METADATA)
     return [_record(type_id, _member_key(group_id, member_id), None) for type_id in types]
-
-
-def departure_records(
-    group: ConsumerGroup, gone: Collection[str], left: Iterable[ConsumerMember], metadata_hash: int
-) -> list[CoordinatorRecord]:
-    """Of members that go, and patterns that go with them: the group has a new epoch, with the hash of what is left."""
-    records = [record for member_id in gone for record in member_tombstones(group.group_id, member_id)]
-    unused = group.regexes - {member.topic_regex for member in left}
-    records += [regex_tombstone(group.group_id, regex) for regex in sorted(unused)]
-    records.append(group_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
-    return records
 
 
 def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:

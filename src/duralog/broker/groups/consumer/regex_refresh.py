@@ -8,8 +8,9 @@ no topics; when the result is there, the group's epoch goes up, and the next hea
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from duralog.broker.groups.consumer.group import ConsumerGroup, subscribed_names
@@ -21,14 +22,13 @@ from duralog.broker.groups.consumer.records import (
     regex_tombstone,
 )
 from duralog.broker.groups.consumer.regex_subscription import check_regex, matching_topics
+from duralog.broker.groups.logged_groups import LoggedGroups
 from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.net.log_lines import logger
 from duralog.broker.topics.topics import TopicView
 from duralog.errors import UnknownTopic
 from duralog.format.internal.coordinator_records import CoordinatorRecord
 from duralog.storage.metadata.folder import METADATA_PARTITION
-
-if TYPE_CHECKING:
-    from duralog.broker.groups.consumer.groups import ConsumerGroups
 
 _LEAST_INTERVAL_MS: Final = 10_000
 
@@ -45,16 +45,19 @@ class RegexChange:
 
 
 class RegexRefresh:
-    def __init__(self, groups: ConsumerGroups) -> None:
+    def __init__(self, groups: LoggedGroups, metadata_hash: Callable[[Iterable[str]], int]) -> None:
+        """`metadata_hash` is that of those of the named topics that exist."""
         self._groups = groups
-        self._broker = groups.coordinator.broker
+        self._metadata_hash = metadata_hash
+        self._topics = groups.topics
+        self._runtime = groups.runtime
         self._under_way: set[str] = set()
         """Ids of groups whose patterns are being looked up."""
         self._known_topics: set[UUID] = set()
         self._version_with_new_topics = 0
 
     def loaded(self) -> None:
-        topics = self._broker.topics
+        topics = self._topics
         self._known_topics = {topic.topic_id for topic in topics.all()}
         self._version_with_new_topics = self._metadata_version()
         topics.on_changed(self._topic_changed)
@@ -68,7 +71,7 @@ class RegexRefresh:
     def _metadata_version(self) -> int:
         """The offset of the last record of the cluster's metadata; -1 as long as there is none."""
         try:
-            end_offset: int = self._broker.store.partition(*METADATA_PARTITION).end_offset
+            end_offset: int = self._runtime.store.partition(*METADATA_PARTITION).end_offset
         except UnknownTopic:
             return -1
         return end_offset - 1
@@ -106,31 +109,31 @@ class RegexRefresh:
         last = next(iter(group.resolved_regexes.values()), None)
         if last is None or len(used) != len(group.resolved_regexes):
             return True
-        interval_ms = self._broker.config.group_consumer_regex_refresh_interval_ms
+        interval_ms = self._runtime.config.group_consumer_regex_refresh_interval_ms
         return last.version < self._version_with_new_topics or now_ms > last.timestamp_ms + interval_ms
 
     def resolve(self, group: ConsumerGroup, now_ms: int) -> None:
         """Look up all patterns of the group beside the loop."""
         group_id, patterns = group.group_id, group.regexes
-        names = [topic.name for topic in self._broker.topics.all()]
+        names = [topic.name for topic in self._topics.all()]
         version = self._metadata_version()
         self._under_way.add(group_id)
 
         def done(found: dict[str, frozenset[str]] | None, error: BaseException | None) -> None:
             self._under_way.discard(group_id)
             if found is None or error is not None:
-                self._broker.log.error("group %s: its patterns could not be looked up: %r", group_id, error)
+                logger.error("group %s: its patterns could not be looked up: %r", group_id, error)
                 return
             resolved = {regex: ResolvedRegex(topics, version, now_ms) for regex, topics in found.items()}
             try:
                 self._take_in(group_id, resolved)
             except GroupRefusal as refusal:
-                self._broker.log.warning("group %s: its patterns could not be kept: %s", group_id, refusal)
+                logger.warning("group %s: its patterns could not be kept: %s", group_id, refusal)
 
-        self._broker.in_background(lambda: matching_topics(patterns, names), done)
+        self._runtime.background.run(lambda: matching_topics(patterns, names), done)
 
     def _take_in(self, group_id: str, resolved: dict[str, ResolvedRegex]) -> None:
-        group = self._groups.coordinator.by_id.get(group_id)
+        group = self._groups.by_id.get(group_id)
         if not isinstance(group, ConsumerGroup):
             return
         news = {regex: found for regex, found in resolved.items() if group.regex_subscribers(regex)}
@@ -138,10 +141,10 @@ class RegexRefresh:
             return
         records = [regex_record(group_id, regex, found) for regex, found in news.items()]
         after = {**group.resolved_regexes, **news}
-        new_hash = self._groups.metadata_hash(subscribed_names(group.members.values(), after))
+        new_hash = self._metadata_hash(subscribed_names(group.members.values(), after))
         if new_hash != group.metadata_hash or any(_topics(group, regex) != after[regex].topics for regex in news):
             records.append(group_epoch_record(group_id, group.epoch + 1, new_hash))
-        self._groups.coordinator.append(group_id, records)
+        self._groups.append(group_id, records)
 
 
 def _topics(group: ConsumerGroup, regex: str) -> frozenset[str]:

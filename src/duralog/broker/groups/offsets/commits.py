@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from duralog.broker.groups.classic.group import ClassicGroup, ClassicState
+from duralog.broker.groups.classic.rebalance import ClassicRebalance
 from duralog.broker.groups.group import Group, PartitionCheck
+from duralog.broker.groups.logged_groups import LoggedGroups
 from duralog.broker.groups.offsets.records import (
     NO_LEADER_EPOCH,
     CommittedOffset,
@@ -37,9 +39,6 @@ from duralog.broker.wire.error_codes import (
 )
 from duralog.broker.wire.request import Fields
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-
-if TYPE_CHECKING:
-    from duralog.broker.groups.coordinator import GroupCoordinator
 
 _BY_ID_VERSION = 9
 """From this version of OffsetCommit on, clients know that a group may not be found."""
@@ -83,10 +82,12 @@ Errors = dict[tuple[str, int], int]
 
 
 class OffsetCommits:
-    def __init__(self, coordinator: GroupCoordinator) -> None:
-        self._coordinator = coordinator
-        self._table = coordinator.offsets
-        self._log = coordinator.log
+    def __init__(self, groups: LoggedGroups, rebalance: ClassicRebalance) -> None:
+        self._groups = groups
+        self._runtime = groups.runtime
+        self._rebalance = rebalance
+        self._table = groups.offsets
+        self._log = groups.log
 
     # Committing
 
@@ -94,12 +95,12 @@ class OffsetCommits:
         """`retention_ms` is what versions 2 to 4 can ask for; -1 leaves it to the broker."""
         self._log.check_ready(committer.group_id)
         check = self._check_commit(committer)
-        now_ms = self._coordinator.broker.clock()
+        now_ms = self._runtime.clock()
         expire_ms = None if retention_ms == _NO_RETENTION else min(now_ms + retention_ms, _LAST_MS)
         errors, commits = self._chosen(committer.group_id, topics, check, now_ms, expire_ms)
         if commits:
             first_offset = self._append(committer.group_id, commits)
-            self._coordinator.find_or_make(committer.group_id)
+            self._groups.find_or_make(committer.group_id)
             for place, (key, committed) in enumerate(commits):
                 self._table.put(key, committed._replace(record_offset=first_offset + place))
         return errors
@@ -112,7 +113,7 @@ class OffsetCommits:
         check = self._check_transactional(committer)
         try:
             errors, commits = self._chosen(
-                committer.group_id, topics, check, self._coordinator.broker.clock(), None, keep_ids=False
+                committer.group_id, topics, check, self._runtime.clock(), None, keep_ids=False
             )
         except GroupRefusal as refusal:
             raise _as_generation(refusal) from None
@@ -122,7 +123,7 @@ class OffsetCommits:
         if commits:
             first_offset = self._append(committer.group_id, commits, producer_id, producer_epoch)
             partition = self._log.partition_for(committer.group_id)
-            self._coordinator.find_or_make(committer.group_id)
+            self._groups.find_or_make(committer.group_id)
             for place, (key, committed) in enumerate(commits):
                 written = committed._replace(record_offset=first_offset + place)
                 self._table.put_pending(partition, producer_id, key, written)
@@ -139,7 +140,7 @@ class OffsetCommits:
         return self._log.append(group_id, records, producer_id=producer_id, producer_epoch=producer_epoch)
 
     def _check_commit(self, by: Committer) -> PartitionCheck | None:
-        group = self._coordinator.by_id.get(by.group_id)
+        group = self._groups.by_id.get(by.group_id)
         if group is None:
             if by.epoch < 0:
                 return None
@@ -148,11 +149,11 @@ class OffsetCommits:
             raise GroupRefusal(ILLEGAL_GENERATION)
         check = group.check_commit(by.member_id, by.instance_id, by.epoch, transactional=False, version=by.version)
         if isinstance(group, ClassicGroup) and group.is_in(ClassicState.STABLE, ClassicState.PREPARING):
-            self._coordinator.classic.rebalance.keep_alive(group, group.members[by.member_id])
+            self._rebalance.keep_alive(group, group.members[by.member_id])
         return check
 
     def _check_transactional(self, by: Committer) -> PartitionCheck | None:
-        group = self._coordinator.by_id.get(by.group_id)
+        group = self._groups.by_id.get(by.group_id)
         if group is None:
             if by.epoch >= 0:
                 raise GroupRefusal(ILLEGAL_GENERATION)
@@ -175,7 +176,7 @@ class OffsetCommits:
         """What is to be written, and what to answer."""
         errors: Errors = {}
         commits: list[tuple[OffsetKey, CommittedOffset]] = []
-        longest = self._coordinator.broker.config.offset_metadata_max_bytes
+        longest = self._runtime.config.offset_metadata_max_bytes
         for topic, topic_id, partitions in topics:
             for partition, offset, leader_epoch, text in partitions:
                 metadata = text or ""
@@ -207,7 +208,7 @@ class OffsetCommits:
         With `require_stable`, a partition for which a transaction is under way has an error instead.
         """
         self._log.check_ready(group_id)
-        group = self._coordinator.by_id.get(group_id)
+        group = self._groups.by_id.get(group_id)
         if group is not None:
             group.check_fetch(member_id, epoch)
         committed = self._table.of_group(group_id) if group is not None else {}
@@ -241,7 +242,7 @@ class OffsetCommits:
     def delete(self, group_id: str, topics: Iterable[tuple[str, Sequence[int]]]) -> Errors:
         """Take back what the group has committed for these, unless a member reads the topic."""
         self._log.check_ready(group_id)
-        group = self._coordinator.group(group_id)
+        group = self._groups.group(group_id)
         group.check_offset_delete()
         errors: Errors = {}
         gone: dict[OffsetKey, None] = {}
@@ -258,7 +259,7 @@ class OffsetCommits:
     def delete_group(self, group_id: str) -> None:
         """Take back all that it has committed, then the group itself."""
         self._log.check_ready(group_id)
-        group = self._coordinator.group(group_id)
+        group = self._groups.group(group_id)
         group.check_delete()
         self.remove(group_id, self._table.keys_of_group(group_id))
         self.remove_group(group)
@@ -272,8 +273,8 @@ class OffsetCommits:
                 self._table.remove(key)
 
     def remove_group(self, group: Group) -> None:
-        self._coordinator.append(group.group_id, group.tombstones(), replay=False)
-        self._coordinator.remove(group.group_id)
+        self._groups.append(group.group_id, group.tombstones(), replay=False)
+        self._groups.remove(group.group_id)
 
     def remove_topic(self, topic: str, topic_id: UUID) -> None:
         """A topic was deleted: whoever has committed something for it has not any more.
@@ -292,9 +293,9 @@ class OffsetCommits:
             except GroupRefusal as refusal:
                 # The partitions of the other groups may be well.
                 reason = f"offsets of group {group_id} for the deleted topic {topic} stay: {refusal}"
-                self._coordinator.broker.log_lines.warn("offsets of a deleted topic", reason)
+                self._runtime.log_lines.warn("offsets of a deleted topic", reason)
         if group_ids:
-            self._coordinator.broker.timers.after(0, lambda: self._remove_from(group_ids, topic, topic_id, ends))
+            self._runtime.timers.after(0, lambda: self._remove_from(group_ids, topic, topic_id, ends))
 
     def _is_of(self, key: OffsetKey, topic_id: UUID, before: int) -> bool:
         """Whether an offset is of the topic with this id, not of another that had the name before or since.

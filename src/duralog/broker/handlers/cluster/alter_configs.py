@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from duralog.broker.configs.changes import SET, Change, ConfigChanges
 from duralog.broker.handlers.cluster.incremental_alter_configs import (
@@ -15,19 +15,19 @@ from duralog.broker.handlers.cluster.incremental_alter_configs import (
     response,
     unknown_type,
 )
+from duralog.broker.net.limits import Limits
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topic_faults import Fault
+from duralog.broker.topics.topics import Topics
 from duralog.broker.wire.request import Answer, Api, Later, Request
 from duralog.broker.wire.resource_types import BROKER, GROUP, TOPIC
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(runtime: Runtime, topics: Topics, limits: Limits, request: Request) -> Answer:
     message = request.message
     counts = Counter((each.resource_type, each.resource_name) for each in message.resources)
-    plan = [_plan(broker, each, counts) for each in message.resources]
-    changes = ConfigChanges(broker, validate_only=message.validate_only)
+    plan = [_plan(runtime, each, counts) for each in message.resources]
+    changes = ConfigChanges(runtime, topics, limits, validate_only=message.validate_only)
     later = Later()
 
     def then(faults: list[Fault], error: Exception | None) -> None:
@@ -36,13 +36,11 @@ def handle(broker: Broker, request: Request) -> Answer:
             raise error
         later.answer({"responses": list(map(response, message.resources, faults))})
 
-    broker.topics.change(
-        lambda: [each if isinstance(each, Fault) else changes.make(each) for each in plan], then, later
-    )
+    topics.change(lambda: [each if isinstance(each, Fault) else changes.make(each) for each in plan], then, later)
     return later
 
 
-def _plan(broker: Broker, resource: Any, counts: Counter[tuple[int, str]]) -> Change | Fault:
+def _plan(runtime: Runtime, resource: Any, counts: Counter[tuple[int, str]]) -> Change | Fault:
     if counts[resource.resource_type, resource.resource_name] > 1:
         return REPEATED
     if len({each.name for each in resource.configs}) < len(resource.configs):
@@ -52,7 +50,7 @@ def _plan(broker: Broker, resource: Any, counts: Counter[tuple[int, str]]) -> Ch
         return null_values(nulls)
     if resource.resource_type not in (TOPIC, BROKER, GROUP):
         return unknown_type(resource)
-    fault = node_fault(broker, resource)
+    fault = node_fault(runtime, resource)
     if fault is not None:
         return fault
     operations = {each.name: (SET, each.value) for each in resource.configs}

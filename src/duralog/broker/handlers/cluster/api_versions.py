@@ -9,15 +9,13 @@ version 3, whose clients take a 0 for a mistake.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+from duralog.broker.runtime import Runtime
 from duralog.broker.wire.error_codes import INVALID_REQUEST, NONE, UNSUPPORTED_VERSION
 from duralog.broker.wire.request import Api, Fields, Request
 from duralog.errors import DuralogError
 from duralog.storage.metadata.folder import METADATA_PARTITION
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 _SUPPORTED_FEATURES = {
     "eligible.leader.replicas.version": (0, 1),
@@ -32,22 +30,22 @@ _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_LEVEL_0 = 4
 
 
-def handle(broker: Broker, request: Request) -> Fields:
+def handle(runtime: Runtime, apis: Mapping[int, Api], request: Request) -> Fields:
     if request.version >= _FIRST_WITH_SOFTWARE:
         message = request.message
         for text in (message.client_software_name, message.client_software_version):
             if not _SOFTWARE.fullmatch(text):
                 return {"error_code": INVALID_REQUEST}
-    finalized = broker.store.features
+    finalized = runtime.store.features
     return {
         "error_code": NONE,
-        "api_keys": [_range(api) for api in broker.apis.values()],
+        "api_keys": [_range(api) for api in apis.values()],
         "supported_features": [
             {"name": name, "min_version": low, "max_version": high}
             for name, (low, high) in _SUPPORTED_FEATURES.items()
             if low > 0 or request.version >= _FIRST_WITH_LEVEL_0
         ],
-        "finalized_features_epoch": _metadata_offset(broker),
+        "finalized_features_epoch": _metadata_offset(runtime),
         "finalized_features": [
             {"name": name, "min_version_level": finalized[name], "max_version_level": finalized[name]}
             for name in _SUPPORTED_FEATURES
@@ -56,10 +54,10 @@ def handle(broker: Broker, request: Request) -> Fields:
     }
 
 
-def _metadata_offset(broker: Broker) -> int:
+def _metadata_offset(runtime: Runtime) -> int:
     """Up to where the cluster metadata is known here: the features are as new as that."""
     try:
-        return max(broker.store.partition(METADATA_PARTITION.topic, METADATA_PARTITION.partition).end_offset - 1, 0)
+        return max(runtime.store.partition(METADATA_PARTITION.topic, METADATA_PARTITION.partition).end_offset - 1, 0)
     except DuralogError:
         return 0
 

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.leadership import ALL_CLUSTER_OPERATIONS, NO_LEADER, NOT_ASKED
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Request
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 _BROKERS = 1
 _CONTROLLERS = 2
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(runtime: Runtime, request: Request) -> Answer:
     endpoint_type = optional(request.message, "endpoint_type", _BROKERS)
     if endpoint_type == _CONTROLLERS:
         reason = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
         return refuse(request, codes.MISMATCHED_ENDPOINT_TYPE, reason)
     if endpoint_type != _BROKERS:
         return refuse(request, codes.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}")
-    node = request.node or broker.node
+    node = request.node or runtime.node
     wants_operations = request.message.include_cluster_authorized_operations
     return {
         "error_code": codes.NONE,

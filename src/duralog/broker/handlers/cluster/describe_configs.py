@@ -5,8 +5,8 @@ There are no subscriptions to client metrics here. A request that names a type w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from duralog.broker.configs.loggers import logger_entries
 from duralog.broker.configs.resources import (
@@ -16,15 +16,15 @@ from duralog.broker.configs.resources import (
     group_entries,
     topic_entries,
 )
+from duralog.broker.net.listening import Address
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topic_faults import Fault, name_fault
+from duralog.broker.topics.topics import Topics
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
 from duralog.broker.wire.resource_types import BROKER, CLIENT_METRICS, GROUP, LOGGER, TOPIC
 from duralog.config.entries import Entry
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 _MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an"
@@ -40,7 +40,7 @@ _AT_ONCE = 10
 """More resources than this are gone through beside the loop: all that is read here is replaced whole."""
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(runtime: Runtime, topics: Topics, addresses: Mapping[str, Address], request: Request) -> Answer:
     message = request.message
     if any(resource.resource_type not in _TYPES for resource in message.resources):
         return refuse(request, codes.INVALID_REQUEST, _MALFORMED)
@@ -50,7 +50,7 @@ def handle(broker: Broker, request: Request) -> Answer:
         results: list[Fields] = []
         room = MOST_CONFIGS
         for resource in message.resources:
-            entries = _entries(broker, resource) if room > 0 else _TOO_MANY
+            entries = _entries(runtime, topics, addresses, resource) if room > 0 else _TOO_MANY
             results.append(_result(resource, entries, message.include_synonyms, with_doc))
             room -= len(results[-1]["configs"])
         return {"results": results}
@@ -64,35 +64,37 @@ def handle(broker: Broker, request: Request) -> Answer:
             raise error
         later.answer(answer)
 
-    broker.in_background(describe, then, later)
+    runtime.background.run(describe, then, later)
     return later
 
 
-def _entries(broker: Broker, resource: Any) -> Iterable[Entry] | Fault:
+def _entries(
+    runtime: Runtime, topics: Topics, addresses: Mapping[str, Address], resource: Any
+) -> Iterable[Entry] | Fault:
     name = resource.resource_name
     if resource.resource_type == TOPIC:
-        topic = broker.topics.by_name(name)
+        topic = topics.by_name(name)
         if topic is None:
             return name_fault(name) or Fault(codes.UNKNOWN_TOPIC_OR_PARTITION, "")
-        return topic_entries(broker.store, topic.topic)
+        return topic_entries(runtime.store, topic.topic)
     if resource.resource_type == BROKER:
         if name == "":
-            return all_brokers_entries(broker.store)
-        listeners = ",".join(f"{listener}://{address}" for listener, address in broker.addresses.items())
-        return _other_node(broker, name, "or empty string, but") or broker_entries(broker.store, listeners)
+            return all_brokers_entries(runtime.store)
+        listeners = ",".join(f"{listener}://{address}" for listener, address in addresses.items())
+        return _other_node(runtime, name, "or empty string, but") or broker_entries(runtime.store, listeners)
     if resource.resource_type == LOGGER:
         if name == "":
             return Fault(codes.INVALID_REQUEST, "Broker id must not be empty")
-        return _other_node(broker, name, "but") or logger_entries()
+        return _other_node(runtime, name, "but") or logger_entries()
     if resource.resource_type == GROUP:
         if name == "":
             return Fault(codes.INVALID_REQUEST, "Group name must not be empty")
-        return group_entries(broker.store, name)
+        return group_entries(runtime.store, name)
     return Fault(codes.INVALID_REQUEST, _MALFORMED)
 
 
-def _other_node(broker: Broker, name: str, words: str) -> Fault | None:
-    node_id = broker.node.node_id
+def _other_node(runtime: Runtime, name: str, words: str) -> Fault | None:
+    node_id = runtime.node.node_id
     if name == str(node_id):
         return None
     if not name.removeprefix("-").isdecimal():

@@ -6,47 +6,46 @@ Topics and partitions that are not here are left out without an error, as in Kaf
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from duralog.broker.runtime import Runtime
+from duralog.broker.topics.partitions import Partitions
+from duralog.broker.topics.topics import Topics
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.request import Answer, Api, Fields, Request
 from duralog.storage.disk.file_system import disk_space
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(runtime: Runtime, topics: Topics, partitions: Partitions, request: Request) -> Answer:
     asked = request.message.topics
     if asked is None:
-        wanted = {topic.name: dict.fromkeys(topic.partitions) for topic in broker.topics.all()}
+        wanted = {topic.name: dict.fromkeys(topic.partitions) for topic in topics.all()}
     else:
         wanted = {}
         for topic in asked:
             wanted.setdefault(topic.topic, {}).update(dict.fromkeys(topic.partitions))
-    topics = [
-        {"name": name, "partitions": partitions}
+    described = [
+        {"name": name, "partitions": found}
         for name, numbers in wanted.items()
-        if (partitions := _partitions(broker, name, numbers))
+        if (found := _partitions(partitions, name, numbers))
     ]
-    space = disk_space(broker.store.path)
+    space = disk_space(runtime.store.path)
     return {
         "error_code": codes.NONE,
         "results": [
             {
                 "error_code": codes.NONE,
-                "log_dir": broker.store.path,
-                "topics": topics,
+                "log_dir": runtime.store.path,
+                "topics": described,
                 "total_bytes": space.total_bytes,
                 "usable_bytes": space.usable_bytes,
-                "is_cordoned": broker.store.path in broker.config.cordoned_log_dirs,
+                "is_cordoned": runtime.store.path in runtime.config.cordoned_log_dirs,
             }
         ],
     }
 
 
-def _partitions(broker: Broker, name: str, numbers: Iterable[int]) -> list[Fields]:
-    found = ((number, broker.partitions.get(name, number)) for number in numbers)
+def _partitions(partitions: Partitions, name: str, numbers: Iterable[int]) -> list[Fields]:
+    found = ((number, partitions.get(name, number)) for number in numbers)
     return [
         {
             "partition_index": number,

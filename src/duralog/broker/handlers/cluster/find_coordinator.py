@@ -8,16 +8,14 @@ Version 1: transactional ids. Version 4: several keys at once. Version 6: share 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from duralog.broker.topics.topics import TopicView
+from duralog.broker.topics.topics import Topics, TopicView
 from duralog.broker.wire.error_codes import COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, NONE, UNKNOWN_SERVER_ERROR
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 _TOPICS: Final = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 """By the type of the key."""
@@ -34,30 +32,30 @@ _ERROR_TEXTS: Final = {
 }
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
     key_type = optional(request.message, "key_type", 0)
     if key_type == _SHARE:
-        return _fields(broker, request, INVALID_REQUEST)
+        return _fields(runtime, request, INVALID_REQUEST)
     topic = _TOPICS.get(key_type)
     if topic is None:
         return refuse(request, INVALID_REQUEST, None)
-    if broker.topics.by_name(topic) is not None:
-        return _fields(broker, request, NONE)
+    if topics.by_name(topic) is not None:
+        return _fields(runtime, request, NONE)
     if request.version >= _SEVERAL and not request.message.coordinator_keys:
-        return _fields(broker, request, NONE)
+        return _fields(runtime, request, NONE)
     later = Later()
 
     def is_made(made: TopicView | Exception) -> None:
         if isinstance(made, Exception):
-            broker.log_lines.warn(f"no {topic}", f"{topic} cannot be made: {made}")
-        later.answer(_fields(broker, request, COORDINATOR_NOT_AVAILABLE if isinstance(made, Exception) else NONE))
+            runtime.log_lines.warn(f"no {topic}", f"{topic} cannot be made: {made}")
+        later.answer(_fields(runtime, request, COORDINATOR_NOT_AVAILABLE if isinstance(made, Exception) else NONE))
 
-    broker.topics.ensure_internal(topic, is_made, later)
+    topics.ensure_internal(topic, is_made, later)
     return later
 
 
-def _fields(broker: Broker, request: Request, error_code: int) -> Fields:
-    node = request.node or broker.node
+def _fields(runtime: Runtime, request: Request, error_code: int) -> Fields:
+    node = request.node or runtime.node
     place: Fields = {"node_id": _NO_NODE, "host": "", "port": -1}
     if error_code == NONE:
         place = {"node_id": node.node_id, "host": node.host, "port": node.port}

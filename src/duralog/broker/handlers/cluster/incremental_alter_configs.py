@@ -6,31 +6,31 @@ Of topics, of this broker or all brokers, of groups, and the levels of loggers.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from duralog.broker.configs.changes import DELETE, DONE, OPERATIONS, Change, ConfigChanges
 from duralog.broker.configs.loggers import loggers_fault, set_levels
+from duralog.broker.net.limits import Limits
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topic_faults import Fault
+from duralog.broker.topics.topics import Topics
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
 from duralog.broker.wire.resource_types import BROKER, GROUP, LOGGER, TOPIC
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 REPEATED = Fault(codes.INVALID_REQUEST, "Each resource must appear at most once.")
 REPEATED_KEYS = Fault(codes.INVALID_REQUEST, "Error due to duplicate config keys")
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(runtime: Runtime, topics: Topics, limits: Limits, request: Request) -> Answer:
     message = request.message
     if any(
         config.config_operation not in range(len(OPERATIONS)) for each in message.resources for config in each.configs
     ):
         return refuse(request, codes.UNKNOWN_SERVER_ERROR, None)
     counts = Counter((each.resource_type, each.resource_name) for each in message.resources)
-    plan = [_plan(broker, each, counts) for each in message.resources]
-    changes = ConfigChanges(broker, validate_only=message.validate_only)
+    plan = [_plan(runtime, each, counts) for each in message.resources]
+    changes = ConfigChanges(runtime, topics, limits, validate_only=message.validate_only)
     later = Later()
 
     def work() -> list[Fault]:
@@ -42,11 +42,11 @@ def handle(broker: Broker, request: Request) -> Answer:
             raise error
         later.answer({"responses": list(map(response, message.resources, faults))})
 
-    broker.topics.change(work, then, later)
+    topics.change(work, then, later)
     return later
 
 
-def _plan(broker: Broker, resource: Any, counts: Counter[tuple[int, str]]) -> Change | Fault:
+def _plan(runtime: Runtime, resource: Any, counts: Counter[tuple[int, str]]) -> Change | Fault:
     if counts[resource.resource_type, resource.resource_name] > 1:
         return REPEATED
     if len({each.name for each in resource.configs}) < len(resource.configs):
@@ -56,7 +56,7 @@ def _plan(broker: Broker, resource: Any, counts: Counter[tuple[int, str]]) -> Ch
         return null_values(nulls)
     if resource.resource_type not in (TOPIC, BROKER, LOGGER, GROUP):
         return unknown_type(resource)
-    fault = node_fault(broker, resource)
+    fault = node_fault(runtime, resource)
     if fault is not None:
         return fault
     operations = {each.name: (each.config_operation, each.value) for each in resource.configs}
@@ -80,9 +80,9 @@ def unknown_type(resource: Any) -> Fault:
     return Fault(codes.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
 
-def node_fault(broker: Broker, resource: Any) -> Fault | None:
+def node_fault(runtime: Runtime, resource: Any) -> Fault | None:
     """Why the configs or loggers of this broker cannot be changed here."""
-    name, node_id = resource.resource_name, broker.node.node_id
+    name, node_id = resource.resource_name, runtime.node.node_id
     is_broker = resource.resource_type == BROKER
     if not is_broker and resource.resource_type != LOGGER:
         return None

@@ -5,40 +5,40 @@ Version 1 tells which protocol each member speaks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from duralog.broker.groups.consumer.description import describe
+from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.leadership import ALL_GROUP_OPERATIONS
+from duralog.broker.topics.topics import Topics
 from duralog.broker.wire.error_codes import INVALID_GROUP_ID, UNSUPPORTED_VERSION
 from duralog.broker.wire.request import Api, Fields, Request
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Request) -> Fields:
-    if not broker.groups.consumer_groups.is_enabled:
+def handle(runtime: Runtime, topics: Topics, groups: GroupCoordinator, request: Request) -> Fields:
+    if not groups.consumer_groups.is_enabled:
         return refuse(request, UNSUPPORTED_VERSION, None)
     message = request.message
     # Each once: a small request must not have any number of copies of a group for its answer.
-    groups = [_describe(broker, group_id) for group_id in dict.fromkeys(message.group_ids)]
+    described = [_describe(runtime, topics, groups, group_id) for group_id in dict.fromkeys(message.group_ids)]
     if message.include_authorized_operations:
-        for group in groups:
+        for group in described:
             if group["error_code"] == 0:
                 group["authorized_operations"] = ALL_GROUP_OPERATIONS
-    return {"groups": groups}
+    return {"groups": described}
 
 
-def _describe(broker: Broker, group_id: str) -> dict[str, Any]:
+def _describe(runtime: Runtime, topics: Topics, groups: GroupCoordinator, group_id: str) -> dict[str, Any]:
     if not group_id:
         return {"group_id": group_id, "error_code": INVALID_GROUP_ID}
     try:
-        broker.groups.check_ready(group_id)
-        group = broker.groups.consumer_groups.consumer_group(group_id)
+        groups.check_ready(group_id)
+        group = groups.consumer_groups.consumer_group(group_id)
     except GroupRefusal as refusal:
         return {"group_id": group_id, "error_code": refusal.error_code, "error_message": refusal.message}
-    return describe(group, broker.topics, broker.config.group_consumer_assignors)
+    return describe(group, topics, runtime.config.group_consumer_assignors)
 
 
 def refuse(request: Request, error_code: int, message: str | None) -> Fields:

@@ -5,28 +5,25 @@ Version 1: the client makes up its member id, and may subscribe by a regular exp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from duralog.broker.groups.consumer.heartbeat_request import read_heartbeat
 from duralog.broker.groups.consumer.member import LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from duralog.broker.groups.consumer.target_assignment import offered_assignors
+from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.runtime import Runtime
 from duralog.broker.wire.error_codes import UNSUPPORTED_VERSION
 from duralog.broker.wire.request import Api, Fields, Request
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Request) -> Fields:
-    if not broker.groups.consumer_groups.is_enabled:
+def handle(runtime: Runtime, groups: GroupCoordinator, request: Request) -> Fields:
+    if not groups.consumer_groups.is_enabled:
         return refuse(request, UNSUPPORTED_VERSION, None)
     try:
-        asked = read_heartbeat(request, offered_assignors(broker.config.group_consumer_assignors))
-        broker.groups.check_ready(asked.group_id)
+        asked = read_heartbeat(request, offered_assignors(runtime.config.group_consumer_assignors))
+        groups.check_ready(asked.group_id)
         if asked.epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
-            return broker.groups.consumer_groups.leave(asked)
-        return broker.groups.consumer_groups.heartbeat(asked)
+            return groups.consumer_groups.leave(asked)
+        return groups.consumer_groups.heartbeat(asked)
     except GroupRefusal as refusal:
         return refuse(request, refusal.error_code, refusal.message)
 

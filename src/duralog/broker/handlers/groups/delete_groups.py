@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.wire.error_codes import NONE
 from duralog.broker.wire.request import Api, Fields, Request
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Request) -> Fields:
+def handle(groups: GroupCoordinator, request: Request) -> Fields:
     results = []
     for group_id in dict.fromkeys(request.message.groups_names):
         error_code = NONE
         try:
-            broker.groups.commits.delete_group(group_id)
+            groups.commits.delete_group(group_id)
         except GroupRefusal as refusal:
             error_code = refusal.error_code
         results.append({"group_id": group_id, "error_code": error_code})

@@ -7,33 +7,29 @@ small request must not have any number of copies of what members said for its an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from duralog.broker.groups.classic.group import ClassicGroup, ClassicState
+from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.topics.leadership import ALL_GROUP_OPERATIONS, NOT_ASKED
 from duralog.broker.wire.error_codes import GROUP_ID_NOT_FOUND, NONE
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Api, Fields, Request
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 _KNOWS_NOT_FOUND = 6
 
 
-def handle(broker: Broker, request: Request) -> Fields:
+def handle(groups: GroupCoordinator, request: Request) -> Fields:
     operations = (
         ALL_GROUP_OPERATIONS if optional(request.message, "include_authorized_operations", False) else NOT_ASKED
     )
     asked = dict.fromkeys(request.message.groups)
-    return {"groups": [_described(broker, request, group_id, operations) for group_id in asked]}
+    return {"groups": [_described(groups, request, group_id, operations) for group_id in asked]}
 
 
-def _described(broker: Broker, request: Request, group_id: str, operations: int) -> Fields:
+def _described(groups: GroupCoordinator, request: Request, group_id: str, operations: int) -> Fields:
     try:
-        broker.groups.check_ready(group_id)
-        group = broker.groups.classic_group(group_id)
+        groups.check_ready(group_id)
+        group = groups.classic_group(group_id)
     except GroupRefusal as refusal:
         if refusal.error_code != GROUP_ID_NOT_FOUND:
             return _group_fields(group_id, "", refusal.error_code)

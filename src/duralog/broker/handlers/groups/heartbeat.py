@@ -5,28 +5,23 @@ Version 3: static members.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from duralog.broker.groups.consumer.group import ConsumerGroup
+from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.wire.error_codes import INVALID_GROUP_ID
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Request
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(groups: GroupCoordinator, request: Request) -> Answer:
     message = request.message
     if not message.group_id:
         return refuse(request, INVALID_GROUP_ID, None)
-    groups = broker.groups
     try:
         groups.check_ready(message.group_id)
         group = groups.by_id.get(message.group_id)
         instance_id = optional(message, "group_instance_id")
-        members = groups.consumer_groups.mixed if isinstance(group, ConsumerGroup) else groups.classic
+        members = groups.mixed_groups if isinstance(group, ConsumerGroup) else groups.classic
         code = members.heartbeat(message.group_id, message.member_id, instance_id, message.generation_id)
     except GroupRefusal as refusal:
         code = refusal.error_code

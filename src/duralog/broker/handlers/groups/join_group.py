@@ -7,18 +7,15 @@ to assign nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from duralog.broker.groups.classic.groups import JoinRequest
 from duralog.broker.groups.classic.membership import NO_MEMBER
 from duralog.broker.groups.consumer.group import ConsumerGroup
+from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.runtime import Runtime
 from duralog.broker.wire.error_codes import INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 _NEEDS_MEMBER_ID = 4
 _NULLABLE_PROTOCOL = 7
@@ -26,20 +23,19 @@ _SKIPS_ASSIGNMENT = 9
 _NO_GENERATION = -1
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(runtime: Runtime, groups: GroupCoordinator, request: Request) -> Answer:
     message = request.message
-    config = broker.config
+    config = runtime.config
     if not message.group_id:
         return joined_fields(request.version, {"error_code": INVALID_GROUP_ID, "member_id": message.member_id})
     if not config.group_min_session_timeout_ms <= message.session_timeout <= config.group_max_session_timeout_ms:
         return joined_fields(request.version, {"error_code": INVALID_SESSION_TIMEOUT, "member_id": message.member_id})
-    groups = broker.groups
     later = Later()
     try:
         groups.check_ready(message.group_id)
         group = groups.by_id.get(message.group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
-            return joined_fields(request.version, groups.consumer_groups.mixed.join(join_request(request)))
+            return joined_fields(request.version, groups.mixed_groups.join(join_request(request)))
         groups.classic.join(join_request(request), lambda fields: later.answer(joined_fields(request.version, fields)))
     except GroupRefusal as refusal:
         return refuse(request, refusal.error_code, refusal.message)

@@ -6,32 +6,27 @@ is one member, whose result is that of the whole request.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from duralog.broker.groups.classic.groups import LeavingMember
 from duralog.broker.groups.consumer.group import ConsumerGroup
+from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.wire.error_codes import INVALID_GROUP_ID, NONE, UNKNOWN_MEMBER_ID
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Request
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 _SEVERAL = 3
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(groups: GroupCoordinator, request: Request) -> Answer:
     message = request.message
     if not message.group_id:
         return refuse(request, INVALID_GROUP_ID, None)
     leaving = leaving_members(request)
-    groups = broker.groups
     try:
         groups.check_ready(message.group_id)
         group = groups.by_id.get(message.group_id)
         if isinstance(group, ConsumerGroup):
-            members = groups.consumer_groups.mixed.leave(message.group_id, leaving)
+            members = groups.mixed_groups.leave(message.group_id, leaving)
         else:
             members = groups.classic.leave(message.group_id, leaving)
     except GroupRefusal as refusal:

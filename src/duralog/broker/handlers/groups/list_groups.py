@@ -6,17 +6,13 @@ or a type that nobody knows is in no group.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.wire.error_codes import NONE
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Api, Fields, Request
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Request) -> Fields:
+def handle(groups: GroupCoordinator, request: Request) -> Fields:
     states = {state.lower() for state in optional(request.message, "states_filter", ())}
     kinds = {kind.lower() for kind in optional(request.message, "types_filter", ())}
     return {
@@ -28,7 +24,7 @@ def handle(broker: Broker, request: Request) -> Fields:
                 "group_state": group.state,
                 "group_type": group.kind,
             }
-            for group in broker.groups.by_id.values()
+            for group in groups.by_id.values()
             if (not states or group.state.lower() in states) and (not kinds or group.kind in kinds)
         ],
     }

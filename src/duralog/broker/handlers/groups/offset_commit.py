@@ -9,31 +9,29 @@ in the answer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
+from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.groups.offsets.commits import Committer, Errors, TopicCommit
 from duralog.broker.groups.offsets.records import NO_LEADER_EPOCH
 from duralog.broker.groups.offsets.table import PartitionCommit
 from duralog.broker.groups.refusal import GroupRefusal
-from duralog.broker.topics.topics import NO_ID, TopicView
+from duralog.broker.topics.topics import NO_ID, Topics, TopicView
 from duralog.broker.wire.error_codes import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Api, Fields, Request
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 _BY_ID = 10
 _NO_RETENTION = -1
 
 
-def handle(broker: Broker, request: Request) -> Fields:
+def handle(topics: Topics, groups: GroupCoordinator, request: Request) -> Fields:
     message = request.message
     refused: dict[str | UUID | None, dict[str, Any]] = {}
     found: list[tuple[Any, TopicView, list[Any]]] = []
     for topic in message.topics:
-        view = _find(broker, topic)
+        view = _find(topics, topic)
         if view is None:
             unknown = UNKNOWN_TOPIC_ID if request.version >= _BY_ID else UNKNOWN_TOPIC_OR_PARTITION
             refused.setdefault(_asked_as(topic), _result(topic))
@@ -49,19 +47,19 @@ def handle(broker: Broker, request: Request) -> Fields:
                 _add(refused, topic, partition, UNKNOWN_TOPIC_OR_PARTITION)
         if known:
             found.append((topic, view, known))
-    topics = list(refused.values())
+    answers = list(refused.values())
     if found:
-        errors = _commit(broker, request, found)
+        errors = _commit(groups, request, found)
         for topic, view, known in found:
             # Results of a topic join those that were refused, but a topic that is asked for twice is answered twice.
             result = refused.get(_asked_as(topic))
             if result is None:
                 result = _result(topic)
-                topics.append(result)
+                answers.append(result)
             for partition in known:
                 error_code = errors[view.name, partition.partition_index]
                 result["partitions"].append({"partition_index": partition.partition_index, "error_code": error_code})
-    return {"topics": topics}
+    return {"topics": answers}
 
 
 def _add(results: dict[str | UUID | None, dict[str, Any]], topic: Any, partition: Any, error_code: int) -> None:
@@ -74,7 +72,7 @@ def _result(topic: Any) -> dict[str, Any]:
     return {"name" if isinstance(asked, str) else "topic_id": asked, "partitions": []}
 
 
-def _commit(broker: Broker, request: Request, found: list[tuple[Any, TopicView, list[Any]]]) -> Errors:
+def _commit(groups: GroupCoordinator, request: Request, found: list[tuple[Any, TopicView, list[Any]]]) -> Errors:
     message = request.message
     committer = Committer(
         group_id=message.group_id,
@@ -101,7 +99,7 @@ def _commit(broker: Broker, request: Request, found: list[tuple[Any, TopicView, 
     ]
     try:
         retention_ms = optional(message, "retention_time", _NO_RETENTION)
-        errors: Errors = broker.groups.commits.commit(committer, topics, retention_ms)
+        errors: Errors = groups.commits.commit(committer, topics, retention_ms)
         return errors
     except GroupRefusal as refusal:
         return {
@@ -109,11 +107,11 @@ def _commit(broker: Broker, request: Request, found: list[tuple[Any, TopicView, 
         }
 
 
-def _find(broker: Broker, topic: Any) -> TopicView | None:
+def _find(topics: Topics, topic: Any) -> TopicView | None:
     asked = _asked_as(topic)
     if isinstance(asked, str):
-        return broker.topics.by_name(asked)
-    return None if asked is None else broker.topics.by_id(asked)
+        return topics.by_name(asked)
+    return None if asked is None else topics.by_id(asked)
 
 
 def _asked_as(topic: Any) -> str | UUID | None:

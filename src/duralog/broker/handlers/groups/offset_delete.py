@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.topics.topics import Topics
 from duralog.broker.wire.error_codes import INVALID_GROUP_ID, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from duralog.broker.wire.request import Api, Fields, Request
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Request) -> Fields:
+def handle(topics: Topics, groups: GroupCoordinator, request: Request) -> Fields:
     message = request.message
     answers: dict[str, list[Fields]] = {}
     known: dict[str, list[int]] = {}
     for topic in message.topics:
-        view = broker.topics.by_name(topic.name)
+        view = topics.by_name(topic.name)
         there = frozenset(() if view is None else view.partitions)
         if view is None:
             answers.setdefault(topic.name, [])
@@ -31,13 +28,13 @@ def handle(broker: Broker, request: Request) -> Fields:
     if not message.group_id:
         return refuse(request, INVALID_GROUP_ID, None)
     try:
-        errors = broker.groups.commits.delete(message.group_id, known.items())
+        errors = groups.commits.delete(message.group_id, known.items())
     except GroupRefusal as refusal:
         return refuse(request, refusal.error_code, refusal.message)
     for name, numbers in known.items():
         answers.setdefault(name, []).extend(_result(number, errors[name, number]) for number in numbers)
-    topics = [{"name": name, "partitions": partitions} for name, partitions in answers.items()]
-    return {"error_code": NONE, "topics": topics}
+    described = [{"name": name, "partitions": partitions} for name, partitions in answers.items()]
+    return {"error_code": NONE, "topics": described}
 
 
 def _result(partition: int, error_code: int) -> Fields:

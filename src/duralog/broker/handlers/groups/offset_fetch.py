@@ -11,17 +11,15 @@ any number of copies of what was committed for its answer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.groups.offsets.commits import TopicPartitions, no_offset
 from duralog.broker.groups.refusal import GroupRefusal
-from duralog.broker.topics.topics import NO_ID
+from duralog.broker.topics.topics import NO_ID, Topics
 from duralog.broker.wire.error_codes import NONE, UNKNOWN_TOPIC_ID
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Api, Fields, Request
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 _GROUP_ERROR = 2
 _SEVERAL = 8
@@ -29,11 +27,11 @@ _BY_ID = 10
 _NO_EPOCH = -1
 
 
-def handle(broker: Broker, request: Request) -> Fields:
+def handle(topics: Topics, groups: GroupCoordinator, request: Request) -> Fields:
     message = request.message
     if request.version >= _SEVERAL:
-        return {"groups": [_of_group(broker, request, group) for group in _each_once(message.groups)]}
-    return _of_group(broker, request, message)
+        return {"groups": [_of_group(topics, groups, request, group) for group in _each_once(message.groups)]}
+    return _of_group(topics, groups, request, message)
 
 
 def _each_once(groups: Iterable[Any]) -> Iterator[Any]:
@@ -46,27 +44,27 @@ def _each_once(groups: Iterable[Any]) -> Iterator[Any]:
         yield group
 
 
-def _of_group(broker: Broker, request: Request, group: Any) -> Fields:
-    topics, unknown = _asked(broker, request, group)
+def _of_group(topics: Topics, groups: GroupCoordinator, request: Request, group: Any) -> Fields:
+    asked, unknown = _asked(topics, request, group)
     try:
-        found = broker.groups.commits.fetch(
+        found = groups.commits.fetch(
             group.group_id,
             optional(group, "member_id"),
             optional(group, "member_epoch", _NO_EPOCH),
-            topics,
+            asked,
             require_stable=optional(request.message, "require_stable", False),
         )
     except GroupRefusal as refusal:
         return _refused(request, group, refusal.error_code)
     if request.version >= _BY_ID:
-        found = _with_ids(broker, found) if topics is None else found
+        found = _with_ids(topics, found) if asked is None else found
         answers = [{"topic_id": each["topic_id"], "partitions": each["partitions"]} for each in found]
     else:
         answers = [{"name": each["name"], "partitions": each["partitions"]} for each in found]
     return _fields(request, group, [*answers, *unknown], NONE)
 
 
-def _asked(broker: Broker, request: Request, group: Any) -> tuple[list[TopicPartitions] | None, list[Fields]]:
+def _asked(topics: Topics, request: Request, group: Any) -> tuple[list[TopicPartitions] | None, list[Fields]]:
     """The topics that are asked for, None for all; and what to answer for ids that no topic has."""
     if group.topics is None:
         return None, []
@@ -75,7 +73,7 @@ def _asked(broker: Broker, request: Request, group: Any) -> tuple[list[TopicPart
     known: list[TopicPartitions] = []
     unknown: list[Fields] = []
     for topic in group.topics:
-        view = None if topic.topic_id is None else broker.topics.by_id(topic.topic_id)
+        view = None if topic.topic_id is None else topics.by_id(topic.topic_id)
         if view is None:
             partitions = [no_offset(number, UNKNOWN_TOPIC_ID) for number in topic.partition_indexes]
             unknown.append({"topic_id": topic.topic_id, "partitions": partitions})
@@ -88,8 +86,8 @@ def _numbers(topic: Any) -> tuple[int, ...]:
     return tuple(dict.fromkeys(topic.partition_indexes))
 
 
-def _with_ids(broker: Broker, found: Sequence[Fields]) -> list[Fields]:
-    views = ((each, broker.topics.by_name(each["name"])) for each in found)
+def _with_ids(topics: Topics, found: Sequence[Fields]) -> list[Fields]:
+    views = ((each, topics.by_name(each["name"])) for each in found)
     return [{**each, "topic_id": view.topic_id} for each, view in views if view is not None and view.topic_id != NO_ID]
 
 

@@ -5,29 +5,24 @@ Version 3: static members. Version 5: the protocol's type and name, which must b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from duralog.broker.groups.classic.groups import SyncRequest
 from duralog.broker.groups.consumer.group import ConsumerGroup
+from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.wire.error_codes import INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 _HAS_PROTOCOL = 5
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(groups: GroupCoordinator, request: Request) -> Answer:
     message = request.message
     protocol_type, protocol_name = optional(message, "protocol_type"), optional(message, "protocol_name")
     if request.version >= _HAS_PROTOCOL and (protocol_type is None or protocol_name is None):
         return refuse(request, INCONSISTENT_GROUP_PROTOCOL, None)
     if not message.group_id:
         return refuse(request, INVALID_GROUP_ID, None)
-    groups = broker.groups
     later = Later()
     try:
         groups.check_ready(message.group_id)
@@ -42,7 +37,7 @@ def handle(broker: Broker, request: Request) -> Answer:
             assignments={assignment.member_id: assignment.assignment for assignment in message.assignments},
         )
         if isinstance(group, ConsumerGroup) and not group.is_empty:
-            return groups.consumer_groups.mixed.sync(asked)
+            return groups.mixed_groups.sync(asked)
         groups.classic.sync(asked, later.answer)
     except GroupRefusal as refusal:
         return refuse(request, refusal.error_code, refusal.message)

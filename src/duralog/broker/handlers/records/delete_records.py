@@ -6,8 +6,7 @@ the last offset counts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import INTERNAL_TOPICS
 from duralog.broker.topics.partitions import Partitions
 from duralog.broker.wire import error_codes as codes
@@ -16,14 +15,11 @@ from duralog.errors import DuralogError
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.retention import COMPACT, DELETE
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 _NO_LOW_WATERMARK = -1
 _Key = tuple[str, int]
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(runtime: Runtime, partitions: Partitions, request: Request) -> Answer:
     asked: dict[_Key, int] = {
         (topic.name, partition.partition_index): partition.offset
         for topic in request.message.topics
@@ -32,9 +28,9 @@ def handle(broker: Broker, request: Request) -> Answer:
     results: dict[_Key, Fields] = {}
     logs: dict[_Key, PartitionLog] = {}
     for name, number in asked:
-        partition = broker.partitions.get(name, number)
+        partition = partitions.get(name, number)
         if partition is None:
-            is_offline = broker.partitions.is_offline(name, number)
+            is_offline = partitions.is_offline(name, number)
             error = codes.KAFKA_STORAGE_ERROR if is_offline else codes.UNKNOWN_TOPIC_OR_PARTITION
             results[name, number] = _partition(number, error)
         elif name in INTERNAL_TOPICS:
@@ -46,14 +42,14 @@ def handle(broker: Broker, request: Request) -> Answer:
     later = Later()
 
     def delete() -> dict[_Key, Fields]:
-        return {key: _delete(log, asked[key], broker.partitions) for key, log in logs.items()}
+        return {key: _delete(log, asked[key], partitions) for key, log in logs.items()}
 
     def then(deleted: dict[_Key, Fields], error: Exception | None) -> None:
         if error is not None:
             raise error
         later.answer(_by_topic(results | deleted))
 
-    broker.in_background(delete, then, later)
+    runtime.background.run(delete, then, later)
     return later
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from duralog.broker.runtime import Runtime
+from duralog.broker.topics.partitions import Partitions
 from duralog.broker.topics.topic_faults import UNKNOWN_TOPIC, Fault, name_fault
+from duralog.broker.topics.topics import Topics
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.messages import encode_response
 from duralog.broker.wire.request import Answer, Api, Fields, Later, RawAnswer, Request
 from duralog.storage.log.partition_log import PartitionLog
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 _KEY = 61
 _NO_PARTITION = Fault(codes.UNKNOWN_TOPIC_OR_PARTITION, None)
@@ -23,10 +21,10 @@ MOST_PRODUCERS = 100_000
 _TOO_MANY = Fault(codes.POLICY_VIOLATION, f"One request is told of {MOST_PRODUCERS} producers at most.")
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(runtime: Runtime, topics: Topics, partitions: Partitions, request: Request) -> Answer:
     """A partition may know very many producers: they are listed, and the answer encoded, on a worker thread."""
     asked = [
-        (topic.name, [(number, _find(broker, topic.name, number)) for number in topic.partition_indexes])
+        (topic.name, [(number, _find(topics, partitions, topic.name, number)) for number in topic.partition_indexes])
         for topic in request.message.topics
     ]
     version = request.version
@@ -37,17 +35,17 @@ def handle(broker: Broker, request: Request) -> Answer:
             raise error
         later.answer(answer)
 
-    broker.in_background(lambda: RawAnswer([encode_response(_KEY, version, _describe(asked))]), then, later)
+    runtime.background.run(lambda: RawAnswer([encode_response(_KEY, version, _describe(asked))]), then, later)
     return later
 
 
-def _find(broker: Broker, name: str, number: int) -> PartitionLog | Fault:
-    partition = broker.partitions.get(name, number)
+def _find(topics: Topics, partitions: Partitions, name: str, number: int) -> PartitionLog | Fault:
+    partition = partitions.get(name, number)
     if partition is not None:
         return partition.log
-    if broker.partitions.is_offline(name, number):
+    if partitions.is_offline(name, number):
         return _OFFLINE
-    if broker.topics.by_name(name) is not None:
+    if topics.by_name(name) is not None:
         return _NO_PARTITION
     return name_fault(name) or UNKNOWN_TOPIC
 

@@ -6,20 +6,18 @@ and refused is `duralog.broker.fetch.reading`. The rack of a client is ignored: 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from duralog.broker.fetch.purgatory import Fetch, Fetches
 from duralog.broker.fetch.reading import NO_EPOCH, Limits, Wanted
 from duralog.broker.fetch.response import FIRST_WITH_TOPIC_IDS, encode
 from duralog.broker.fetch.sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION, Key
-from duralog.broker.topics.partitions import NO_TOPIC_ID
+from duralog.broker.runtime import Runtime
+from duralog.broker.topics.partitions import NO_TOPIC_ID, Partitions
 from duralog.broker.wire import error_codes
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Request
 from duralog.storage.log.isolation import Isolation
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 _FIRST_WITH_SESSIONS = 7
 _FIRST_WITH_LEADER_EPOCHS = 9
@@ -28,14 +26,13 @@ _FIRST_WITH_REPLICA_STATE = 15
 _ISOLATIONS = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(runtime: Runtime, partitions: Partitions, fetches: Fetches, request: Request) -> Answer:
     message, version = request.message, request.version
-    fetches: Fetches = broker.fetches
     if not 0 <= message.isolation_level < len(_ISOLATIONS):
         return refuse(request, error_codes.UNKNOWN_SERVER_ERROR, None)
-    max_bytes = min(message.max_bytes, broker.config.fetch_max_bytes)
+    max_bytes = min(message.max_bytes, runtime.config.fetch_max_bytes)
     limits = Limits(max_bytes, _ISOLATIONS[message.isolation_level], _is_replica(message, version))
-    asked = _asked(broker, message, version)
+    asked = _asked(partitions, message, version)
     session = None
     wants_session = False
     if version >= _FIRST_WITH_SESSIONS:
@@ -47,12 +44,12 @@ def handle(broker: Broker, request: Request) -> Answer:
             uses_topic_ids = version >= FIRST_WITH_TOPIC_IDS
             found = fetches.sessions.take_turn(session_id, epoch, uses_topic_ids=uses_topic_ids)
             if isinstance(found, int):
-                return encode((), version, session_id=NO_SESSION, node_id=broker.node.node_id, error_code=found)
+                return encode((), version, session_id=NO_SESSION, node_id=runtime.node.node_id, error_code=found)
             found.update(asked.values(), _forgotten(message, version))
             if found.wanted:
                 if not fetches.sessions.use(found):
                     code = error_codes.FETCH_SESSION_ID_NOT_FOUND
-                    return encode((), version, session_id=NO_SESSION, node_id=broker.node.node_id, error_code=code)
+                    return encode((), version, session_id=NO_SESSION, node_id=runtime.node.node_id, error_code=code)
                 session = found
             else:
                 fetches.sessions.close(session_id)
@@ -70,9 +67,8 @@ def handle(broker: Broker, request: Request) -> Answer:
     )
 
 
-def _asked(broker: Broker, message: Any, version: int) -> dict[Key, Wanted]:
+def _asked(partitions: Partitions, message: Any, version: int) -> dict[Key, Wanted]:
     """The partitions of the request in its order; of one that is named twice, what was said last."""
-    partitions = broker.partitions
     asked: dict[Key, Wanted] = {}
     for topic in message.topics:
         name: str | None

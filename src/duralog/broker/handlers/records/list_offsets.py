@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.leadership import NO_EPOCH, epoch_error
-from duralog.broker.topics.partitions import Partition
+from duralog.broker.topics.partitions import Partition, Partitions
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
@@ -21,9 +22,6 @@ from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP
 from duralog.storage.segment.lookup import TimestampedOffset
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
@@ -42,7 +40,7 @@ class _Asked(NamedTuple):
     current_leader_epoch: int
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(runtime: Runtime, partitions: Partitions, request: Request) -> Answer:
     level = optional(request.message, "isolation_level", 0)
     if level not in (0, 1):
         return refuse(request, codes.UNKNOWN_SERVER_ERROR, None)
@@ -53,7 +51,7 @@ def handle(broker: Broker, request: Request) -> Answer:
     slow: dict[tuple[str, int], tuple[PartitionLog, int]] = {}
     for one in asked:
         key = one.topic, one.number
-        error, partition = _found(broker, request.version, one, is_repeated=counts[key] > 1)
+        error, partition = _found(partitions, request.version, one, is_repeated=counts[key] > 1)
         if partition is None:
             results[key] = _partition(one.number, _NOT_FOUND, error)
         elif one.timestamp_ms >= 0 or one.timestamp_ms == MAX_TIMESTAMP:
@@ -69,7 +67,7 @@ def handle(broker: Broker, request: Request) -> Answer:
         try:
             found = log.offset_for_timestamp(timestamp_ms, isolation=isolation)
         except DuralogError as error:
-            return _partition(log.partition, _NOT_FOUND, broker.partitions.code_of_failure(log, error))
+            return _partition(log.partition, _NOT_FOUND, partitions.code_of_failure(log, error))
         return _partition(log.partition, found or _NOT_FOUND)
 
     def look_up() -> dict[tuple[str, int], Fields]:
@@ -80,7 +78,7 @@ def handle(broker: Broker, request: Request) -> Answer:
             raise error
         later.answer(_by_topic({**results, **found}))
 
-    broker.in_background(look_up, then, later)
+    runtime.background.run(look_up, then, later)
     return later
 
 
@@ -97,14 +95,14 @@ def _all_asked(request: Request) -> list[_Asked]:
     ]
 
 
-def _found(broker: Broker, version: int, one: _Asked, *, is_repeated: bool) -> tuple[int, Partition | None]:
+def _found(partitions: Partitions, version: int, one: _Asked, *, is_repeated: bool) -> tuple[int, Partition | None]:
     if is_repeated:
         return codes.INVALID_REQUEST, None
     if one.timestamp_ms < 0 and version < _SINCE.get(one.timestamp_ms, version + 1):
         return codes.UNSUPPORTED_VERSION, None
-    partition = broker.partitions.get(one.topic, one.number)
+    partition = partitions.get(one.topic, one.number)
     if partition is None:
-        is_offline = broker.partitions.is_offline(one.topic, one.number)
+        is_offline = partitions.is_offline(one.topic, one.number)
         return (codes.KAFKA_STORAGE_ERROR if is_offline else codes.UNKNOWN_TOPIC_OR_PARTITION), None
     error = epoch_error(one.current_leader_epoch, partition.log.leader_epoch)
     return error, partition if error == codes.NONE else None

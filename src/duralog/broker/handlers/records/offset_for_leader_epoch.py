@@ -5,28 +5,24 @@ The epoch that the log is led in counts as begun, though nothing may have been w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from duralog.broker.topics.leadership import NO_EPOCH, epoch_error
+from duralog.broker.topics.partitions import Partitions
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.request import Answer, Api, Fields, Request
 from duralog.format.checkpoints import EpochStart
 from duralog.storage.log.leader_epochs import UNDEFINED_OFFSET
 from duralog.storage.log.partition_log import PartitionLog
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 _UNKNOWN = EpochStart(NO_EPOCH, UNDEFINED_OFFSET)
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(partitions: Partitions, request: Request) -> Answer:
     return {
         "topics": [
             {
                 "topic": topic.topic,
                 "partitions": [
-                    _found(broker, topic.topic, asked.partition, asked.current_leader_epoch, asked.leader_epoch)
+                    _found(partitions, topic.topic, asked.partition, asked.current_leader_epoch, asked.leader_epoch)
                     for asked in topic.partitions
                 ],
             }
@@ -35,10 +31,10 @@ def handle(broker: Broker, request: Request) -> Answer:
     }
 
 
-def _found(broker: Broker, topic: str, number: int, current_leader_epoch: int, epoch: int) -> Fields:
-    partition = broker.partitions.get(topic, number)
+def _found(partitions: Partitions, topic: str, number: int, current_leader_epoch: int, epoch: int) -> Fields:
+    partition = partitions.get(topic, number)
     if partition is None:
-        is_offline = broker.partitions.is_offline(topic, number)
+        is_offline = partitions.is_offline(topic, number)
         return _partition(number, codes.KAFKA_STORAGE_ERROR if is_offline else codes.UNKNOWN_TOPIC_OR_PARTITION)
     error = epoch_error(current_leader_epoch, partition.log.leader_epoch)
     return _partition(number, error, _UNKNOWN if error else end_of_epoch(partition.log, epoch))

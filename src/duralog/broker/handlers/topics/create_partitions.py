@@ -6,22 +6,21 @@ Topics for which a request would make more than 10,000 partitions in all are ref
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topic_faults import DUPLICATE, TIMED_OUT, TOO_MANY, Fault, fault_of, more_partitions_fault
+from duralog.broker.topics.topics import Topics
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
 from duralog.errors import DuralogError
 from duralog.storage.metadata.changes import MOST_PARTITIONS
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 _NO_TOPIC = Fault(codes.UNKNOWN_TOPIC_OR_PARTITION, None)
 _DONE = Fault(codes.NONE, None)
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
     message = request.message
     if message.timeout <= 0:
         return refuse(request, *TIMED_OUT)
@@ -29,37 +28,37 @@ def handle(broker: Broker, request: Request) -> Answer:
     repeated = [_result(name, DUPLICATE) for name, count in counts.items() if count > 1]
     wanted = [topic for topic in message.topics if counts[topic.name] == 1]
     later = Later()
-    growth = _Growth(broker, validate_only=message.validate_only)
+    growth = _Growth(runtime, validate_only=message.validate_only)
 
     def work() -> list[Fields]:
         return [_result(topic.name, growth.of(topic)) for topic in wanted]
 
     def then(results: list[Fields], error: Exception | None) -> None:
         for name in growth.grown:
-            broker.topics.refresh(name)
+            topics.refresh(name)
         if error is not None:
             raise error
         later.answer({"results": repeated + results})
 
-    broker.topics.change(work, then, later)
+    topics.change(work, then, later)
     return later
 
 
 class _Growth:
     """The topics of one request, which grow one after the other beside the loop."""
 
-    def __init__(self, broker: Broker, *, validate_only: bool) -> None:
-        self._broker = broker
+    def __init__(self, runtime: Runtime, *, validate_only: bool) -> None:
+        self._runtime = runtime
         self._validate_only = validate_only
         self._room = MOST_PARTITIONS
         self.grown: list[str] = []
 
     def of(self, topic: Any) -> Fault:
-        store = self._broker.store
+        store = self._runtime.store
         if store.find_topic(topic.name) is None:
             return _NO_TOPIC
         present = store.partition_count(topic.name)
-        node_id = self._broker.node.node_id
+        node_id = self._runtime.node.node_id
         fault = more_partitions_fault(topic.name, present, topic.count, topic.assignments, node_id)
         if fault is None and topic.count - present > self._room:
             fault = TOO_MANY
@@ -72,7 +71,7 @@ class _Growth:
         try:
             store.add_partitions(topic.name, topic.count)
         except DuralogError as error:
-            return fault_of(error, self._broker.log_lines)
+            return fault_of(error, self._runtime.log_lines)
         return _DONE
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from duralog.broker.configs.faults import topic_configs_fault
 from duralog.broker.configs.resources import effective_topic_configs
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topic_faults import (
     DUPLICATE,
     NOT_GIVEN,
@@ -25,44 +26,42 @@ from duralog.broker.topics.topic_faults import (
     new_name_fault,
     placement_fault,
 )
+from duralog.broker.topics.topics import Topics
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
 from duralog.errors import DuralogError
 from duralog.format.filenames import collision_key
 from duralog.storage.metadata.changes import MOST_PARTITIONS
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
     message = request.message
     if message.timeout <= 0:
         return refuse(request, *TIMED_OUT)
     counts = Counter(topic.name for topic in message.topics)
     wanted = [topic for topic in message.topics if counts[topic.name] == 1]
     repeated = [_refused(name, DUPLICATE) for name, count in counts.items() if count > 1]
-    if sum(max(_partition_count(broker, topic), 0) for topic in wanted) > MOST_PARTITIONS:
+    if sum(max(_partition_count(runtime, topic), 0) for topic in wanted) > MOST_PARTITIONS:
         return refuse(request, *TOO_MANY)
-    creation = _Creation(broker, validate_only=message.validate_only)
+    creation = _Creation(runtime, validate_only=message.validate_only)
     later = Later()
 
     def then(results: list[Fields], error: Exception | None) -> None:
         for name in creation.created:
-            broker.topics.refresh(name)
+            topics.refresh(name)
         if error is not None:
             raise error
         later.answer({"topics": results + repeated})
 
-    broker.topics.change(lambda: [creation.of(topic) for topic in wanted], then, later)
+    topics.change(lambda: [creation.of(topic) for topic in wanted], then, later)
     return later
 
 
 class _Creation:
     """The topics of one request, made one after the other beside the loop."""
 
-    def __init__(self, broker: Broker, *, validate_only: bool) -> None:
-        self._broker = broker
+    def __init__(self, runtime: Runtime, *, validate_only: bool) -> None:
+        self._runtime = runtime
         self._validate_only = validate_only
         self._by_collision_key: dict[str, str] | None = None
         self._effective: dict[tuple[tuple[str, str], ...], list[Fields]] = {}
@@ -70,16 +69,16 @@ class _Creation:
         self.created: list[str] = []
 
     def of(self, topic: Any) -> Fields:
-        store = self._broker.store
+        store = self._runtime.store
         configs: dict[str, str] = {config.name: config.value for config in topic.configs}
         fault = self._fault(topic, configs)
         topic_id: object = uuid.uuid4()
-        partitions = _partition_count(self._broker, topic)
+        partitions = _partition_count(self._runtime, topic)
         if fault is None and not self._validate_only:
             try:
                 topic_id = store.create_topic(topic.name, partitions, configs)
             except DuralogError as error:
-                fault = fault_of(error, self._broker.log_lines)
+                fault = fault_of(error, self._runtime.log_lines)
             finally:
                 if store.find_topic(topic.name) is not None:
                     self.created.append(topic.name)
@@ -99,11 +98,11 @@ class _Creation:
     def _effective_configs(self, overrides: dict[str, str]) -> list[Fields]:
         key = tuple(overrides.items())
         if key not in self._effective:
-            self._effective[key] = effective_topic_configs(self._broker.store, overrides)
+            self._effective[key] = effective_topic_configs(self._runtime.store, overrides)
         return self._effective[key]
 
     def _fault(self, topic: Any, configs: dict[str, str]) -> Fault | None:
-        store = self._broker.store
+        store = self._runtime.store
         exists = {topic.name: topic.name} if store.find_topic(topic.name) is not None else {}
         fault = new_name_fault(topic.name, exists, self._names())
         if fault is not None:
@@ -118,21 +117,21 @@ class _Creation:
             topic.num_partitions,
             topic.replication_factor,
             topic.assignments,
-            self._broker.node.node_id,
-            self._broker.config.default_replication_factor,
+            self._runtime.node.node_id,
+            self._runtime.config.default_replication_factor,
         )
 
     def _names(self) -> dict[str, str]:
         if self._by_collision_key is None:
-            self._by_collision_key = {collision_key(name): name for name in self._broker.store.topics()}
+            self._by_collision_key = {collision_key(name): name for name in self._runtime.store.topics()}
         return self._by_collision_key
 
 
-def _partition_count(broker: Broker, topic: Any) -> int:
+def _partition_count(runtime: Runtime, topic: Any) -> int:
     assignments: Sequence[Any] = topic.assignments
     if assignments:
         return len(assignments)
-    return int(broker.config.num_partitions if topic.num_partitions == NOT_GIVEN else topic.num_partitions)
+    return int(runtime.config.num_partitions if topic.num_partitions == NOT_GIVEN else topic.num_partitions)
 
 
 def _refused(name: str, fault: Fault) -> Fields:

@@ -8,16 +8,13 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING
 
 from duralog.broker.net.log_lines import LogLines
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topic_faults import DUPLICATE, TIMED_OUT, UNKNOWN_ID, UNKNOWN_TOPIC, Fault, fault_of
-from duralog.broker.topics.topics import TopicView
+from duralog.broker.topics.topics import Topics, TopicView
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 _BY_ID_SINCE = 6
 _DISABLED_SINCE = 3
@@ -31,18 +28,18 @@ _NAME_OF_ID = Fault(codes.INVALID_REQUEST, "The provided topic name maps to an I
 _Asked = tuple[str | None, uuid.UUID | None]
 
 
-def handle(broker: Broker, request: Request) -> Answer:
-    if not broker.config.delete_topic_enable:
+def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
+    if not runtime.config.delete_topic_enable:
         if request.version < _DISABLED_SINCE:
             return refuse(request, codes.INVALID_REQUEST, None)
         return refuse(request, *_NOT_ENABLED)
     if request.message.timeout <= 0:
         return refuse(request, *TIMED_OUT)
-    answers, topics = _resolved(broker, _asked(request))
-    deletion = _Deletion(answers, len(topics), broker.log_lines)
-    for topic in topics:
-        broker.topics.delete(topic.name, partial(deletion.told, topic), deletion.later)
-    return deletion.later if topics else {"responses": answers}
+    answers, found = _resolved(topics, _asked(request))
+    deletion = _Deletion(answers, len(found), runtime.log_lines)
+    for topic in found:
+        topics.delete(topic.name, partial(deletion.told, topic), deletion.later)
+    return deletion.later if found else {"responses": answers}
 
 
 def _asked(request: Request) -> list[_Asked]:
@@ -51,7 +48,7 @@ def _asked(request: Request) -> list[_Asked]:
     return [(name, None) for name in request.message.topic_names]
 
 
-def _resolved(broker: Broker, asked: list[_Asked]) -> tuple[list[Fields], list[TopicView]]:
+def _resolved(topics: Topics, asked: list[_Asked]) -> tuple[list[Fields], list[TopicView]]:
     """The answers for what cannot be deleted, and the topics that can."""
     names = Counter(name for name, topic_id in asked if name is not None and topic_id is None)
     ids = Counter(topic_id for name, topic_id in asked if name is None and topic_id is not None)
@@ -64,7 +61,7 @@ def _resolved(broker: Broker, asked: list[_Asked]) -> tuple[list[Fields], list[T
     answers += [_response(None, topic_id, _DUPLICATE_ID) for topic_id, count in ids.items() if count > 1]
     found: list[TopicView] = []
     for topic_id in [topic_id for topic_id, count in ids.items() if count == 1]:
-        topic = broker.topics.by_id(topic_id)
+        topic = topics.by_id(topic_id)
         if topic is None:
             answers.append(_response(None, topic_id, UNKNOWN_ID))
         elif names[topic.name] == 1:
@@ -73,7 +70,7 @@ def _resolved(broker: Broker, asked: list[_Asked]) -> tuple[list[Fields], list[T
         else:
             found.append(topic)
     for name in [name for name, count in names.items() if count == 1]:
-        topic = broker.topics.by_name(name)
+        topic = topics.by_name(name)
         if topic is None:
             answers.append(_response(name, None, UNKNOWN_TOPIC))
         else:

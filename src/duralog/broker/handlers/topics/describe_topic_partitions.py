@@ -6,22 +6,21 @@ is 2,000. The cursor of an answer names the partition that the next page begins 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import INTERNAL_TOPICS
 from duralog.broker.topics.leadership import ALL_TOPIC_OPERATIONS, NOT_ASKED, partition_fields
+from duralog.broker.topics.partitions import Partitions
 from duralog.broker.topics.topic_faults import UNKNOWN_TOPIC, name_fault
-from duralog.broker.topics.topics import TopicView
+from duralog.broker.topics.topics import Topics, TopicView
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.request import Answer, Api, Fields, Request
-
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
 
 _MOST_PARTITIONS = 2000
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(runtime: Runtime, topics: Topics, partitions: Partitions, request: Request) -> Answer:
     message = request.message
     cursor = message.cursor
     asked = {topic.name for topic in message.topics}
@@ -29,41 +28,47 @@ def handle(broker: Broker, request: Request) -> Answer:
         return refuse(request, codes.INVALID_REQUEST, None)
     if "" in asked:
         return refuse(request, codes.UNKNOWN_SERVER_ERROR, None)
-    names = sorted(asked or broker.topics.names())
+    names = sorted(asked or topics.names())
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
-    return _page(broker, names, cursor, max(min(message.response_partition_limit, _MOST_PARTITIONS), 1))
+    return _page(
+        runtime, topics, partitions, names, cursor, max(min(message.response_partition_limit, _MOST_PARTITIONS), 1)
+    )
 
 
-def _page(broker: Broker, names: list[str], cursor: Any, room: int) -> Fields:
-    topics: list[Fields] = []
+def _page(runtime: Runtime, topics: Topics, partitions: Partitions, names: list[str], cursor: Any, room: int) -> Fields:
+    described: list[Fields] = []
     following: Fields | None = None
     for name in names:
         if room == 0:
             following = {"topic_name": name, "partition_index": 0}
             break
-        topic = broker.topics.by_name(name)
+        topic = topics.by_name(name)
         if topic is None:
-            topics.append(_missing(name))
+            described.append(_missing(name))
             continue
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         numbers = [number for number in topic.partitions if number >= first]
-        topics.append(_known(broker, topic, numbers[:room]))
+        described.append(_known(runtime, partitions, topic, numbers[:room]))
         if len(numbers) > room:
             following = {"topic_name": name, "partition_index": numbers[room]}
             break
         room -= len(numbers)
-    return {"topics": topics, "next_cursor": following}
+    return {"topics": described, "next_cursor": following}
 
 
-def _known(broker: Broker, topic: TopicView, numbers: list[int]) -> Fields:
+def _known(runtime: Runtime, partitions: Partitions, topic: TopicView, numbers: list[int]) -> Fields:
     return {
         "error_code": codes.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
         "partitions": [
-            {**partition_fields(broker, topic, number), "eligible_leader_replicas": [], "last_known_elr": []}
+            {
+                **partition_fields(partitions, runtime.node.node_id, topic, number),
+                "eligible_leader_replicas": [],
+                "last_known_elr": [],
+            }
             for number in numbers
         ],
         "topic_authorized_operations": ALL_TOPIC_OPERATIONS,

@@ -7,49 +7,48 @@ may ask by topic id, and then only by id: names beside it do not count.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import INTERNAL_TOPICS
 from duralog.broker.topics.leadership import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_ASKED, partition_fields
-from duralog.broker.topics.topics import TopicView
+from duralog.broker.topics.partitions import Partitions
+from duralog.broker.topics.topics import Topics, TopicView
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Request
 from duralog.format.filenames import topic_name_fault
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 _IDS_SINCE = 12
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(runtime: Runtime, topics: Topics, partitions: Partitions, request: Request) -> Answer:
     asked = request.message.topics
     wants_all = asked is None or (request.version == 0 and not asked)
     operations = ALL_TOPIC_OPERATIONS if _wants(request, "include_topic_authorized_operations") else NOT_ASKED
-    topics: list[Fields] = []
+    answers: list[Fields] = []
     if wants_all:
-        topics = [_known(broker, topic, operations) for topic in broker.topics.all()]
+        answers = [_known(runtime, partitions, topic, operations) for topic in topics.all()]
     else:
         for topic in asked:
             if _is_refused(request, topic):
                 return refuse(request, codes.INVALID_REQUEST, None)
         ids = dict.fromkeys(topic_id for topic in asked if (topic_id := optional(topic, "topic_id")) is not None)
         if ids:
-            found = [(topic_id, broker.topics.by_id(topic_id)) for topic_id in ids]
-            topics = [_unknown_id(topic_id, NOT_ASKED) for topic_id, topic in found if topic is None]
-            topics += [_known(broker, topic, operations) for _, topic in found if topic is not None]
+            found = [(topic_id, topics.by_id(topic_id)) for topic_id in ids]
+            answers = [_unknown_id(topic_id, NOT_ASKED) for topic_id, topic in found if topic is None]
+            answers += [_known(runtime, partitions, topic, operations) for _, topic in found if topic is not None]
         elif any(topic.name is None for topic in asked):
             return refuse(request, codes.UNKNOWN_SERVER_ERROR, None)
         else:
-            topics = _by_name(broker, request, operations)
-    node = request.node or broker.node
+            answers = _by_name(runtime, topics, partitions, request, operations)
+    node = request.node or runtime.node
     cluster = ALL_CLUSTER_OPERATIONS if _wants(request, "include_cluster_authorized_operations") else NOT_ASKED
     return {
         "brokers": [{"node_id": node.node_id, "host": node.host, "port": node.port, "rack": node.rack}],
         "cluster_id": node.cluster_id,
         "controller_id": node.node_id,
-        "topics": topics,
+        "topics": answers,
         "cluster_authorized_operations": cluster,
         "error_code": codes.NONE,
     }
@@ -64,24 +63,28 @@ def _wants(request: Request, name: str) -> bool:
     return bool(optional(request.message, name, False))
 
 
-def _by_name(broker: Broker, request: Request, operations: int) -> list[Fields]:
+def _by_name(
+    runtime: Runtime, topics: Topics, partitions: Partitions, request: Request, operations: int
+) -> list[Fields]:
     names = dict.fromkeys(topic.name for topic in request.message.topics)
-    found = {name: broker.topics.by_name(name) for name in names}
+    found = {name: topics.by_name(name) for name in names}
     missing = [name for name, topic in found.items() if topic is None]
     may_create = optional(request.message, "allow_auto_topic_creation", True)
-    if missing and may_create and broker.config.auto_create_topics_enable:
-        broker.topics.create_missing(name for name in missing if topic_name_fault(name) is None)
-    known = [_known(broker, topic, operations) for topic in found.values() if topic is not None]
+    if missing and may_create and runtime.config.auto_create_topics_enable:
+        topics.create_missing(name for name in missing if topic_name_fault(name) is None)
+    known = [_known(runtime, partitions, topic, operations) for topic in found.values() if topic is not None]
     return known + [_missing(name, operations) for name in missing]
 
 
-def _known(broker: Broker, topic: TopicView, operations: int) -> Fields:
+def _known(runtime: Runtime, partitions: Partitions, topic: TopicView, operations: int) -> Fields:
     return {
         "error_code": codes.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
-        "partitions": [partition_fields(broker, topic, number) for number in topic.partitions],
+        "partitions": [
+            partition_fields(partitions, runtime.node.node_id, topic, number) for number in topic.partitions
+        ],
         "topic_authorized_operations": operations,
     }
 

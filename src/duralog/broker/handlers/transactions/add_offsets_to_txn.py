@@ -6,26 +6,23 @@ before, it is told as INVALID_PRODUCER_EPOCH.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS
+from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.transactions.decisions import Producer
 from duralog.broker.wire.error_codes import INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
 from duralog.broker.wire.request import Answer, Api, Fields, Request
 from duralog.storage.disk.log_directory import TopicPartition
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 _KNOWS_FENCED = 2
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(groups: GroupCoordinator, transactions: TransactionCoordinator, request: Request) -> Answer:
     message = request.message
-    error = broker.transactions.add_partitions(
+    error = transactions.add_partitions(
         message.transactional_id,
         Producer(message.producer_id, message.producer_epoch),
-        [TopicPartition(CONSUMER_OFFSETS, broker.groups.partition_for(message.group_id))],
+        [TopicPartition(CONSUMER_OFFSETS, groups.partition_for(message.group_id))],
         client_version=0,
     )
     if error == PRODUCER_FENCED and request.version < _KNOWS_FENCED:

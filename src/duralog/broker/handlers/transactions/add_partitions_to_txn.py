@@ -8,8 +8,10 @@ being added. Version 2 and later know PRODUCER_FENCED; before, it is told as INV
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from duralog.broker.topics.topics import Topics
+from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.transactions.decisions import Producer
 from duralog.broker.wire.error_codes import (
     INVALID_PRODUCER_EPOCH,
@@ -23,14 +25,11 @@ from duralog.broker.wire.request import Answer, Api, Fields, Request
 from duralog.storage.append.producer_state import EPOCH_BUMPING
 from duralog.storage.disk.log_directory import TopicPartition
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 _OF_BROKERS = 4
 _KNOWS_FENCED = 2
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(topics: Topics, transactions: TransactionCoordinator, request: Request) -> Answer:
     message, version = request.message, request.version
     if version >= _OF_BROKERS:
         return {
@@ -38,7 +37,8 @@ def handle(broker: Broker, request: Request) -> Answer:
                 {
                     "transactional_id": transaction.transactional_id,
                     "topic_results": _add(
-                        broker,
+                        topics,
+                        transactions,
                         version,
                         transaction.transactional_id,
                         Producer(transaction.producer_id, transaction.producer_epoch),
@@ -50,7 +50,8 @@ def handle(broker: Broker, request: Request) -> Answer:
             ]
         }
     results = _add(
-        broker,
+        topics,
+        transactions,
         version,
         message.v3_and_below_transactional_id,
         Producer(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch),
@@ -60,36 +61,37 @@ def handle(broker: Broker, request: Request) -> Answer:
 
 
 def _add(
-    broker: Broker,
+    topics: Topics,
+    transactions: TransactionCoordinator,
     version: int,
     transactional_id: str,
     producer: Producer,
-    topics: Sequence[Any],
+    asked: Sequence[Any],
     *,
     verify_only: bool = False,
 ) -> list[Fields]:
     """The results by topic. Where all have the same one, they are told as they were asked for."""
-    partitions = _partitions(topics)
-    faults = _faults(broker, version, partitions)
+    partitions = _partitions(asked)
+    faults = _faults(topics, version, partitions)
     if any(faults.values()):
         return _by_topic({partition: fault or OPERATION_NOT_ATTEMPTED for partition, fault in faults.items()})
     if verify_only:
-        verify = broker.transactions.verify_partition
+        verify = transactions.verify_partition
         return _by_topic({partition: verify(transactional_id, producer, partition) for partition in partitions})
     client_version = EPOCH_BUMPING if version >= _OF_BROKERS else 0
-    error = broker.transactions.add_partitions(transactional_id, producer, partitions, client_version=client_version)
+    error = transactions.add_partitions(transactional_id, producer, partitions, client_version=client_version)
     if error == PRODUCER_FENCED and version < _KNOWS_FENCED:
         error = INVALID_PRODUCER_EPOCH
-    return _all_alike(topics, error)
+    return _all_alike(asked, error)
 
 
-def _faults(broker: Broker, version: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+def _faults(topics: Topics, version: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Why each partition cannot be added; NONE where it can. Clients may name any number of partitions."""
     faults: dict[TopicPartition, int] = {}
     numbers: dict[str, frozenset[int]] = {}
     for partition in partitions:
         name, number = partition
-        topic = broker.topics.by_name(name)
+        topic = topics.by_name(name)
         if topic is not None and name not in numbers:
             numbers[name] = frozenset(topic.partitions)
         if topic is not None and topic.is_internal and version < _OF_BROKERS:

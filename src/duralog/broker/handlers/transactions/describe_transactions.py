@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.transactions.state import STATUS_NAMES
 from duralog.broker.wire.error_codes import INVALID_REQUEST, NOT_COORDINATOR, TRANSACTIONAL_ID_NOT_FOUND
 from duralog.broker.wire.request import Answer, Api, Fields, Request
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
+
+def handle(transactions: TransactionCoordinator, request: Request) -> Answer:
+    return {"transaction_states": [_describe(transactions, id_) for id_ in request.message.transactional_ids]}
 
 
-def handle(broker: Broker, request: Request) -> Answer:
-    return {"transaction_states": [_describe(broker, id_) for id_ in request.message.transactional_ids]}
-
-
-def _describe(broker: Broker, transactional_id: str) -> Fields:
+def _describe(transactions: TransactionCoordinator, transactional_id: str) -> Fields:
     if not transactional_id:
         return _error(transactional_id, INVALID_REQUEST)
-    if broker.transactions.log.partition_for(transactional_id) is None:
+    if transactions.log.partition_for(transactional_id) is None:
         return _error(transactional_id, NOT_COORDINATOR)
-    known = broker.transactions.states.get(transactional_id)
+    known = transactions.states.get(transactional_id)
     if known is None:
         return _error(transactional_id, TRANSACTIONAL_ID_NOT_FOUND)
     topics: dict[str, list[int]] = {}

@@ -7,24 +7,20 @@ know PRODUCER_FENCED; before, it is told as INVALID_PRODUCER_EPOCH.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.transactions.decisions import Producer
 from duralog.broker.wire.error_codes import INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
 from duralog.broker.wire.request import Answer, Api, Fields, Request
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from duralog.storage.append.producer_state import EPOCH_BUMPING
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 _KNOWS_FENCED = 2
 _BUMPS_EPOCH = 5
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(transactions: TransactionCoordinator, request: Request) -> Answer:
     message = request.message
-    outcome = broker.transactions.end_transaction(
+    outcome = transactions.end_transaction(
         message.transactional_id,
         Producer(message.producer_id, message.producer_epoch),
         commit=message.committed,

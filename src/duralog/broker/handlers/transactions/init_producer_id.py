@@ -6,9 +6,8 @@ later know PRODUCER_FENCED; before, it is told as INVALID_PRODUCER_EPOCH.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from duralog.broker.transactions.coordinator import Outcome
+from duralog.broker.topics.producer_ids import ProducerIds
+from duralog.broker.transactions.coordinator import Outcome, TransactionCoordinator
 from duralog.broker.transactions.decisions import Producer
 from duralog.broker.wire.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -21,13 +20,10 @@ from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 _KNOWS_FENCED = 4
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(producer_ids: ProducerIds, transactions: TransactionCoordinator, request: Request) -> Answer:
     message = request.message
     producer_id = optional(message, "producer_id", NO_PRODUCER_ID)
     producer_epoch = optional(message, "producer_epoch", NO_PRODUCER_EPOCH)
@@ -39,17 +35,17 @@ def handle(broker: Broker, request: Request) -> Answer:
 
     def go_on() -> None:
         if transactional_id is None:
-            outcome = _somebody_new(broker)
+            outcome = _somebody_new(producer_ids)
         else:
-            outcome = broker.transactions.init_producer(transactional_id, timeout_ms, expected)
+            outcome = transactions.init_producer(transactional_id, timeout_ms, expected)
         later.answer(_fields(outcome, request.version))
 
-    broker.producer_ids.when_there(go_on, later)
+    producer_ids.when_there(go_on, later)
     return later
 
 
-def _somebody_new(broker: Broker) -> Outcome:
-    producer_id = broker.producer_ids.take()
+def _somebody_new(producer_ids: ProducerIds) -> Outcome:
+    producer_id = producer_ids.take()
     if producer_id is None:
         return Outcome(COORDINATOR_LOAD_IN_PROGRESS)
     return Outcome(NONE, producer_id, 0)

@@ -6,28 +6,26 @@ Version 1 adds how long a transaction has been open at least, version 2 a patter
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.patterns import compile_pattern
+from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.transactions.state import STATUS_NAMES, Transaction
 from duralog.broker.wire.error_codes import INVALID_REGULAR_EXPRESSION, NONE
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Request
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 _ANY_DURATION = -1
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(runtime: Runtime, transactions: TransactionCoordinator, request: Request) -> Answer:
     message = request.message
     pattern = optional(message, "transactional_id_pattern")
     matches = _matcher(pattern) if pattern else _any_id
     if matches is None:
         return refuse(request, INVALID_REGULAR_EXPRESSION, None)
     states, producer_ids = frozenset(message.state_filters), frozenset(message.producer_id_filters)
-    duration_ms, now_ms = optional(message, "duration_filter", _ANY_DURATION), broker.clock()
+    duration_ms, now_ms = optional(message, "duration_filter", _ANY_DURATION), runtime.clock()
 
     def is_wanted(transactional_id: str, transaction: Transaction) -> bool:
         return (
@@ -46,7 +44,7 @@ def handle(broker: Broker, request: Request) -> Answer:
                 "producer_id": transaction.producer_id,
                 "transaction_state": STATUS_NAMES[transaction.status],
             }
-            for transactional_id, transaction in broker.transactions.states.items()
+            for transactional_id, transaction in transactions.states.items()
             if is_wanted(transactional_id, transaction)
         ],
     }

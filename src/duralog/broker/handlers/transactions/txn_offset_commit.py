@@ -7,11 +7,15 @@ loading: they are told that it is not there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from duralog.broker.groups.coordinator import GroupCoordinator
+from duralog.broker.groups.offsets.commits import Committer, Errors, TopicCommit
 from duralog.broker.groups.offsets.records import NO_LEADER_EPOCH
 from duralog.broker.groups.offsets.table import PartitionCommit
 from duralog.broker.groups.refusal import GroupRefusal
+from duralog.broker.topics.topics import Topics
+from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.wire.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
@@ -22,21 +26,16 @@ from duralog.broker.wire.error_codes import (
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Request
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 _KNOWS_LOADING = 2
 _NO_GENERATION = -1
 
-_Results = dict[tuple[str, int], int]
 
-
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(topics: Topics, groups: GroupCoordinator, transactions: TransactionCoordinator, request: Request) -> Answer:
     message = request.message
     unknown: dict[str, list[Fields]] = {}
-    commits: list[tuple[str, Any, list[PartitionCommit]]] = []
+    commits: list[TopicCommit] = []
     for topic in message.topics:
-        view = broker.topics.by_name(topic.name)
+        view = topics.by_name(topic.name)
         if view is None:
             unknown.setdefault(topic.name, [])
         there = frozenset(() if view is None else view.partitions)
@@ -48,17 +47,17 @@ def handle(broker: Broker, request: Request) -> Answer:
             else:
                 known.append(_commit_of(partition))
         if known and view is not None:
-            commits.append((topic.name, view.topic_id, known))
-    topics: list[Fields] = [{"name": name, "partitions": partitions} for name, partitions in unknown.items()]
-    errors = _commit(broker, request, commits) if commits else {}
-    for name, _, known in commits:
+            commits.append(TopicCommit(topic.name, view.topic_id, known))
+    answers: list[Fields] = [{"name": name, "partitions": partitions} for name, partitions in unknown.items()]
+    errors = _commit(groups, transactions, request, commits) if commits else {}
+    for name, _, committed in commits:
         # Results of a topic join those that were refused, but a topic that is asked for twice is answered twice.
-        results = [_result(each.partition, errors[name, each.partition], request.version) for each in known]
+        results = [_result(each.partition, errors[name, each.partition], request.version) for each in committed]
         if name in unknown:
             unknown[name] += results
         else:
-            topics.append({"name": name, "partitions": results})
-    return {"topics": topics}
+            answers.append({"name": name, "partitions": results})
+    return {"topics": answers}
 
 
 def _commit_of(partition: Any) -> PartitionCommit:
@@ -70,31 +69,34 @@ def _commit_of(partition: Any) -> PartitionCommit:
     )
 
 
-def _commit(broker: Broker, request: Request, commits: list[tuple[str, Any, list[PartitionCommit]]]) -> _Results:
+def _commit(
+    groups: GroupCoordinator,
+    transactions: TransactionCoordinator,
+    request: Request,
+    commits: list[TopicCommit],
+) -> Errors:
     message = request.message
     partitions = [(name, commit.partition) for name, _, known in commits for commit in known]
     if not message.group_id:
         return dict.fromkeys(partitions, INVALID_GROUP_ID)
-    error = broker.transactions.check_offset_commit(
+    error = transactions.check_offset_commit(
         message.transactional_id,
         message.producer_id,
         message.producer_epoch,
-        broker.groups.partition_for(message.group_id),
+        groups.partition_for(message.group_id),
         request.version,
     )
     if error != NONE:
         return dict.fromkeys(partitions, error)
+    committer = Committer(
+        message.group_id,
+        member_id=optional(message, "member_id", ""),
+        instance_id=optional(message, "group_instance_id"),
+        epoch=optional(message, "generation_id", _NO_GENERATION),
+        version=request.version,
+    )
     try:
-        return broker.groups.commit_in_transaction(
-            group_id=message.group_id,
-            member_id=optional(message, "member_id", ""),
-            instance_id=optional(message, "group_instance_id"),
-            generation=optional(message, "generation_id", _NO_GENERATION),
-            producer_id=message.producer_id,
-            producer_epoch=message.producer_epoch,
-            topics=commits,
-            version=request.version,
-        )
+        return groups.commits.commit_in_transaction(committer, commits, message.producer_id, message.producer_epoch)
     except GroupRefusal as refusal:
         return dict.fromkeys(partitions, refusal.error_code)
 

@@ -8,23 +8,23 @@ ended in the place of a later producer. A turn of the loop writes so many marker
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from duralog.broker.net.log_lines import error_text, one_line
+from duralog.broker.groups.coordinator import GroupCoordinator
+from duralog.broker.net.log_lines import error_text, logger, one_line
+from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS
+from duralog.broker.topics.partitions import Partitions
 from duralog.broker.transactions.markers import MARKERS_PER_TURN
 from duralog.broker.wire.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, code_of
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
 from duralog.errors import DuralogError
 
-if TYPE_CHECKING:
-    from duralog.broker.broker import Broker
-
 _Results = dict[tuple[str, int], int]
 
 
-def handle(broker: Broker, request: Request) -> Answer:
+def handle(runtime: Runtime, partitions: Partitions, groups: GroupCoordinator, request: Request) -> Answer:
     left = [
         (marker, topic.name, number)
         for marker in reversed(request.message.markers)
@@ -37,9 +37,11 @@ def handle(broker: Broker, request: Request) -> Answer:
     def go_on() -> None:
         for _ in range(min(len(left), MARKERS_PER_TURN)):
             marker, topic, number = left.pop()
-            results.setdefault(marker.producer_id, {})[topic, number] = _write(broker, marker, topic, number)
+            results.setdefault(marker.producer_id, {})[topic, number] = _write(
+                partitions, groups, marker, topic, number
+            )
         if left:
-            broker.timers.after(0, go_on)
+            runtime.timers.after(0, go_on)
         else:
             later.answer(_fields(results))
 
@@ -47,11 +49,11 @@ def handle(broker: Broker, request: Request) -> Answer:
     return later
 
 
-def _write(broker: Broker, marker: Any, topic: str, number: int) -> int:
-    if broker.partitions.get(topic, number) is None:
+def _write(partitions: Partitions, groups: GroupCoordinator, marker: Any, topic: str, number: int) -> int:
+    if partitions.get(topic, number) is None:
         return UNKNOWN_TOPIC_OR_PARTITION
     try:
-        broker.partitions.end_transaction(
+        partitions.end_transaction(
             topic,
             number,
             producer_id=marker.producer_id,
@@ -61,11 +63,11 @@ def _write(broker: Broker, marker: Any, topic: str, number: int) -> int:
             transaction_version=optional(marker, "transaction_version", 0),
         )
         if topic == CONSUMER_OFFSETS:
-            broker.groups.complete_transaction(marker.producer_id, number, marker.transaction_result)
+            groups.complete_transaction(marker.producer_id, number, marker.transaction_result)
     except Exception as error:  # The others are to be written all the same.
         if not isinstance(error, DuralogError):
             reason = f"a marker of producer {marker.producer_id} for {topic}-{number}: {error_text(error)}"
-            broker.log.error("%s", one_line(reason))
+            logger.error("%s", one_line(reason))
         return code_of(error)
     return NONE
 

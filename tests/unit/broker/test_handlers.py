@@ -1,0 +1,23 @@
+"""What handlers say that they use, and what the broker hands them."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import get_origin, get_type_hints
+
+from duralog.broker.broker import Broker
+from duralog.broker.handlers import load_apis
+from duralog.broker.wire.request import Request
+
+
+def test_a_handler_gets_the_parts_that_its_parameters_name(tmp_path: Path) -> None:
+    """They are handed in by name: that each is of the type which the handler declares, no type checker sees."""
+    with Broker(str(tmp_path)) as broker:
+        for api in load_apis().values():
+            types = get_type_hints(api.handle)
+            *names, last = inspect.signature(api.handle).parameters
+            assert (last, types[last]) == ("request", Request), api.name
+            for name in names:
+                expected = get_origin(types[name]) or types[name]
+                assert isinstance(getattr(broker, name), expected), (api.name, name)
