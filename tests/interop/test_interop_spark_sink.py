@@ -19,7 +19,7 @@ from pyspark.sql.types import StringType, StructType
 import duralog
 from duralog.errors import InvalidConfig, StorageError, StoreLocked
 from duralog.format.murmur2 import partition_of_key
-from duralog.spark import committing
+from duralog.spark.sink import commit as committing
 from duralog.spark.sink.broker_sink import broker_targets, send
 from duralog.spark.sink.staging import StagedTask, WriteTask
 from duralog.spark.sink.staging_task import stage_rows

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from duralog.spark.committing import CommitReport, commit
+from duralog.spark.sink.commit import CommitReport, commit
 from duralog.spark.sink.staging import StagedTask, WriteTask
 from duralog.spark.sink.staging_task import stage_rows
 from duralog.spark.sink.write_options import Transaction, WriteOptions

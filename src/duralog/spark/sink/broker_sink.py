@@ -24,8 +24,8 @@ import pyarrow as pa
 from duralog.columnar.schema import HEADERS, KEY, TIMESTAMP, VALUE
 from duralog.config import TopicConfig
 from duralog.errors import InvalidConfig, InvalidRecord, StorageError
-from duralog.spark.committing import CommitReport
 from duralog.spark.option_text import InvalidOption
+from duralog.spark.sink.commit import CommitReport
 from duralog.spark.sink.commit_checks import check_partition_count, runs_by_partition
 from duralog.spark.sink.staging import Run, StagedFile, StagedTask, check_contents, open_staged, read_run, sweep
 from duralog.spark.sink.write_options import Transaction, WriteOptions

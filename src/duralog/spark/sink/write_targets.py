@@ -1,7 +1,7 @@
 """What a write needs to know of the topics that it writes to, before its tasks start: partitions and configs.
 
 It is learnt once by the driver and goes to the tasks with the writer. Topics may change until the commit; the commit
-looks again (`duralog.spark.committing`).
+looks again (`duralog.spark.sink.commit`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The sink of `format("duralog")`, for batch writes and for streaming queries.
 
-Tasks stage their rows as batches (`staging_task`), the driver commits them once (`committing`, or `broker_sink` where a
+Tasks stage their rows as batches (`staging_task`), the driver commits them once (`commit`, or `broker_sink` where a
 broker holds the directory). Spark gives the commit one report for each task, of the attempt that it took; so attempts
 that were repeated or made twice leave nothing but files to be swept away.
 
@@ -22,8 +22,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from duralog.errors import InvalidConfig, StorageError
-from duralog.spark.committing import check_free, commit, discard
 from duralog.spark.plain_errors import plain_errors
+from duralog.spark.sink.commit import check_free, commit, discard
 from duralog.spark.sink.staging import StagedTask, WriteTask
 from duralog.spark.sink.staging_task import stage_rows
 from duralog.spark.sink.write_columns import record_names

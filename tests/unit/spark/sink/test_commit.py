@@ -11,8 +11,8 @@ import pytest
 
 from duralog.errors import CorruptRecord, InvalidConfig, InvalidRecord, RecordTooLarge, StorageError, StoreLocked
 from duralog.format.record import Record
-from duralog.spark import committing
-from duralog.spark.committing import abandon, check_free, commit, discard, recover, set_committed
+from duralog.spark.sink import commit as committing
+from duralog.spark.sink.commit import abandon, check_free, commit, discard, recover, set_committed
 from duralog.spark.sink.commit_journal import is_committed, remember
 from duralog.spark.sink.staging import RUBBISH_AGE_MS
 from duralog.spark.sink.write_options import Transaction
@@ -293,7 +293,7 @@ def test_a_directory_that_somebody_holds(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_commit_waits_for_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Store(str(tmp_path))
-    monkeypatch.setattr("duralog.spark.committing.time.sleep", lambda _: other.close())
+    monkeypatch.setattr("duralog.spark.sink.commit.time.sleep", lambda _: other.close())
     write(options_of(tmp_path, topic="t"), [rows_of(value=["x"])])
     assert values_in(tmp_path) == {("t", 0): [b"x"]}
 

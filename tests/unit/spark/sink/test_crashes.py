@@ -8,7 +8,7 @@ import pytest
 
 from duralog.errors import DuralogError
 from duralog.format.record import Record
-from duralog.spark.committing import commit, recover
+from duralog.spark.sink.commit import commit, recover
 from duralog.spark.sink.staging import StagedTask
 from duralog.spark.sink.write_options import Transaction, WriteOptions
 from duralog.storage.store import Store
