@@ -1,8 +1,7 @@
-"""`duralog retain`: which segments expire, and why; delete them. The policies are `storage.retention`'s."""
+"""`duralog retain` and `duralog job retain`: which segments expire, and why; delete them."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,11 +21,11 @@ from duralog.cli.common.options import (
     TopicChoice,
     local_directory_given,
     now_ms,
-    standard_output,
 )
+from duralog.cli.common.screen import Screen, screen
 from duralog.cli.common.tables import plural, size_text, write_table
 from duralog.cli.common.times import duration_text
-from duralog.cli.common.unknown_names import names_checked, topics_in
+from duralog.cli.common.unknown_names import names_checked
 from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
 
     from duralog.cli.common.output import Output
     from duralog.config import TopicConfig
-    from duralog.storage.log.partition_log import PartitionLog
+    from duralog.operations.retain import RetainRequest
+    from duralog.operations.workers import Workers
     from duralog.storage.log.retention import Removal
-    from duralog.storage.store import Store
 
 _NAMES = ("partition", "base_offset", "end_offset", "bytes", "policy", "why")
 _RIGHT = ("base_offset", "end_offset", "bytes")
@@ -92,40 +91,62 @@ def retain(
     path = local_directory_given(directory, data)
     with told_plainly(), names_checked(path, topic, partition):
         from duralog.cli.common.logs import say_warnings
-        from duralog.cli.common.opened_store import opened_store
+        from duralog.cli.common.opened_store import broker_config, check_no_partition
+        from duralog.operations.chosen_partition import Choice
+        from duralog.operations.retain import RetainRequest
+        from duralog.operations.workers import TWO_THREADS
 
         say_warnings(wanted=not quiet)
-        overrides = {
-            name: value
-            for name, value in (("retention.ms", retention_ms), ("retention.bytes", retention_bytes))
-            if value is not None
-        }
-        output = standard_output(as_json=as_json, quiet=quiet)
-        unknown = None if overrides else unknown_configs(path)
-        if unknown is not None and not dry_run:
-            raise DuralogError(f"{path}: {unknown}")
-        with opened_store(path, read_only=dry_run, server_properties=server_properties, quiet=quiet) as store:
-            is_shown = not (no_progress or quiet)
-            removals, is_failed, looked_at = _retain(
-                store, topic, partition, overrides, delete=not dry_run, is_shown=is_shown
-            )
-        if unknown is not None:
-            output.note(path, unknown)
-        elif server_properties is None:
-            note_defaults(output, path, [log.config for log in looked_at])
-        applied = applied_retentions({log.topic: log.config for log in looked_at}, overrides)
-        write_removals(output, removals, applied, partitions=len(looked_at), dry_run=dry_run)
-        output.flush()
-        if is_failed:
-            raise typer.Exit(FAILURE)
+        check_no_partition(path)
+        request = RetainRequest(
+            path=path,
+            now_ms=now_ms(),
+            choice=Choice(None if topic is None else [topic], partition),
+            overrides=retention_overrides(retention_ms, retention_bytes),
+            config=broker_config(server_properties),
+            dry_run=dry_run,
+        )
+        with screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown:
+            run_retain(request, TWO_THREADS, shown, are_defaults_kafkas=server_properties is None)
 
 
-def unknown_configs(path: str) -> str | None:
-    """What to say where the topics' own configs are not: by Kafka's defaults, what was to be kept for ever would go."""
+def retention_overrides(retention_ms: int | None, retention_bytes: int | None) -> dict[str, int]:
+    limits = (("retention.ms", retention_ms), ("retention.bytes", retention_bytes))
+    return {name: value for name, value in limits if value is not None}
+
+
+def run_retain(request: RetainRequest, workers: Workers, screen: Screen, *, are_defaults_kafkas: bool) -> None:
+    """Ends the command with an exit code if something could not be read or deleted.
+
+    With `are_defaults_kafkas`, no `server.properties` was given.
+    """
+    from duralog.operations.retain import RetentionUnknown, check_retention_known, retain
+
+    unknown: str | None = None
+    try:
+        check_retention_known(request)
+    except RetentionUnknown:
+        unknown = _unknown_retention()
+        if not request.dry_run:
+            raise DuralogError(f"{request.path}: {unknown}") from None
+    result = retain(request, workers, on_progress=screen.bar.show)
+    output = screen.output
+    for partition, failure in result.failures.items():
+        screen.say_error(partition, failure)
+    if unknown is not None:
+        output.note(request.path, unknown)
+    elif are_defaults_kafkas:
+        _note_defaults(output, request.path, result.configs.values())
+    configs = {partition.topic: config for partition, config in result.configs.items()}
+    applied = applied_retentions(configs, request.overrides)
+    _write_removals(output, result.removals, applied, partitions=len(result.configs), dry_run=request.dry_run)
+    if not result.is_well:
+        raise typer.Exit(FAILURE)
+
+
+def _unknown_retention() -> str:
     from duralog.storage.metadata.folder import METADATA_PARTITION
 
-    if not topics_in(path) or os.path.isdir(os.path.join(path, str(METADATA_PARTITION))):
-        return None
     return (
         f"there is no {METADATA_PARTITION} in here, so what its topics have set for retention is not known, and"
         " segments could go that must stay: give --retention-ms or --retention-bytes for this run. A broker with"
@@ -133,45 +154,8 @@ def unknown_configs(path: str) -> str | None:
     )
 
 
-def _retain(
-    store: Store,
-    topic: str | None,
-    partition: int | None,
-    overrides: dict[str, int],
-    *,
-    delete: bool,
-    is_shown: bool,
-) -> tuple[list[Removal], bool, list[PartitionLog]]:
-    """What goes, or went; whether something failed; those that were looked at."""
-    from duralog.cli.common.failures import describe, say
-    from duralog.cli.common.progress import Progress
-    from duralog.operations.chosen_partition import Choice
-    from duralog.storage.log.log_retention import retain as retain_log
-    from duralog.storage.log.retention import BUILT_IN_POLICIES
-
-    removals: list[Removal] = []
-    is_failed = False
-    looked_at: list[PartitionLog] = []
-    choice = Choice(None if topic is None else [topic], partition)
-    chosen = list(choice.partitions(store))
-    with Progress(len(chosen), unit="partition", wanted=is_shown) as progress:
-        for name, number in chosen:
-            progress.begin(f"{name}-{number}")
-            try:
-                log = store.partition(name, number)
-                log.update_config(log.config.with_overrides({**overrides, "file.delete.delay.ms": 0}))
-                looked_at.append(log)
-                removals += retain_log(log, BUILT_IN_POLICIES, now_ms(), delete=delete)
-            except DuralogError as error:
-                is_failed = True
-                progress.hide()
-                say(f"error: {name}-{number}: {describe(error)}")
-            progress.advance(1)
-    return removals, is_failed or choice.has_lost_topics(store), looked_at
-
-
-def note_defaults(output: Output, directory: str, configs: Iterable[TopicConfig]) -> None:
-    """Say so if a limit that nobody has set decided about a topic."""
+def _note_defaults(output: Output, directory: str, configs: Iterable[TopicConfig]) -> None:
+    """If a topic has no retention of its own, and Kafka's default was applied."""
     from duralog.config import Origin
 
     for config in configs:
@@ -183,7 +167,7 @@ def note_defaults(output: Output, directory: str, configs: Iterable[TopicConfig]
             return
 
 
-def write_removals(
+def _write_removals(
     output: Output,
     removals: Sequence[Removal],
     applied: Sequence[AppliedRetention],

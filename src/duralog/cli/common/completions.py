@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from duralog.cli.common.unknown_names import topics_in
+from duralog.operations.directory_topics import topics_in
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TABLE_FORMATS = ("parquet", "delta", "iceberg")

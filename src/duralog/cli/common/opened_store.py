@@ -20,9 +20,7 @@ def opened_store(
     path: str, *, read_only: bool, server_properties: str | None, create: bool = False, quiet: bool = False
 ) -> Iterator[Store]:
     """With `create`, a missing directory is made."""
-    _, partition = directory_of(path)
-    if partition is not None:
-        raise DuralogError(f"{path}: this is one partition: give the log directory that it is in, and --topic")
+    check_no_partition(path)
     if create:
         check_no_file(path)
     else:
@@ -36,6 +34,13 @@ def opened_store(
     with ProgressBar(wanted=not quiet) as bar, opened_for_writing(path, config, on_progress=bar.show) as store:
         bar.hide()
         yield store
+
+
+def check_no_partition(path: str) -> None:
+    """For a command that works on a whole directory."""
+    _, partition = directory_of(path)
+    if partition is not None:
+        raise DuralogError(f"{path}: this is one partition: give the log directory that it is in, and --topic")
 
 
 def broker_config(server_properties: str | None) -> BrokerConfig:

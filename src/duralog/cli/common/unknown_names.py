@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from duralog.cli.common.addresses import check_directory
 from duralog.client.unknown_names import unknown_partition, unknown_topic
 from duralog.errors import UnknownTopic
-from duralog.format.filenames import FolderState, has_partition_files, parse_partition_folder
+from duralog.format.filenames import parse_partition_folder
+from duralog.operations.directory_topics import topics_in
 
 
 @contextmanager
@@ -34,26 +35,6 @@ def names_checked(
         if partition is not None and numbers and partition not in numbers:
             raise unknown_partition(path, wanted[0] if len(wanted) == 1 else None, partition, sorted(numbers)) from None
         raise
-
-
-def topics_in(directory: str) -> Mapping[str, Sequence[int]]:
-    """The partitions of each topic that has folders there. Empty if the directory cannot be read."""
-    topics: dict[str, list[int]] = {}
-    has_files: set[str] = set()
-    for name in _names_in(directory):
-        folder = parse_partition_folder(name)
-        if folder is not None and folder.state is FolderState.LIVE:
-            topics.setdefault(folder.topic, []).append(folder.partition)
-            if folder.topic not in has_files and has_partition_files(_names_in(os.path.join(directory, name))):
-                has_files.add(folder.topic)
-    return {topic: partitions for topic, partitions in topics.items() if topic in has_files}
-
-
-def _names_in(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
 
 
 def _directory(path: str) -> str:
