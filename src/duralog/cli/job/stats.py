@@ -1,20 +1,10 @@
-"""`duralog job stats`: what is in the topics of a directory. `spark.jobs.stats` does the work."""
+"""`duralog job stats`: `duralog stats` on all cores of a cluster."""
 
 from __future__ import annotations
 
-import typer
-
-from duralog.cli.common.failures import FAILURE, told_plainly
-from duralog.cli.common.options import (
-    AsJson,
-    Data,
-    NoProgress,
-    Quiet,
-    directory_given,
-    named_values,
-    standard_output,
-)
-from duralog.cli.common.progress import ProgressBar
+from duralog.cli.common.failures import told_plainly
+from duralog.cli.common.options import AsJson, Data, NoProgress, Quiet, directory_given, named_values
+from duralog.cli.common.screen import screen
 from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.spark_job import (
     DEFAULT_MASTER,
@@ -26,7 +16,7 @@ from duralog.cli.job.spark_job import (
     job_app,
     on_spark,
 )
-from duralog.cli.stats.command import Largest, NoCompaction, PrefixLength, PrefixSeparator
+from duralog.cli.stats.command import Largest, NoCompaction, PrefixLength, PrefixSeparator, run_stats
 
 
 @job_app.command()
@@ -55,30 +45,20 @@ def stats(
     path = directory_given(path, data)
     storage_options = named_values("--storage-option", storage_option)
     with told_plainly(), names_checked(path, topic):
-        output = standard_output(as_json=as_json, quiet=quiet)
+        from duralog.operations.chosen_partition import Choice
+        from duralog.operations.stats import DirectoryStats
+
+        request = DirectoryStats(
+            path=path,
+            choice=Choice(topic or None),
+            prefix_length=prefix_length,
+            prefix_separator=prefix_separator,
+            largest=largest,
+            compaction=not no_compaction,
+            storage_options=storage_options,
+        )
         with (
+            screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
             on_spark("stats", master=master, conf=conf) as spark,
-            ProgressBar(wanted=not (no_progress or quiet)) as progress,
         ):
-            from duralog.spark.jobs.stats import stats as run
-
-            report = run(
-                spark.session,
-                path,
-                topics=topic or None,
-                prefix_length=prefix_length,
-                prefix_separator=prefix_separator,
-                largest=largest,
-                compaction=not no_compaction,
-                storage_options=storage_options,
-                on_progress=progress.show,
-            )
-        if as_json:
-            output.object(report.to_dict())
-        else:
-            from duralog.cli.stats.view import write_stats
-
-            write_stats(output, report, path)
-        output.flush()
-        if not report.is_sound:
-            raise typer.Exit(FAILURE)
+            run_stats(request, spark, shown)

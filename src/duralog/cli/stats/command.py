@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,14 +18,18 @@ from duralog.cli.common.options import (
     NoProgress,
     PartitionChoice,
     Quiet,
+    ReadThreads,
     local_directory_given,
     now_ms,
-    standard_output,
 )
-from duralog.cli.common.progress import ProgressBar
+from duralog.cli.common.screen import Screen, screen
 from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.spark_job import TopicChoices
 from duralog.errors import DuralogError
+
+if TYPE_CHECKING:
+    from duralog.operations.stats import DirectoryStats
+    from duralog.operations.workers import Workers
 
 PrefixLength = Annotated[
     int | None,
@@ -80,10 +84,7 @@ def stats(
             rich_help_panel=HOW,
         ),
     ] = None,
-    threads: Annotated[
-        int,
-        typer.Option("--threads", metavar="N", min=1, max=64, help="Read with so many threads.", rich_help_panel=HOW),
-    ] = 2,
+    threads: ReadThreads = 2,
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
@@ -106,41 +107,46 @@ def stats(
 
         announce_compilation(quiet=quiet)
         say_warnings(wanted=not quiet)
-        from duralog.statistics.here import stats_here
+        from duralog.operations.chosen_partition import Choice
+        from duralog.operations.stats import DirectoryStats
+        from duralog.operations.workers import Threads
 
-        output = standard_output(as_json=as_json, quiet=quiet)
-        with ProgressBar(wanted=not (no_progress or quiet)) as progress:
-            report = stats_here(
-                path,
-                topics=topic or None,
-                partition=partition,
-                prefix_length=prefix_length,
-                prefix_separator=prefix_separator,
-                largest=largest,
-                hot_keys=0 if html is None else _HOT_KEYS,
-                compaction=not no_compaction,
-                threads=threads,
-                on_progress=progress.show,
-            )
-        if as_json:
-            output.object(report.to_dict())
-        else:
-            from duralog.cli.stats.view import write_stats
+        request = DirectoryStats(
+            path=path,
+            choice=Choice(topic or None, partition),
+            prefix_length=prefix_length,
+            prefix_separator=prefix_separator,
+            largest=largest,
+            hot_keys=0 if html is None else _HOT_KEYS,
+            compaction=not no_compaction,
+        )
+        with screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown:
+            run_stats(request, Threads(threads), shown, html=html)
 
-            write_stats(output, report, path)
-        if html is not None:
-            from duralog.cli.stats.page import stats_page
 
-            _write_page(html, stats_page(report, path, now_ms()))
-            if not as_json:
-                output.note(html, "the same as a page, with charts: open it in a browser")
-        output.flush()
-        if not report.is_sound:
-            raise typer.Exit(FAILURE)
+def run_stats(request: DirectoryStats, workers: Workers, screen: Screen, *, html: str | None = None) -> None:
+    """Ends the command with an exit code if something is damaged or cannot be read."""
+    from duralog.cli.stats.view import write_stats
+    from duralog.operations.stats import stats
+
+    report = stats(request, workers, on_progress=screen.bar.show)
+    output = screen.output
+    if output.as_json:
+        output.object(report.to_dict())
+    else:
+        write_stats(output, report, request.path)
+    if html is not None:
+        from duralog.cli.stats.page import stats_page
+
+        _write_page(html, stats_page(report, request.path, now_ms()))
+        if not output.as_json:
+            output.note(html, "the same as a page, with charts: open it in a browser")
+    if not report.is_sound:
+        raise typer.Exit(FAILURE)
 
 
 def _check_place(file: str) -> None:
-    """Before much is read: whether the page can be written at all."""
+    """Whether the page can be written, before much is read."""
     folder = os.path.dirname(os.path.abspath(file))
     if not os.path.isdir(folder):
         raise CannotWrite(f"--html {file}: there is no directory {folder}: make it first, or name a file elsewhere")
@@ -151,7 +157,7 @@ def _check_place(file: str) -> None:
 
 
 def _write_page(file: str, page: str) -> None:
-    """A reader sees the old page or the new one, whole. A link stays one, and a page keeps who may read it."""
+    """A reader sees the whole old page or the whole new one. Links and permissions stay."""
     try:
         if os.path.exists(file) and not os.path.isfile(file):
             # A pipe or a device: written to, never replaced.
