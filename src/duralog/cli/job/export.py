@@ -15,9 +15,8 @@ from duralog.cli.common.options import (
     Quiet,
     named_values,
     parsed,
-    standard_output,
 )
-from duralog.cli.common.progress import ProgressBar
+from duralog.cli.common.screen import screen
 from duralog.cli.common.tables import plural, size_text, write_table
 from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.lake_options import (
@@ -81,30 +80,29 @@ def export(
     slice_bytes = parsed("--max-split", parse_bytes, max_split)
     storage_options = named_values("--storage-option", storage_option)
     target_options = named_values("--target-option", target_option)
-    with told_plainly(), names_checked(path, topic):
-        output = standard_output(as_json=as_json, quiet=quiet)
-        with (
-            on_spark("export", master=master, conf=conf) as spark,
-            ProgressBar(wanted=not (no_progress or quiet)) as progress,
-        ):
-            from duralog.spark.jobs.export import export as run
+    with (
+        told_plainly(),
+        names_checked(path, topic),
+        screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
+        on_spark("export", master=master, conf=conf) as spark,
+    ):
+        from duralog.spark.jobs.export import export as run
 
-            report = run(
-                spark.session,
-                path,
-                target,
-                topics=topic or None,
-                format=table_format,
-                headers=headers,
-                isolation=isolation,
-                fail_on_data_loss=not allow_data_loss,
-                max_slice_bytes=slice_bytes,
-                storage_options=storage_options,
-                target_options=target_options,
-                on_progress=progress.show,
-            )
-        _write(output, report)
-        output.flush()
+        report = run(
+            spark.session,
+            path,
+            target,
+            topics=topic or None,
+            format=table_format,
+            headers=headers,
+            isolation=isolation,
+            fail_on_data_loss=not allow_data_loss,
+            max_slice_bytes=slice_bytes,
+            storage_options=storage_options,
+            target_options=target_options,
+            on_progress=shown.bar.show,
+        )
+        _write(shown.output, report)
 
 
 def _write(output: Output, report: ExportReport) -> None:

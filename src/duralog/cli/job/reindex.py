@@ -1,4 +1,4 @@
-"""`duralog job reindex`: indexes built from the logs again. `spark.jobs.reindex` does the work."""
+"""`duralog job reindex`: indexes built from the logs again. `duralog.spark.jobs.reindex` does the work."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from duralog.cli.common.options import (
     PartitionChoice,
     Quiet,
     directory_given,
-    standard_output,
 )
-from duralog.cli.common.progress import ProgressBar
+from duralog.cli.common.screen import screen
 from duralog.cli.common.tables import plural, size_text, write_table
 from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.spark_job import (
@@ -58,16 +57,14 @@ def reindex(
     """
     path = directory_given(path, data)
     with told_plainly(), names_checked(path, topic, partition):
-        output = standard_output(as_json=as_json, quiet=quiet)
         with (
+            screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
             on_spark("reindex", master=master, conf=conf) as spark,
-            ProgressBar(wanted=not (no_progress or quiet)) as progress,
         ):
             from duralog.spark.jobs.reindex import reindex as run
 
-            report = run(spark.session, path, topics=topic or None, partition=partition, on_progress=progress.show)
-        _write(output, report)
-        output.flush()
+            report = run(spark.session, path, topics=topic or None, partition=partition, on_progress=shown.bar.show)
+            _write(shown.output, report)
         if not report.is_done:
             raise typer.Exit(FAILURE)
 

@@ -19,9 +19,8 @@ from duralog.cli.common.options import (
     named_values,
     parsed,
     parsed_time,
-    standard_output,
 )
-from duralog.cli.common.progress import ProgressBar
+from duralog.cli.common.screen import screen
 from duralog.cli.common.tables import plural, size_text, write_table
 from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.lake_options import (
@@ -121,10 +120,9 @@ def snapshot(
     with told_plainly(), names_checked(path, topic):
         from duralog.cli.common.opened_store import broker_config
 
-        output = standard_output(as_json=as_json, quiet=quiet)
         with (
+            screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
             on_spark("snapshot", master=master, conf=conf) as spark,
-            ProgressBar(wanted=not (no_progress or quiet)) as progress,
         ):
             from duralog.spark.jobs.snapshot import snapshot as run
 
@@ -144,10 +142,9 @@ def snapshot(
                 storage_options=storage_options,
                 target_options=target_options,
                 config=broker_config(server_properties),
-                on_progress=progress.show,
+                on_progress=shown.bar.show,
             )
-        _write(output, report)
-        output.flush()
+            _write(shown.output, report)
 
 
 def _offsets(topics: list[str] | None, given: list[str] | None) -> dict[str, dict[int, int]]:

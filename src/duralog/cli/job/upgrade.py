@@ -1,4 +1,4 @@
-"""`duralog job upgrade`: old message formats to the present one. `spark.jobs.upgrade` does the work."""
+"""`duralog job upgrade`: old message formats to the present one. `duralog.spark.jobs.upgrade` does the work."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from duralog.cli.common.options import (
     ServerProperties,
     directory_given,
     parsed,
-    standard_output,
 )
-from duralog.cli.common.progress import ProgressBar
+from duralog.cli.common.screen import screen
 from duralog.cli.common.tables import plural, size_text, write_table
 from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.spark_job import (
@@ -72,10 +71,9 @@ def upgrade(
 
         rules = UpgradeRules(codec=None if codec is None else parsed("--codec", Codec.named, codec))
         config = broker_config(server_properties)
-        output = standard_output(as_json=as_json, quiet=quiet)
         with (
+            screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
             on_spark("upgrade", master=master, conf=conf) as spark,
-            ProgressBar(wanted=not (no_progress or quiet)) as progress,
         ):
             from duralog.spark.jobs.upgrade import upgrade as run
 
@@ -87,10 +85,9 @@ def upgrade(
                 rules=rules,
                 config=config,
                 dry_run=dry_run,
-                on_progress=progress.show,
+                on_progress=shown.bar.show,
             )
-        _write(output, report)
-        output.flush()
+            _write(shown.output, report)
         if not report.is_done:
             raise typer.Exit(FAILURE)
 
