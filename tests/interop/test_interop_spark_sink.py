@@ -23,7 +23,7 @@ from duralog.spark.sink import commit as committing
 from duralog.spark.sink.broker_sink import broker_targets, send
 from duralog.spark.sink.staging import StagedTask, WriteTask
 from duralog.spark.sink.staging_task import stage_rows
-from duralog.spark.sink.write_options import Transaction, WriteOptions
+from duralog.spark.sink.write_options import AppVersion, WriteOptions
 from duralog.spark.sink.writers import DuralogArrowWriter, DuralogStreamArrowWriter
 from oracle.dump_check import dump_complaints
 from oracle.kafka_process import Json, KafkaProcess
@@ -41,7 +41,7 @@ LOGS = [("wide", 0), ("wide", 1), ("wide", 2), ("compacted", 0), ("stamped", 0),
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
-def write(options: WriteOptions, *tasks: list[pa.RecordBatch], transaction: Transaction | None = None) -> None:
+def write(options: WriteOptions, *tasks: list[pa.RecordBatch], transaction: AppVersion | None = None) -> None:
     staged_writes.write(options, *tasks, transaction=transaction, now_ms=NOW_MS)
 
 
@@ -73,7 +73,7 @@ def served(kafka: KafkaProcess, tmp_path_factory: pytest.TempPathFactory) -> Ser
     segments = {"topic.segment.bytes": 1 << 20}
     wide = options_of(path, topic="wide", partitions=3, codec="zstd", level=5, batchSize=500, **segments)
     write(wide, [numbered(0, 300), numbered(300, 300)], [numbered(600, 100)])
-    write(wide, [numbered(700, 50)], transaction=Transaction(application="query 1", version=4))
+    write(wide, [numbered(700, 50)], transaction=AppVersion(application="query 1", version=4))
     large = rows_of(key=[b"k"] * 300, value=[bytes(10_000)] * 300, timestamp=[NOW_MS] * 300)
     lag = {"topic.cleanup.policy": "compact", "topic.min.compaction.lag.ms": 10**9}
     write(options_of(path, topic="compacted", **segments, **lag), [large, numbered(0, 50)])
@@ -169,12 +169,12 @@ def test_a_directory_that_kafka_holds(held: Held, monkeypatch: pytest.MonkeyPatc
 
 def test_rows_go_through_the_port_once(held: Held) -> None:
     options = through_the_port(held, topic="t", codec="lz4")
-    named = Transaction(application="query 7", version=3)
+    named = AppVersion(application="query 7", version=3)
     reports = []
     for _ in range(2):
         tasks = staged(options, [numbered(0, 200)], [numbered(200, 100)])
         reports.append(send(tasks, options, writer=WRITER, transaction=named))
-    later = Transaction(application="query 7", version=4)
+    later = AppVersion(application="query 7", version=4)
     reports.append(send(staged(options, [numbered(300, 10)]), options, writer=WRITER, transaction=later))
     reports.append(send(staged(options, [numbered(0, 10)]), options, writer=WRITER, transaction=named))
     assert [(report.records, report.is_repeated) for report in reports] == [
@@ -195,7 +195,7 @@ def test_rows_go_through_the_port_once(held: Held) -> None:
 
 def test_a_write_that_comes_again_with_rows_for_another_topic(held: Held) -> None:
     options = through_the_port(held)
-    named = Transaction(application="query 9", version=1)
+    named = AppVersion(application="query 9", version=1)
     for topic, is_repeated in (("one", False), ("another", True)):
         rows = staged(options, [rows_of(topic=[topic], value=["x"])])
         assert send(rows, options, writer=WRITER, transaction=named).is_repeated is is_repeated
@@ -206,7 +206,7 @@ def test_a_write_that_comes_again_with_rows_for_another_topic(held: Held) -> Non
 def test_applications_with_names_alike(held: Held) -> None:
     options = through_the_port(held, topic="alike")
     for application in ("app a b", "app a.b"):
-        named = Transaction(application=application, version=1)
+        named = AppVersion(application=application, version=1)
         send(staged(options, [rows_of(value=[application])]), options, writer=WRITER, transaction=named)
     assert len(held.committed("alike")) == 2
 
@@ -245,7 +245,7 @@ def test_a_transaction_that_fails_shows_nothing(held: Held, monkeypatch: pytest.
     """The driver's connection breaks after rows were sent."""
     options = through_the_port(held, topic="broken", partitions=1)
     tasks = staged(options, [numbered(0, 50)])
-    named = Transaction(application="query 8", version=0)
+    named = AppVersion(application="query 8", version=0)
 
     def fail(*_: object) -> None:
         raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(confluent_kafka.KafkaError._TRANSPORT))

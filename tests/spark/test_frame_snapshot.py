@@ -15,7 +15,7 @@ import duralog
 from duralog import Record, Store
 from duralog.scanning.offset_ranges import OffsetRange
 from duralog.spark.source.data_source import DuralogDataSource
-from duralog.spark.source.frame_snapshot import Snapshot
+from duralog.spark.source.frame_snapshot import FrameSnapshot
 from duralog.storage.disk.log_directory import TopicPartition
 
 pytestmark = pytest.mark.spark
@@ -276,5 +276,5 @@ def test_a_snapshot_without_topic_ids(path: str) -> None:
     shutil.rmtree(Path(path) / "__cluster_metadata-0")
     (Path(path) / "a-0" / "partition.metadata").unlink()
     with duralog.open(path, read_only=True) as store:
-        assert Snapshot.of(store, ranges) == Snapshot(ranges, {})
-        assert Snapshot(ranges, {}).ranges_left(store, None) == ranges
+        assert FrameSnapshot.of(store, ranges) == FrameSnapshot(ranges, {})
+        assert FrameSnapshot(ranges, {}).ranges_left(store, None) == ranges

@@ -115,14 +115,14 @@ class Location:
             location = cls(os.path.abspath(inner), options)
         else:
             location = cls(f"{scheme}://{authority}{inner.rstrip('/')}", options)
-        location.target()
+        location.address()
         return location
 
     @property
     def is_remote(self) -> bool:
         return _split(self.url)[0] != "file"
 
-    def target(self) -> Target:
+    def address(self) -> FileSystemAddress:
         """The URL taken apart; nothing is connected."""
         scheme, authority, inner = _split(self.url)
         family, allowed = _FAMILIES[scheme]
@@ -136,7 +136,7 @@ class Location:
             except ValueError:
                 raise InvalidConfig(f"fs.{name}: {text!r} is not allowed") from None
         if family == "file":
-            return Target(family, inner, "", ())
+            return FileSystemAddress(family, inner, "", ())
         if family == "hdfs":
             host, _, port = authority.partition(":")
             if port and not port.isdecimal():
@@ -144,7 +144,7 @@ class Location:
             # Without a host, or with viewfs, Hadoop's own configuration tells.
             arguments["host"] = f"viewfs://{host}" if scheme == "viewfs" else host or "default"
             arguments["port"] = int(port or 0)
-            return Target(family, inner or "/", f"{scheme}://{authority}", tuple(sorted(arguments.items())))
+            return FileSystemAddress(family, inner or "/", f"{scheme}://{authority}", tuple(sorted(arguments.items())))
         container, account = authority, ""
         if family == "abfs" and "@" in authority:
             container, _, account = authority.partition("@")
@@ -155,12 +155,12 @@ class Location:
             raise InvalidConfig(
                 f"path: {self.url!r} names no account: write abfs://container@account..., or set fs.account_name"
             )
-        return Target(family, f"{container}{inner}", f"{scheme}://", tuple(sorted(arguments.items())))
+        return FileSystemAddress(family, f"{container}{inner}", f"{scheme}://", tuple(sorted(arguments.items())))
 
     def connect(self) -> tuple[FileSystem, str]:
         """The file system, and the directory's path in it."""
-        target = self.target()
-        return _connect(target.family, target.prefix, target.arguments), target.path
+        address = self.address()
+        return _connect(address.family, address.prefix, address.arguments), address.path
 
     def open_store(self, config: BrokerConfig | None = None) -> Store:
         """The directory, for reading. `config` is what the broker's `server.properties` sets."""
@@ -169,7 +169,7 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FileSystemAddress:
     family: str
     path: str
     """In the file system."""
@@ -200,10 +200,10 @@ def file_system(path: str, storage_options: Mapping[str, str] | None = None) -> 
 
 def arrow_file_system(path: str, storage_options: Mapping[str, str] | None = None) -> tuple[pafs.FileSystem, str]:
     """The same for those who write: pyarrow's file system, and the path in it."""
-    target = Location.of(path, storage_options).target()
-    if target.family == "file":
-        return pafs.LocalFileSystem(), target.path
-    return _connected(target.family, target.arguments), target.path
+    address = Location.of(path, storage_options).address()
+    if address.family == "file":
+        return pafs.LocalFileSystem(), address.path
+    return _connected(address.family, address.arguments), address.path
 
 
 def location_of(store: Store) -> Location:

@@ -125,7 +125,7 @@ def resolve(
     ranges: dict[TopicPartition, OffsetRange] = {}
     for partition, (found, losses) in zip(wanted, side_by_side(look, wanted, is_remote=is_remote), strict=True):
         for loss in losses:
-            tell_loss(loss, on_data_loss)
+            report_loss(loss, on_data_loss)
         ranges[partition] = found
     return ranges
 
@@ -195,7 +195,7 @@ def total_loss(partition: TopicPartition, asked: OffsetRange, reason: str) -> Da
     )
 
 
-def tell_loss(loss: DataLoss, on_data_loss: OnDataLoss | None) -> None:
+def report_loss(loss: DataLoss, on_data_loss: OnDataLoss | None) -> None:
     """Who wants to be told; otherwise raise `OffsetOutOfRange`."""
     if on_data_loss is None:
         raise loss.as_error()

@@ -48,7 +48,7 @@ class NotAsExpected(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class FilePart:
     """Bytes of an open file that should hold offsets of a slice."""
 
     files: FileSystem
@@ -82,7 +82,7 @@ class PartReader(Generic[T]):
     def is_done(self) -> bool:
         return self.next_offset >= self._slice.end_offset
 
-    def read(self, part: Part) -> Iterator[T]:
+    def read(self, part: FilePart) -> Iterator[T]:
         self._begin = self.next_offset
         position = part.position
         must_reach = position > 0
@@ -105,7 +105,7 @@ class PartReader(Generic[T]):
                     return
                 position = self._skip(part, fault)
 
-    def _check(self, part: Part, piece: Piece, fault: CorruptRecord | None, must_reach: bool) -> None:
+    def _check(self, part: FilePart, piece: Piece, fault: CorruptRecord | None, must_reach: bool) -> None:
         batches = piece.batches
         if must_reach and (not len(batches) or batches["last_offset"][0] > self.next_offset):
             raise NotAsExpected
@@ -114,17 +114,17 @@ class PartReader(Generic[T]):
         if (fault is not None or not batches["crc_ok"].all()) and not part.is_same():
             raise NotAsExpected
 
-    def _records(self, part: Part, piece: Piece, overlapping: frozenset[int]) -> Iterator[T]:
+    def _records(self, part: FilePart, piece: Piece, overlapping: frozenset[int]) -> Iterator[T]:
         batches = piece.batches
         is_good = batches["crc_ok"] == 1
-        told = self.next_offset
+        reported = self.next_offset
 
         def refuse(error: CorruptRecord, row: int) -> None:
-            nonlocal told
+            nonlocal reported
             if row in overlapping:
                 error = _overlap(batches[row], piece.name)
             before, behind = np.flatnonzero(is_good[:row]), np.flatnonzero(is_good[row + 1 :])
-            first = max(told, int(batches["last_offset"][before[-1]]) + 1 if len(before) else 0)
+            first = max(reported, int(batches["last_offset"][before[-1]]) + 1 if len(before) else 0)
             begin = int(batches["position"][row])
             end = begin + int(batches["size"][row])
             if len(behind):
@@ -134,11 +134,11 @@ class PartReader(Generic[T]):
             if row + 1 < len(batches) and first < (following := _first_offset(batches[row + 1])) <= last:
                 # Also a bad one probably has its offset.
                 last = following - 1
-            told = max(told, self._tell(error, begin, end, first, last))
+            reported = max(reported, self._report(error, begin, end, first, last))
 
         yield from self._convert(piece, self._rows(piece, is_good), refuse)
         reached = batches["last_offset"][is_good]
-        self.next_offset = max(told, int(reached.max()) + 1 if len(reached) else 0)
+        self.next_offset = max(reported, int(reached.max()) + 1 if len(reached) else 0)
 
     def _rows(self, piece: Piece, is_good: NDArray[np.bool_]) -> Rows | None:
         """The batches with records of the slice. What is wrong with a batch may be what hides it, so bad ones count."""
@@ -157,16 +157,16 @@ class PartReader(Generic[T]):
             is_wanted[reaching[0] + 1 :] = False
         return np.flatnonzero(is_wanted)
 
-    def _skip(self, part: Part, fault: CorruptRecord) -> int:
+    def _skip(self, part: FilePart, fault: CorruptRecord) -> int:
         """Tell that no batch starts here, and find where the next one does. Returns that position, or the end's."""
         assert fault.position is not None
         following = resume(part.file, fault.position, part.end_position, _indexed_positions(part, fault.position))
         end = part.end_position if following is None else following
         last = self._last_before(part, end)
-        self.next_offset = max(self.next_offset, self._tell(fault, fault.position, end, self.next_offset, last))
+        self.next_offset = max(self.next_offset, self._report(fault, fault.position, end, self.next_offset, last))
         return end
 
-    def _last_before(self, part: Part, position: int, claimed: int = -1, first: int = 0) -> int:
+    def _last_before(self, part: FilePart, position: int, claimed: int = -1, first: int = 0) -> int:
         """The last offset that can stand before this position: below the next batch, if there is a good one.
 
         Otherwise it is what the batch before claims, if that can be, or the last of the slice.
@@ -178,7 +178,7 @@ class PartReader(Generic[T]):
         end_offset = self._slice.end_offset
         return claimed if first <= claimed < end_offset else end_offset - 1
 
-    def _tell(self, error: CorruptRecord, begin: int, end: int, first_offset: int, last_offset: int) -> int:
+    def _report(self, error: CorruptRecord, begin: int, end: int, first_offset: int, last_offset: int) -> int:
         """That these offsets may be missing, if they are among the slice's. Returns the one behind them."""
         found = self._slice
         first, last = max(first_offset, found.start_offset), min(last_offset, found.end_offset - 1)
@@ -234,14 +234,14 @@ def _overlap(batch: Any, file: str) -> CorruptRecord:
     )
 
 
-def _source(part: Part) -> AbstractContextManager[ByteSource]:
+def _source(part: FilePart) -> AbstractContextManager[ByteSource]:
     file = part.file
     if isinstance(file, RemoteFile) and not file.is_at_hand(part.position, part.end_position):
         return ReadAhead(file, part.position, part.end_position)
     return nullcontext(file)
 
 
-def _pieces(part: Part, source: ByteSource, position: int) -> Iterator[Piece]:
+def _pieces(part: FilePart, source: ByteSource, position: int) -> Iterator[Piece]:
     pieces = read_pieces(source, start=position, end=part.end_position)
     while True:
         try:
@@ -267,7 +267,7 @@ def _first_offset(batch: Any) -> int:
     return int(batch["base_offset"] if batch["magic"] == 2 else batch["last_offset"])
 
 
-def _indexed_positions(part: Part, position: int) -> Iterator[int]:
+def _indexed_positions(part: FilePart, position: int) -> Iterator[int]:
     name = SegmentFile(part.base_offset, FileKind.OFFSET_INDEX).name
     index = OffsetIndex(part.files, os.path.join(os.path.dirname(part.path), name), part.base_offset, read_only=True)
     try:

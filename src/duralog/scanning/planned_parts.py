@@ -16,7 +16,7 @@ from itertools import islice
 from duralog.errors import CorruptRecord, StorageError
 from duralog.format.filenames import PARTITION_METADATA
 from duralog.format.properties import decode_partition_metadata
-from duralog.scanning.part_reading import NotAsExpected, Part
+from duralog.scanning.part_reading import FilePart, NotAsExpected
 from duralog.scanning.remote_files import RemoteFile
 from duralog.scanning.slices import Slice
 from duralog.storage.disk.file_system import FileSystem
@@ -24,11 +24,11 @@ from duralog.storage.disk.file_system import FileSystem
 _AHEAD = 8
 _SMALL_BYTES = 2 << 20
 
-OpenPart = Callable[[], Part]
+OpenPart = Callable[[], FilePart]
 """Gives the planned bytes; raises `NotAsExpected` if they are not there any more."""
 
 
-def open_planned(found: Slice, topic_ids: dict[str, str | None]) -> Part:
+def open_planned(found: Slice, topic_ids: dict[str, str | None]) -> FilePart:
     """The planned file, if its size and its topic are still right. `topic_ids` has those of folders seen before."""
     files, _ = found.location.connect()
     try:
@@ -53,7 +53,7 @@ def open_planned(found: Slice, topic_ids: dict[str, str | None]) -> Part:
             return entry.size >= found.end_position
         return (entry.size, entry.modified_ms) == found.identity
 
-    return Part(
+    return FilePart(
         files=files,
         file=file,
         path=found.path,
@@ -84,7 +84,7 @@ def open_ahead(slices: Iterable[Slice]) -> Iterator[tuple[Slice, OpenPart]]:
             yield from ((found, partial(open_planned, found, topic_ids)) for found in some)
         return
     with ThreadPoolExecutor(_AHEAD, thread_name_prefix="duralog-opening") as pool:
-        waiting: deque[tuple[Slice, Future[Part]]] = deque()
+        waiting: deque[tuple[Slice, Future[FilePart]]] = deque()
         for some in (first, islice(remaining, _AHEAD - len(first))):
             waiting.extend((found, pool.submit(_open_and_fetch, found, topic_ids)) for found in some)
         while waiting:
@@ -94,7 +94,7 @@ def open_ahead(slices: Iterable[Slice]) -> Iterator[tuple[Slice, OpenPart]]:
                 waiting.append((following, pool.submit(_open_and_fetch, following, topic_ids)))
 
 
-def _open_and_fetch(found: Slice, topic_ids: dict[str, str | None]) -> Part:
+def _open_and_fetch(found: Slice, topic_ids: dict[str, str | None]) -> FilePart:
     part = open_planned(found, topic_ids)
     if isinstance(part.file, RemoteFile) and found.size_bytes <= _SMALL_BYTES:
         try:

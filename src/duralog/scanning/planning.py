@@ -28,9 +28,9 @@ from duralog.scanning.offset_ranges import (
     OnDataLoss,
     Timestamps,
     data_loss,
+    report_loss,
     resolve,
     select_partitions,
-    tell_loss,
 )
 from duralog.scanning.remote_work import read_largest_timestamps, side_by_side
 from duralog.scanning.slices import DataLoss, FileIdentity, Slice
@@ -133,7 +133,7 @@ def plan(
     planned = []
     for found in side_by_side(look, sorted(ranges.items()), is_remote=location.is_remote):
         if found.loss is not None:
-            tell_loss(found.loss, on_data_loss)
+            report_loss(found.loss, on_data_loss)
         planned.append(found)
     extents = [extent for found in planned for extent in found.extents]
     weight = sum(extent.size_bytes + _FILE_COST_BYTES for extent in extents)

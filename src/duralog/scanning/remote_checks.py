@@ -25,7 +25,7 @@ class RemoteFiles:
 
     def __init__(self, location: Location) -> None:
         self._files, _ = location.connect()
-        self._prefix = location.target().prefix
+        self._prefix = location.address().prefix
         self._sizes: dict[str, int] = {}
 
     def look_into(self, folder: str) -> tuple[list[FoundFile], list[str]]:

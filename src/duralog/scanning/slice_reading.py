@@ -22,8 +22,8 @@ from duralog.columnar.refusals import OnCorrupt
 from duralog.columnar.runs import Rows
 from duralog.errors import StorageError, UnknownTopic
 from duralog.format.filenames import FileKind
-from duralog.scanning.offset_ranges import OffsetRange, OnDataLoss, data_loss, tell_loss, total_loss
-from duralog.scanning.part_reading import Convert, NotAsExpected, OnCorruptBytes, Part, PartReader, T
+from duralog.scanning.offset_ranges import OffsetRange, OnDataLoss, data_loss, report_loss, total_loss
+from duralog.scanning.part_reading import Convert, FilePart, NotAsExpected, OnCorruptBytes, PartReader, T
 from duralog.scanning.planned_parts import OpenPart, open_ahead, open_planned
 from duralog.scanning.slices import CREATED_AGAIN, PARTITION_GONE, DataLoss, Slice
 from duralog.storage.disk.log_directory import TopicPartition
@@ -117,7 +117,7 @@ def _read_as_it_is_now(found: Slice, reader: PartReader[T], on_data_loss: OnData
         try:
             with found.location.open_store() as store:
                 if found.topic_id is not None and store.topic_id(found.topic) not in (None, found.topic_id):
-                    tell_loss(_total_loss(found, reader.next_offset, CREATED_AGAIN), on_data_loss)
+                    report_loss(_total_loss(found, reader.next_offset, CREATED_AGAIN), on_data_loss)
                     return
                 view = store.partition(found.topic, found.partition).view
                 _lose_what_is_gone(found, reader, view, on_data_loss)
@@ -129,7 +129,7 @@ def _read_as_it_is_now(found: Slice, reader: PartReader[T], on_data_loss: OnData
                     yield from _read_segment(found, reader, segment, end)
             return
         except UnknownTopic:
-            tell_loss(_total_loss(found, reader.next_offset, PARTITION_GONE), on_data_loss)
+            report_loss(_total_loss(found, reader.next_offset, PARTITION_GONE), on_data_loss)
             return
         except (NotAsExpected, StorageError) as error:
             # A file that was there when the log was opened has gone, or changed again. Look once more.
@@ -148,8 +148,8 @@ def _read_segment(found: Slice, reader: PartReader[T], segment: Segment, end: in
         entry = files.entry(path)
         return entry is not None and entry.size >= end
 
-    def part(position: int) -> Part:
-        return Part(
+    def part(position: int) -> FilePart:
+        return FilePart(
             files=files,
             file=segment.file,
             path=path,
@@ -174,7 +174,7 @@ def _lose_what_is_gone(found: Slice, reader: PartReader[T], view: LogView, on_da
     asked = OffsetRange(reader.next_offset, found.end_offset)
     if asked.start_offset < view.start_offset or asked.end_offset > view.end_offset:
         partition = TopicPartition(found.topic, found.partition)
-        tell_loss(data_loss(partition, asked, view, view.end_offset), on_data_loss)
+        report_loss(data_loss(partition, asked, view, view.end_offset), on_data_loss)
         reader.next_offset = max(reader.next_offset, view.start_offset)
 
 

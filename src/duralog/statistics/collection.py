@@ -30,7 +30,7 @@ from duralog.scanning.slices import slices_by_task
 from duralog.scanning.topic_choice import partitions_by_topic
 from duralog.statistics.distinct_keys import KeyCounts, KeysTask, count_keys_in_tasks
 from duralog.statistics.key_prefixes import PrefixRule
-from duralog.statistics.record_counts import CountRules, Counts, count_slices
+from duralog.statistics.record_counts import CountRules, RecordCounts, count_slices
 from duralog.statistics.report import (
     CompactionSaving,
     StatsReport,
@@ -105,7 +105,7 @@ def collect(
         )
         savings = dict(zip(sizes, found_savings, strict=True))
     unread = {found for of_partition in counts.values() for found in of_partition.unread}
-    counts |= {partition: Counts(damage=[reason]) for partition, reason in closed.items()}
+    counts |= {partition: RecordCounts(damage=[reason]) for partition, reason in closed.items()}
     rows = [
         log_figures(
             topic=partition.topic,
@@ -164,7 +164,7 @@ def _closed(store: Store, location: Location, partitions: Sequence[TopicPartitio
 
 def _count(
     partitions: Sequence[TopicPartition], planned: Plan, request: StatsRequest, executor: Executor
-) -> dict[TopicPartition, Counts]:
+) -> dict[TopicPartition, RecordCounts]:
     tasks = [
         slices
         for _, found in groupby(planned.slices, key=lambda found: (found.topic, found.partition))
@@ -177,14 +177,14 @@ def _count(
         weight=lambda slices: sum(found.size_bytes for found in slices),
         name="stats: records",
     )
-    totals = {partition: Counts() for partition in partitions}
+    totals = {partition: RecordCounts() for partition in partitions}
     for slices, counts in zip(tasks, counted, strict=True):
         totals[TopicPartition(slices[0].topic, slices[0].partition)].add(counts, request.largest)
     return totals
 
 
 def _key_tasks(
-    planned: Plan, request: StatsRequest, counts: Mapping[TopicPartition, Counts]
+    planned: Plan, request: StatsRequest, counts: Mapping[TopicPartition, RecordCounts]
 ) -> tuple[dict[TopicPartition, KeysTask], dict[bytes | None, int]]:
     """By partition: a task that counts its keys. And the numbers of the prefixes, 0 for no prefix."""
     prefixes: list[bytes | None] = [None]

@@ -88,7 +88,7 @@ class PrefixCounts:
 
 
 @dataclass(slots=True)
-class Counts:
+class RecordCounts:
     records: int = 0
     keyless_records: int = 0
     tombstones: int = 0
@@ -113,7 +113,7 @@ class Counts:
     unread: list[Slice] = field(default_factory=list)
     """Those whose files the system does not let read: there is no use in asking again."""
 
-    def add(self, other: Counts, largest: int) -> None:
+    def add(self, other: RecordCounts, largest: int) -> None:
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for size in (other.smallest_batch_bytes, other.largest_batch_bytes):
@@ -163,9 +163,9 @@ class CountRules:
     """Also sizes and times, for charts."""
 
 
-def count_slices(slices: tuple[Slice, ...], advance: Advance = ignore_progress, *, rules: CountRules) -> Counts:
+def count_slices(slices: tuple[Slice, ...], advance: Advance = ignore_progress, *, rules: CountRules) -> RecordCounts:
     """What a task does."""
-    total = Counts()
+    total = RecordCounts()
     for found in slices:
         total.add(_SliceCounter(found, rules, advance).count(), rules.largest)
     return total
@@ -176,18 +176,18 @@ class _SliceCounter:
         self._slice = found
         self._rules = rules
         self._advance = advance
-        self._counts = Counts(shape=RecordShape() if rules.shapes else None)
+        self._counts = RecordCounts(shape=RecordShape() if rules.shapes else None)
         self._counted_to = found.start_offset - 1
         """The last offset of the last batch that was counted: should a file change, some of it is read again."""
 
-    def count(self) -> Counts:
+    def count(self) -> RecordCounts:
         try:
             for _ in read_slice_pieces(self._slice, self._piece, on_corrupt=self._corrupt, on_data_loss=pass_over):
                 pass
         except StorageError as error:
             if self._slice.location.is_remote:
                 raise  # Another try of the task may come through.
-            return Counts(damage=[str(error)], unread=[self._slice])
+            return RecordCounts(damage=[str(error)], unread=[self._slice])
         return self._counts
 
     def _corrupt(self, corrupt: CorruptBytes) -> None:

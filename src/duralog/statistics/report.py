@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from duralog.config.byte_sizes import size_text
 from duralog.notebook.html_tables import captioned, time_shown
-from duralog.statistics.record_counts import Counts, LargeRecord, PrefixCounts
+from duralog.statistics.record_counts import LargeRecord, PrefixCounts, RecordCounts
 from duralog.statistics.shapes import TopicShape
 from duralog.storage.disk.log_directory import TopicPartition
 
@@ -146,7 +146,7 @@ def log_figures(
     topic: str,
     partition: int | None,
     offsets: tuple[int, int] | None,
-    counts: Counts,
+    counts: RecordCounts,
     distinct: int,
     is_compacted: bool,
     saving: CompactionSaving | None,
@@ -184,10 +184,10 @@ def log_figures(
 
 
 def topic_figures(
-    topic: str, rows: Sequence[LogFigures], counts: Mapping[TopicPartition, Counts], largest: int
+    topic: str, rows: Sequence[LogFigures], counts: Mapping[TopicPartition, RecordCounts], largest: int
 ) -> LogFigures:
     of_topic = [row for row in rows if row.topic == topic]
-    total = Counts()
+    total = RecordCounts()
     for partition, found in counts.items():
         if partition.topic == topic:
             total.add(found, largest)

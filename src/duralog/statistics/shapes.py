@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from duralog.errors import DuralogError
 from duralog.statistics.key_popularity import FrequentKey, HotKey, Popularity
-from duralog.statistics.record_counts import Counts
+from duralog.statistics.record_counts import RecordCounts
 from duralog.statistics.record_shapes import RecordShape
 from duralog.storage.compaction.cleanable import first_dirty_offset
 from duralog.storage.log.partition_log import PartitionLog
@@ -80,7 +80,7 @@ def segment_sizes(log: PartitionLog, is_compacted: bool, checkpoint: int | None)
 
 def topic_shape(
     store: Store,
-    counts: Iterable[Counts],
+    counts: Iterable[RecordCounts],
     popularities: Iterable[Popularity | None],
     segments: Sequence[SegmentSizes],
     topic: str,

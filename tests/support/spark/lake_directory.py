@@ -17,7 +17,7 @@ import pytest
 import duralog
 from duralog.scanning.executor import OnProgress, ignore_progress
 from duralog.spark.lake.parquet_files import NULL_VALUE
-from duralog.spark.lake.targets import Target
+from duralog.spark.lake.targets import LakeTarget
 
 FORMATS = ("parquet", "delta", "iceberg")
 DAY_MS = 86_400_000
@@ -106,10 +106,10 @@ class Death:
         self.left = step
         self.is_dead = False
         self._after = after
-        self._replace, self._delete, self._unlink = os.replace, Target.delete, os.unlink
+        self._replace, self._delete, self._unlink = os.replace, LakeTarget.delete, os.unlink
         monkeypatch.setattr(os, "replace", self.replace)
         monkeypatch.setattr(os, "unlink", lambda *names: None if self.is_dead else self._unlink(*names))
-        monkeypatch.setattr(Target, "delete", lambda *names: 0 if self.is_dead else self._delete(*names))
+        monkeypatch.setattr(LakeTarget, "delete", lambda *names: 0 if self.is_dead else self._delete(*names))
 
     def replace(self, source: str, target: str) -> None:
         self.left -= 1

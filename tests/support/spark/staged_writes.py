@@ -9,7 +9,7 @@ import pyarrow as pa
 from duralog.spark.sink.commit import CommitReport, commit
 from duralog.spark.sink.staging import StagedTask, WriteTask
 from duralog.spark.sink.staging_task import stage_rows
-from duralog.spark.sink.write_options import Transaction, WriteOptions
+from duralog.spark.sink.write_options import AppVersion, WriteOptions
 from duralog.spark.sink.write_targets import store_targets
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
 from duralog.storage.disk.log_directory import LogDirectory
@@ -57,7 +57,7 @@ def write(
     options: WriteOptions,
     *tasks: Sequence[pa.RecordBatch],
     writer: str = WRITER,
-    transaction: Transaction | None = None,
+    transaction: AppVersion | None = None,
     files: FileSystem | None = None,
     gathered_bytes: int = 1 << 20,
     now_ms: int = NOW_MS,

@@ -29,20 +29,20 @@ from duralog.storage.disk.file_system import LocalFileSystem
 )
 def test_urls_lead_to_a_file_system_and_a_path_in_it(url: str, family: str, path: str, prefix: str) -> None:
     location = Location.of(url)
-    target = location.target()
-    assert (target.family, target.path, target.prefix) == (family, path, prefix)
+    address = location.address()
+    assert (address.family, address.path, address.prefix) == (family, path, prefix)
     assert location.is_remote
 
 
 def test_what_a_url_tells_its_file_system() -> None:
-    assert dict(Location.of("hdfs://node:9000/x").target().arguments) == {"host": "node", "port": 9000}
-    assert dict(Location.of("hdfs:///x").target().arguments) == {"host": "default", "port": 0}
-    assert dict(Location.of("viewfs://cluster/x").target().arguments) == {"host": "viewfs://cluster", "port": 0}
-    assert dict(Location.of("abfs://data@account.dfs.core.windows.net/x").target().arguments) == {
+    assert dict(Location.of("hdfs://node:9000/x").address().arguments) == {"host": "node", "port": 9000}
+    assert dict(Location.of("hdfs:///x").address().arguments) == {"host": "default", "port": 0}
+    assert dict(Location.of("viewfs://cluster/x").address().arguments) == {"host": "viewfs://cluster", "port": 0}
+    assert dict(Location.of("abfs://data@account.dfs.core.windows.net/x").address().arguments) == {
         "account_name": "account"
     }
     options = {"anonymous": "true", "endpoint_override": "localhost:9000", "request_timeout": "2.5"}
-    assert dict(Location.of("s3://bucket", options).target().arguments) == {
+    assert dict(Location.of("s3://bucket", options).address().arguments) == {
         "anonymous": True,
         "endpoint_override": "localhost:9000",
         "request_timeout": 2.5,
@@ -89,7 +89,7 @@ def test_what_is_refused(path: str, options: dict[str, str], sentence: str) -> N
 def test_a_location_travels_and_shows_no_secret() -> None:
     location = Location.of("s3://bucket/x", {"secret_key": "hush", "access_key": "k"})
     assert pickle.loads(pickle.dumps(location)) == location
-    assert "hush" not in f"{location} {location!r} {location.target()!r}"
+    assert "hush" not in f"{location} {location!r} {location.address()!r}"
     assert set(STORAGE_OPTIONS["s3a"]) >= {"access_key", "secret_key", "endpoint_override", "region"}
 
 

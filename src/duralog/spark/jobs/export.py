@@ -47,7 +47,7 @@ from duralog.spark.lake.tables import (
     open_table,
     split_options,
 )
-from duralog.spark.lake.targets import PART_SUFFIX, Target
+from duralog.spark.lake.targets import PART_SUFFIX, LakeTarget
 from duralog.spark.lake.writing_right import WritingRight, only_writer
 from duralog.spark.source.connector_columns import record_columns
 from duralog.storage.disk.log_directory import TopicPartition
@@ -70,7 +70,7 @@ class _Task:
 
     slices: tuple[Slice, ...]
     right: WritingRight
-    target: Target
+    target: LakeTarget
     folder: str
     schema: pa.Schema
     """Of the files."""
@@ -176,7 +176,7 @@ def export(  # Public: its keyword arguments are the interface.
         store = stack.enter_context(open_store(path, storage_options or {}))
         runs = []
         for topic, partitions in partitions_by_topic(store, topics).items():
-            folder = Target.of(target, options).child(topic)
+            folder = LakeTarget.of(target, options).child(topic)
             spec = TableSpec(
                 job=_JOB,
                 topic=topic,
@@ -244,7 +244,7 @@ def _prepare(
     check_ends(store, state, partitions, where=spec.where, taken="was exported up to", advice="Give another target")
     table.begin(nothing)
     lost: list[str] = []
-    on_data_loss = None if fail_on_data_loss else _telling(lost)
+    on_data_loss = None if fail_on_data_loss else _collected_in(lost)
     ranges = _new_ranges(store, state, partitions, on_data_loss)
     level = Isolation(state.isolation)
     planned = plan(
@@ -284,7 +284,7 @@ def _new_ranges(
     )
 
 
-def _telling(lost: list[str]) -> Callable[[DataLoss], None]:
+def _collected_in(lost: list[str]) -> Callable[[DataLoss], None]:
     return lambda loss: lost.append(str(loss))
 
 
@@ -323,7 +323,7 @@ def _write(task: _Task, _: Advance = ignore_progress) -> _Written:
     stem = f"part-{first.partition:05d}-{first.start_offset:020d}-{last.end_offset:020d}"
     lost: list[str] = []
     columns = record_columns(task.schema.names)
-    on_data_loss = None if task.fail_on_data_loss else _telling(lost)
+    on_data_loss = None if task.fail_on_data_loss else _collected_in(lost)
     with (
         task.right.used(),
         ParquetFiles(task.target, task.schema, column=DATE, stem=stem, folder=task.folder) as files,

@@ -46,7 +46,7 @@ from duralog.spark.lake.log_ends import DETAIL, check_ends, remember_ends
 from duralog.spark.lake.parquet_table import ParquetVersions
 from duralog.spark.lake.table_state import TableFormat, TableState
 from duralog.spark.lake.tables import LakeTable, TableSpec, check_apart, open_table, split_options
-from duralog.spark.lake.targets import PART_SUFFIX, Target
+from duralog.spark.lake.targets import PART_SUFFIX, LakeTarget
 from duralog.spark.lake.writing_right import WritingRight, only_writer
 from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.disk.log_directory import TopicPartition
@@ -162,7 +162,7 @@ def snapshot(  # Public: its keyword arguments are the interface.
                 raise InvalidConfig(f"there are offsets for topic {topic}, of which no snapshot is taken")
         runs = []
         for topic, partitions in chosen.items():
-            folder = Target.of(target, options).child(topic)
+            folder = LakeTarget.of(target, options).child(topic)
             spec = TableSpec(
                 job=_JOB,
                 topic=topic,

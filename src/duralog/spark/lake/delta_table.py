@@ -25,7 +25,7 @@ from duralog.columnar import schema as record_schema
 from duralog.spark.lake.parquet_files import DataFile
 from duralog.spark.lake.table_state import TableState
 from duralog.spark.lake.tables import LakeTable, TableRefused, TableSpec, check_columns, first_line
-from duralog.spark.lake.targets import Target
+from duralog.spark.lake.targets import LakeTarget
 from duralog.storage.disk.background import wall_clock_ms
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -142,7 +142,7 @@ class DeltaLakeTable(LakeTable):
         ]
 
 
-def delta_storage_options(target: Target) -> dict[str, str] | None:
+def delta_storage_options(target: LakeTarget) -> dict[str, str] | None:
     """The options of pyarrow's file systems by the names that `deltalake` has for them."""
     if target.is_local:
         return None

@@ -30,7 +30,7 @@ from duralog.errors import DuralogError
 from duralog.spark.lake.parquet_files import DataFile
 from duralog.spark.lake.table_state import TableState
 from duralog.spark.lake.tables import LakeTable, TableRefused, TableSpec, check_columns, first_line
-from duralog.spark.lake.targets import Target
+from duralog.spark.lake.targets import LakeTarget
 
 CATALOG_FILE = "iceberg-catalog.db"
 DEFAULT_NAMESPACE = "duralog"
@@ -180,7 +180,7 @@ def _open_catalog(spec: TableSpec) -> Catalog:
         raise DuralogError(f"the Iceberg catalog cannot be opened: {first_line(error)}") from error
 
 
-def _io_settings(target: Target) -> Mapping[str, Any]:
+def _io_settings(target: LakeTarget) -> Mapping[str, Any]:
     """The options of pyarrow's file systems by the names that pyiceberg has for them."""
     names = {
         "access_key": "s3.access-key-id",

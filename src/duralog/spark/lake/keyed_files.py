@@ -16,10 +16,10 @@ from duralog.columnar.decoded import CHUNK_RECORDS
 from duralog.columnar.schema import KEY, OFFSET
 from duralog.kernels.key_digests import digests_of
 from duralog.scanning.keyed_offsets import KeyedChunk, Numbers, is_among, marks_of
-from duralog.spark.lake.targets import Target
+from duralog.spark.lake.targets import LakeTarget
 
 
-def keys_of_file(target: Target, path: str, first_offset: int) -> Iterator[KeyedChunk]:
+def keys_of_file(target: LakeTarget, path: str, first_offset: int) -> Iterator[KeyedChunk]:
     """The keys of a table's file, as far as the log still has offsets like theirs. No row there is a tombstone."""
     for rows in _batches(target, path, [KEY, OFFSET]):
         offsets = _int64s(rows.column(OFFSET))
@@ -32,7 +32,7 @@ def keys_of_file(target: Target, path: str, first_offset: int) -> Iterator[Keyed
         yield KeyedChunk(digests_of(data, positions, lengths), marks, len(offsets), 0)
 
 
-def rows_of_file(target: Target, path: str, wanted: Numbers, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def rows_of_file(target: LakeTarget, path: str, wanted: Numbers, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows with these offsets, which are in order."""
     for rows in _batches(target, path, schema.names):
         chosen = is_among(_int64s(rows.column(OFFSET)), wanted)
@@ -41,7 +41,7 @@ def rows_of_file(target: Target, path: str, wanted: Numbers, schema: pa.Schema) 
             yield pa.RecordBatch.from_arrays([kept.column(name) for name in schema.names], schema=schema)
 
 
-def count_of_file(target: Target, path: str, wanted: Numbers) -> tuple[int, int]:
+def count_of_file(target: LakeTarget, path: str, wanted: Numbers) -> tuple[int, int]:
     """How many rows a file has, and how many of them have one of these offsets."""
     total = found = 0
     for rows in _batches(target, path, [OFFSET]):
@@ -50,7 +50,7 @@ def count_of_file(target: Target, path: str, wanted: Numbers) -> tuple[int, int]
     return total, found
 
 
-def _batches(target: Target, path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _batches(target: LakeTarget, path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
     with target.file_system.open_input_file(target.path(path)) as file, pq.ParquetFile(file) as parquet:
         yield from parquet.iter_batches(CHUNK_RECORDS, columns=columns)
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from duralog.columnar import schema as record_schema
 from duralog.spark.lake.columns import DATE
-from duralog.spark.lake.targets import Target
+from duralog.spark.lake.targets import LakeTarget
 from duralog.spark.source.connector_columns import TIMESTAMP_TYPE
 
 NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -59,7 +59,7 @@ class ParquetFiles:
     `folder` is put before every name; `column` is the one that the table is partitioned by.
     """
 
-    def __init__(self, target: Target, schema: pa.Schema, *, column: str, stem: str, folder: str = "") -> None:
+    def __init__(self, target: LakeTarget, schema: pa.Schema, *, column: str, stem: str, folder: str = "") -> None:
         self._target = target
         self._schema = schema
         self._column = column
@@ -122,7 +122,7 @@ class ParquetFiles:
 
 
 class _PartitionFile:
-    def __init__(self, target: Target, schema: pa.Schema, value: str | None, path: str) -> None:
+    def __init__(self, target: LakeTarget, schema: pa.Schema, value: str | None, path: str) -> None:
         self._target = target
         self._schema = schema
         self._value = value

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from duralog.errors import DuralogError
-from duralog.spark.lake.targets import Target
+from duralog.spark.lake.targets import LakeTarget
 
 _VERSION = 1
 _MOST_BYTES = 16 << 20
@@ -115,13 +115,13 @@ class TableState:
             )
 
 
-def read_state(target: Target, name: str) -> TableState | None:
+def read_state(target: LakeTarget, name: str) -> TableState | None:
     """The state in a table's folder, None if there is none."""
     data = target.read(name, most_bytes=_MOST_BYTES)
     return None if data is None else TableState.from_json(data, f"{target.location}/{name}")
 
 
-def write_state(target: Target, name: str, state: TableState) -> None:
+def write_state(target: LakeTarget, name: str, state: TableState) -> None:
     target.replace(name, state.to_json().encode())
 
 

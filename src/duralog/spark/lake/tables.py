@@ -24,7 +24,7 @@ from duralog.scanning.locations import Location
 from duralog.spark.lake.columns import without
 from duralog.spark.lake.parquet_files import EXTENSION, DataFile
 from duralog.spark.lake.table_state import TableFormat, TableState, read_state, write_state
-from duralog.spark.lake.targets import Target
+from duralog.spark.lake.targets import LakeTarget
 
 _CATALOG = "catalog."
 
@@ -33,7 +33,7 @@ class TableRefused(DuralogError):
     """The target is something else than the table that is to be written."""
 
 
-def check_apart(target: Target, directory: Location) -> None:
+def check_apart(target: LakeTarget, directory: Location) -> None:
     """Refuse a table within the log directory: Kafka does not start on one that has a folder it does not know."""
     table, logs = (url if "://" in url else os.path.realpath(url) for url in (target.location, directory.url))
     if f"{table.rstrip('/')}/".startswith(f"{logs.rstrip('/')}/"):
@@ -48,7 +48,7 @@ class TableSpec:
 
     job: str
     topic: str
-    target: Target
+    target: LakeTarget
     """The table's own folder."""
     schema: pa.Schema
     """Of all columns, the one it is partitioned by included."""
@@ -182,7 +182,7 @@ def _is_data(path: str) -> bool:
     return path.endswith(EXTENSION) and not path.rpartition("/")[2].startswith((".", "_"))
 
 
-def _format_of(target: Target) -> TableFormat | None:
+def _format_of(target: LakeTarget) -> TableFormat | None:
     if target.exists("_delta_log"):
         return TableFormat.DELTA
     if target.exists("metadata"):

@@ -37,7 +37,7 @@ class TargetFile(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LakeTarget:
     """A folder that tables are written to. It can be pickled, and means the same folder on another machine."""
 
     location: str
@@ -46,12 +46,12 @@ class Target:
     """Of the file system, by the names of `locations.STORAGE_OPTIONS`. They may hold secrets, so they are not shown."""
 
     @classmethod
-    def of(cls, path: str, options: Mapping[str, str] | None = None) -> Target:
+    def of(cls, path: str, options: Mapping[str, str] | None = None) -> LakeTarget:
         """What a user gave, checked, and made absolute: who writes to it may run somewhere else."""
         return cls(Location.of(path, options).url, dict(options or {}))
 
-    def child(self, name: str) -> Target:
-        return Target(f"{self.location.rstrip('/')}/{name}", self.options)
+    def child(self, name: str) -> LakeTarget:
+        return LakeTarget(f"{self.location.rstrip('/')}/{name}", self.options)
 
     @property
     def _opened(self) -> tuple[pafs.FileSystem, str]:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 from duralog.errors import StoreLocked
 from duralog.spark.lake.tables import TableRefused
-from duralog.spark.lake.targets import Target
+from duralog.spark.lake.targets import LakeTarget
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.lent_lock import LentLock, joined
 
@@ -64,7 +64,7 @@ def _is_of(lock_path: str, run_id: str) -> bool:
 
 
 @contextmanager
-def only_writer(target: Target, job: str) -> Iterator[WritingRight]:
+def only_writer(target: LakeTarget, job: str) -> Iterator[WritingRight]:
     """Keep other runs away from the table."""
     run_id = uuid.uuid4().hex
     if not target.is_local:

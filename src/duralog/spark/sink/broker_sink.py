@@ -28,7 +28,7 @@ from duralog.spark.option_text import InvalidOption
 from duralog.spark.sink.commit import CommitReport
 from duralog.spark.sink.commit_checks import check_partition_count, runs_by_partition
 from duralog.spark.sink.staging import Run, StagedFile, StagedTask, check_contents, open_staged, read_run, sweep
-from duralog.spark.sink.write_options import Transaction, WriteOptions
+from duralog.spark.sink.write_options import AppVersion, WriteOptions
 from duralog.spark.sink.write_targets import TopicTarget, WriteTargets
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
 
@@ -60,7 +60,7 @@ def broker_targets(options: WriteOptions) -> WriteTargets:
     """The broker's topics: that of the option, or all."""
     new = TopicTarget(options.partitions or 1, options.new_topic_config())
     _check_producer_configs(options)
-    with _told(options):
+    with _broker_errors(options):
         asked = _admin(options)
         found = asked.list_topics(timeout=_ANSWER_SECONDS).topics
         wanted = [options.topic] if options.topic is not None else sorted(found)
@@ -78,7 +78,7 @@ def send(
     *,
     writer: str,
     batch: int = 0,
-    transaction: Transaction | None = None,
+    transaction: AppVersion | None = None,
     file_system: FileSystem | None = None,
 ) -> CommitReport:
     """Send what the tasks have staged, in one transaction. It happens once for each `transaction`."""
@@ -91,7 +91,7 @@ def send(
     is_repeated = False
     if staged:
         runs = [item for items in by_partition.values() for item in items]
-        with _told(options):
+        with _broker_errors(options):
             counts = _make_topics(options, sorted({partition.topic for partition in by_partition}))
             for partition, items in by_partition.items():
                 check_partition_count(partition.topic, counts[partition.topic], items)
@@ -105,7 +105,7 @@ def send(
     )
 
 
-def _group(writer: str, transaction: Transaction | None) -> str:
+def _group(writer: str, transaction: AppVersion | None) -> str:
     """The name of the transactions, and of the consumer group that remembers them."""
     return "duralog-sink." + (writer if transaction is None else transaction.application)
 
@@ -115,7 +115,7 @@ def _send_once(
     runs: Sequence[tuple[StagedFile, Run]],
     options: WriteOptions,
     name: str,
-    transaction: Transaction | None,
+    transaction: AppVersion | None,
 ) -> bool:
     """Whether the rows were sent; they are not if they were before."""
     sending = _Sending(_producer(options, name, max(run.largest_batch for _, run in runs)))
@@ -306,7 +306,7 @@ def _config(entries: Mapping[str, Any]) -> TopicConfig:
 
 
 @contextmanager
-def _told(options: WriteOptions) -> Iterator[None]:
+def _broker_errors(options: WriteOptions) -> Iterator[None]:
     """What goes wrong between here and the broker, in a sentence."""
     try:
         yield

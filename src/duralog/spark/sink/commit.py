@@ -53,7 +53,7 @@ from duralog.spark.sink.staging import (
     sweep,
     sweep_rubbish,
 )
-from duralog.spark.sink.write_options import Transaction, WriteOptions
+from duralog.spark.sink.write_options import AppVersion, WriteOptions
 from duralog.storage.disk.background import Clock, Scheduler, wall_clock_ms
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
 from duralog.storage.disk.log_directory import TopicPartition
@@ -87,7 +87,7 @@ def commit(
     *,
     writer: str,
     batch: int = 0,
-    transaction: Transaction | None = None,
+    transaction: AppVersion | None = None,
     file_system: FileSystem | None = None,
     clock: Clock = wall_clock_ms,
 ) -> CommitReport:
@@ -113,7 +113,7 @@ def commit(
             )
             if journal.files:
                 _decide(files, path, journal)
-                with _told_as_decided(path, journal):
+                with _errors_after_decision(path, journal):
                     _append_all(store, files, by_partition, journal, is_fresh=True)
                     _conclude(files, path, journal)
             else:
@@ -250,7 +250,7 @@ def _complete(store: Store, files: FileSystem) -> bool:
     return True
 
 
-def _is_remembered(files: FileSystem, path: str, transaction: Transaction) -> bool:
+def _is_remembered(files: FileSystem, path: str, transaction: AppVersion) -> bool:
     try:
         return is_committed(files, path, transaction)
     except NotRemembered:
@@ -261,8 +261,8 @@ def _why_incomplete(path: str, journal: Journal, error: DuralogError) -> str:
     if isinstance(error, CannotComplete | CorruptRecord):
         return (
             f"{path}: a write was interrupted and cannot be completed: {error}. Records of it may be in the logs from"
-            f" these offsets on: {_told(journal.starts)}. duralog.spark.committing.abandon({path!r}) gives it up: these"
-            " records stay, and the rest of its rows is not written"
+            f" these offsets on: {_offsets_text(journal.starts)}. duralog.spark.committing.abandon({path!r}) gives it"
+            " up: these records stay, and the rest of its rows is not written"
         )
     return (
         f"{path}: a write was interrupted, and could not be completed now: {error}. It is decided, and nothing of it is"
@@ -270,7 +270,7 @@ def _why_incomplete(path: str, journal: Journal, error: DuralogError) -> str:
     )
 
 
-def _told(starts: Mapping[TopicPartition, int]) -> str:
+def _offsets_text(starts: Mapping[TopicPartition, int]) -> str:
     told = [f"{partition} {start}" for partition, start in list(starts.items())[:10]]
     return ", ".join(told if len(starts) <= 10 else [*told, f"and {len(starts) - 10} more"])
 
@@ -303,7 +303,7 @@ def _is_decided(files: FileSystem, path: str) -> bool:
 
 
 @contextmanager
-def _told_as_decided(path: str, journal: Journal) -> Iterator[None]:
+def _errors_after_decision(path: str, journal: Journal) -> Iterator[None]:
     """Who sees a write fail would write again; but what is decided will be there all the same."""
     try:
         yield

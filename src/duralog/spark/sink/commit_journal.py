@@ -25,7 +25,7 @@ from duralog.errors import CorruptRecord, StorageError
 from duralog.format.checksum import crc32c
 from duralog.format.filenames import SINK_COMMITTED, SINK_JOURNAL
 from duralog.format.properties import decode_json_object, encode_json_object
-from duralog.spark.sink.write_options import Transaction
+from duralog.spark.sink.write_options import AppVersion
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.disk.log_directory import TopicPartition
 
@@ -50,7 +50,7 @@ class Journal:
 
     writer: str
     batch: int
-    transaction: Transaction | None
+    transaction: AppVersion | None
     preserve_offsets: bool
     files: Mapping[str, int]
     """The names of the staged files, in the order of their tasks, and the size of each."""
@@ -67,7 +67,7 @@ def read_journal(files: FileSystem, directory: str) -> Journal | None:
         return Journal(
             writer=content["writer"],
             batch=content["batch"],
-            transaction=None if named is None else Transaction(**named),
+            transaction=None if named is None else AppVersion(**named),
             preserve_offsets=content["preserve_offsets"],
             files={name: int(size) for name, size in content["files"]},
             starts={TopicPartition(topic, number): int(start) for topic, number, start in content["starts"]},
@@ -109,7 +109,7 @@ class NotRemembered(StorageError):
     """Whether a write was committed before is not known: the memory of it was damaged."""
 
 
-def is_committed(files: FileSystem, directory: str, transaction: Transaction) -> bool:
+def is_committed(files: FileSystem, directory: str, transaction: AppVersion) -> bool:
     """Whether this version of the application, or a later one, was committed before."""
     application, version = transaction.application, transaction.version
     committed = read_committed(files, directory)
@@ -125,7 +125,7 @@ def is_committed(files: FileSystem, directory: str, transaction: Transaction) ->
     return last is not None and version <= last
 
 
-def remember(files: FileSystem, directory: str, transaction: Transaction) -> None:
+def remember(files: FileSystem, directory: str, transaction: AppVersion) -> None:
     """REQUIRES: all of the write is on disk."""
     committed = read_committed(files, directory)
     last = {**committed.last, transaction.application: transaction.version}

@@ -54,7 +54,7 @@ MOST_PARTITIONS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+class AppVersion:
     """What a batch write is called, so that it happens once."""
 
     application: str
@@ -72,7 +72,7 @@ class WriteOptions:
     topic_configs: Mapping[str, str] = field(default_factory=dict)
     store_configs: Mapping[str, str] = field(default_factory=dict)
     preserve_offsets: bool = False
-    transaction: Transaction | None = None
+    transaction: AppVersion | None = None
     bootstrap_servers: str | None = None
     producer_configs: Mapping[str, str] = field(default_factory=dict, repr=False)
     """By Kafka's names, without the servers. May hold secrets, so they are not shown."""
@@ -194,7 +194,7 @@ def _partitions(text: str | None) -> int | None:
     return count
 
 
-def _transaction(given: Mapping[str, str], *, streaming: bool) -> Transaction | None:
+def _transaction(given: Mapping[str, str], *, streaming: bool) -> AppVersion | None:
     application, version = given.get("txnappid"), given.get("txnversion")
     if application is None and version is None:
         return None
@@ -204,7 +204,7 @@ def _transaction(given: Mapping[str, str], *, streaming: bool) -> Transaction | 
         raise InvalidOption("options txnAppId and txnVersion go together: give both")
     if not (version.isascii() and version.isdigit()) or len(version) > 18:
         raise refused("txnVersion", version, "a whole number, 0 or more")
-    return Transaction(application=application, version=int(version))
+    return AppVersion(application=application, version=int(version))
 
 
 def _with_prefix(given: Mapping[str, str], prefix: str) -> dict[str, str]:

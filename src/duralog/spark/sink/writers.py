@@ -27,7 +27,7 @@ from duralog.spark.sink.commit import check_free, commit, discard
 from duralog.spark.sink.staging import StagedTask, WriteTask
 from duralog.spark.sink.staging_task import stage_rows
 from duralog.spark.sink.write_columns import record_names
-from duralog.spark.sink.write_options import Transaction, WriteOptions
+from duralog.spark.sink.write_options import AppVersion, WriteOptions
 from duralog.spark.sink.write_targets import WriteTargets, store_targets
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _planned(
 
 
 def _commit(
-    reports: Sequence[TaskReport], options: WriteOptions, *, writer: str, batch: int, transaction: Transaction | None
+    reports: Sequence[TaskReport], options: WriteOptions, *, writer: str, batch: int, transaction: AppVersion | None
 ) -> None:
     staged = [report.staged for report in reports]
     if options.bootstrap_servers is not None:
@@ -76,7 +76,7 @@ def _commit(
         commit(staged, options, writer=writer, batch=batch, transaction=transaction)
 
 
-def _named_write(options: WriteOptions) -> Transaction | None:
+def _named_write(options: WriteOptions) -> AppVersion | None:
     """What a batch write is remembered by, if it has a name.
 
     The topic of the option is part of it: an application may well write each version to several topics, one by one.
@@ -86,7 +86,7 @@ def _named_write(options: WriteOptions) -> Transaction | None:
         return None
     # No topic has a space in its name, so no two of these are the same.
     application = f"app {named.application}" if topic is None else f"app-to {topic} {named.application}"
-    return Transaction(application=application, version=named.version)
+    return AppVersion(application=application, version=named.version)
 
 
 def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReport]:
@@ -145,7 +145,7 @@ class DuralogStreamArrowWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         reports = _reports(messages)
         if reports:
-            transaction = Transaction(application=f"query {reports[0].query_id}", version=batchId)
+            transaction = AppVersion(application=f"query {reports[0].query_id}", version=batchId)
             with plain_errors():
                 _commit(reports, self._options, writer=reports[0].writer, batch=batchId, transaction=transaction)
 

@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 from duralog.errors import OffsetOutOfRange
 from duralog.spark.plain_errors import hide_traceback, plain_errors, show_traceback
 from duralog.spark.source.far_times import accept_far_times, refuse_far_times
-from duralog.spark.source.frame_snapshot import Snapshot
+from duralog.spark.source.frame_snapshot import FrameSnapshot
 from duralog.spark.source.planned_read import plan_read
 from duralog.spark.source.pushed_filters import PushedFilters
 from duralog.spark.source.read_options import ReadOptions
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
-def reader_of(schema: StructType, options: ReadOptions, snapshot: Snapshot | None) -> DataSourceReader:
+def reader_of(schema: StructType, options: ReadOptions, snapshot: FrameSnapshot | None) -> DataSourceReader:
     # In a worker of Spark's, what is logged goes nowhere unless the user has it collected, and then the plan is of use.
     logging.getLogger("duralog.spark").setLevel(logging.INFO)
     columns = Columns(schema, options)
@@ -59,7 +59,7 @@ def reader_of(schema: StructType, options: ReadOptions, snapshot: Snapshot | Non
 class DuralogReader(DataSourceReader):
     """Pickled into every task, without what only planning needs."""
 
-    def __init__(self, columns: Columns, options: ReadOptions, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, columns: Columns, options: ReadOptions, snapshot: FrameSnapshot | None = None) -> None:
         self._columns = columns
         self._options = options
         self._snapshot = snapshot

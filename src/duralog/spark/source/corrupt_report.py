@@ -39,7 +39,7 @@ class CorruptReport:
             self._untold.append(damage)
         else:
             where = {"topic": damage.topic, "partition": damage.partition}
-            self._lines.append(json.dumps({**where, **_told(damage)}))
+            self._lines.append(json.dumps({**where, **_fields(damage)}))
 
     def take_rows(self, columns: Columns) -> Iterator[pa.RecordBatch]:
         """The damage since the last call, for the column."""
@@ -49,7 +49,7 @@ class CorruptReport:
                     record_schema.TOPIC: damage.topic,
                     record_schema.PARTITION: damage.partition,
                     record_schema.OFFSET: damage.first_offset,
-                    CORRUPT: _told(damage),
+                    CORRUPT: _fields(damage),
                 }
                 for damage in self._untold
             )
@@ -63,9 +63,9 @@ class CorruptReport:
         if self._folder is None or not self._lines:
             return
         # Not at the top: hardly any task comes here.
-        from duralog.spark.lake.targets import Target
+        from duralog.spark.lake.targets import LakeTarget
 
-        target = Target(self._folder.url, dict(self._folder.options))
+        target = LakeTarget(self._folder.url, dict(self._folder.options))
         name = _file_name(slices)
         if is_complete or not target.exists(name):
             target.replace(name, "".join(f"{line}\n" for line in self._lines).encode())
@@ -80,7 +80,7 @@ def _file_name(slices: Sequence[Slice]) -> str:
     return f"{first.topic[:100]}-{first.partition}-{first.start_offset}-{digest}.json"
 
 
-def _told(damage: CorruptBytes) -> dict[str, object]:
+def _fields(damage: CorruptBytes) -> dict[str, object]:
     return {
         "file": damage.path,
         "position": damage.position,

@@ -31,7 +31,7 @@ from duralog.spark.frozen_imports import freeze_imports
 from duralog.spark.plain_errors import plain_errors
 
 if TYPE_CHECKING:
-    from duralog.spark.source.frame_snapshot import Snapshot
+    from duralog.spark.source.frame_snapshot import FrameSnapshot
 
 
 class DuralogDataSource(DataSource):
@@ -41,7 +41,7 @@ class DuralogDataSource(DataSource):
         super().__init__(options)
         self._is_new = True
         """Neither pickled nor used yet."""
-        self._snapshot: Snapshot | DuralogError | None = None
+        self._snapshot: FrameSnapshot | DuralogError | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -98,7 +98,7 @@ class DuralogDataSource(DataSource):
         with plain_errors():
             return DuralogStreamArrowWriter(schema, self.options, overwrite)
 
-    def _take_snapshot(self) -> Snapshot | DuralogError | None:
+    def _take_snapshot(self) -> FrameSnapshot | DuralogError | None:
         from duralog.spark.option_text import InvalidOption
         from duralog.spark.source.planned_read import take_snapshot
         from duralog.spark.source.read_options import ReadOptions
@@ -113,7 +113,7 @@ class DuralogDataSource(DataSource):
         except DuralogError as error:
             return error
 
-    def _hand_over_snapshot(self) -> Snapshot | DuralogError | None:
+    def _hand_over_snapshot(self) -> FrameSnapshot | DuralogError | None:
         """To the reader that is made from it. Tasks get this object, too, and have no use for it."""
         self._is_new = False
         snapshot, self._snapshot = self._snapshot, None

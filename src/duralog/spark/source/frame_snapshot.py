@@ -11,20 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from duralog.scanning.offset_ranges import OffsetRange, OnDataLoss, tell_loss, total_loss
+from duralog.scanning.offset_ranges import OffsetRange, OnDataLoss, report_loss, total_loss
 from duralog.scanning.slices import CREATED_AGAIN, PARTITION_GONE
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class FrameSnapshot:
     ranges: Mapping[TopicPartition, OffsetRange]
     topic_ids: Mapping[str, str]
     """Of the topics that have one. A topic that was deleted and created again has other records at these offsets."""
 
     @classmethod
-    def of(cls, store: Store, ranges: Mapping[TopicPartition, OffsetRange]) -> Snapshot:
+    def of(cls, store: Store, ranges: Mapping[TopicPartition, OffsetRange]) -> FrameSnapshot:
         ids = {topic: store.topic_id(topic) for topic in {partition.topic for partition in ranges}}
         return cls(ranges, {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None})
 
@@ -42,5 +42,5 @@ class Snapshot:
                 left[partition] = found
                 continue
             if found.start_offset < found.end_offset:
-                tell_loss(total_loss(partition, found, reason), on_data_loss)
+                report_loss(total_loss(partition, found, reason), on_data_loss)
         return left

@@ -18,7 +18,7 @@ from duralog.scanning.planning import Plan, plan
 from duralog.scanning.slices import DataLoss
 from duralog.scanning.time_range import ANY_TIME, TimeRange
 from duralog.spark.option_text import InvalidOption
-from duralog.spark.source.frame_snapshot import Snapshot
+from duralog.spark.source.frame_snapshot import FrameSnapshot
 from duralog.spark.source.read_options import ReadOptions
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.store import Store
@@ -38,13 +38,15 @@ def explain(path: str, options: Mapping[str, str] | None = None, **more: str) ->
     return plan_read(ReadOptions.of({**(options or {}), **more, "path": path}, streaming=False))
 
 
-def take_snapshot(options: ReadOptions) -> Snapshot:
+def take_snapshot(options: ReadOptions) -> FrameSnapshot:
     """What the options mean now, in offsets."""
     with _collector_paused(), open_store(options.path, options.storage_options) as store:
-        return Snapshot.of(store, _resolve(store, options, data_loss_handler(options)))
+        return FrameSnapshot.of(store, _resolve(store, options, data_loss_handler(options)))
 
 
-def plan_read(options: ReadOptions, snapshot: Snapshot | None = None, filters: PushedFilters | None = None) -> Plan:
+def plan_read(
+    options: ReadOptions, snapshot: FrameSnapshot | None = None, filters: PushedFilters | None = None
+) -> Plan:
     """The slices of a batch read: of a snapshot, or of what the options mean now."""
     with _collector_paused(), open_store(options.path, options.storage_options) as store:
         on_data_loss = data_loss_handler(options)
@@ -129,10 +131,10 @@ def _listed(partitions: list[TopicPartition], most: int = 10) -> str:
 
 def data_loss_handler(options: ReadOptions) -> OnDataLoss | None:
     """None where loss is an error."""
-    return None if options.fail_on_data_loss else _tell_loss
+    return None if options.fail_on_data_loss else _log_loss
 
 
-def _tell_loss(loss: DataLoss) -> None:
+def _log_loss(loss: DataLoss) -> None:
     _logger.warning("%s", loss)
 
 

@@ -71,7 +71,7 @@ _TIMES_EXAMPLE = '{"orders":{"0":1700000000000}}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class TopicSelection:
     """Which partitions are read. At most one is set; none means every topic that is not internal."""
 
     topics: tuple[str, ...] | None = None
@@ -95,7 +95,7 @@ class ReadOptions:
     path: str
     storage_options: Mapping[str, str] = field(repr=False)
     """May hold secrets, so they are not shown."""
-    selection: Selection
+    selection: TopicSelection
     start: Bound
     end: Bound
     isolation: Isolation
@@ -207,11 +207,11 @@ def _names(name: str, text: str) -> tuple[str, ...]:
     return names
 
 
-def _selection(given: _Given) -> Selection:
+def _selection(given: _Given) -> TopicSelection:
     chosen = [name for name in ("assign", "subscribe", "subscribePattern") if given.get(name) is not None]
     if len(chosen) > 1:
         raise InvalidOption(f"options {' and '.join(chosen)} cannot be had together: give one of them")
-    return Selection(
+    return TopicSelection(
         topics=given.value("subscribe", _names, None),
         pattern=given.value("subscribePattern", _pattern, None),
         assigned=given.value("assign", _assigned, None),

@@ -69,7 +69,7 @@ def schema_of(options: ReadOptions) -> StructType:
             names.append(record_schema.HEADERS)
         if options.is_permissive and options.bad_records is None:
             names.append(CORRUPT)
-    _check_damage_is_told(names, options)
+    _check_damage_is_reported(names, options)
     return StructType([StructField(name, _ALL[name]) for name in names])
 
 
@@ -94,7 +94,7 @@ class Columns:
                 )
             if not field.nullable and name not in _NEVER_NULL:
                 raise InvalidOption(f"column {field.name} may be null: leave NOT NULL away")
-        _check_damage_is_told(self.names, options)
+        _check_damage_is_reported(self.names, options)
         self._schema = to_arrow_schema(schema, timezone="UTC")
 
     @property
@@ -136,7 +136,7 @@ def _known(name: str, options: ReadOptions) -> str:
     return known
 
 
-def _check_damage_is_told(names: Iterable[str], options: ReadOptions) -> None:
+def _check_damage_is_reported(names: Iterable[str], options: ReadOptions) -> None:
     if options.is_permissive and options.bad_records is None and CORRUPT not in names:
         raise InvalidOption(
             f"mode PERMISSIVE leaves damaged batches out: read the column {CORRUPT}, too, or give badRecordsPath,"

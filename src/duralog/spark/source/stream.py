@@ -183,7 +183,9 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 begins[partition] = 0
                 first = store.partition(*partition).start_offset
                 if first > 0:
-                    self._tell_loss(f"{partition} is new to the query, but its log starts at offset {first}, not at 0")
+                    self._report_loss(
+                        f"{partition} is new to the query, but its log starts at offset {first}, not at 0"
+                    )
                     begins[partition] = first
         return begins
 
@@ -195,15 +197,15 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if partition.partition in numbers.get(partition.topic, ()):
                 found[partition] = end_offset
             elif end_offset > start.get(partition, 0):
-                self._tell_loss(f"{partition} is gone; it was to be read up to offset {end_offset}")
+                self._report_loss(f"{partition} is gone; it was to be read up to offset {end_offset}")
         return found
 
     def _check_loss(self, start: Mapping[TopicPartition, int], ends: Positions) -> None:
         for partition, offset in start.items():
             if partition not in ends:
-                self._tell_loss(f"{partition} is gone, or not read any more; the query stood at offset {offset}")
+                self._report_loss(f"{partition} is gone, or not read any more; the query stood at offset {offset}")
             elif ends[partition] < offset:
-                self._tell_loss(f"{partition} ends at offset {ends[partition]}, but the query stood at {offset}")
+                self._report_loss(f"{partition} ends at offset {ends[partition]}, but the query stood at {offset}")
 
     def _check_topics(self, store: Store, start: Mapping[TopicPartition, int]) -> None:
         """A topic that was deleted and made anew has other records at the offsets where the query stood."""
@@ -211,9 +213,9 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             topic_id = store.topic_id(topic)
             if topic_id is not None and self._topic_ids.setdefault(topic, topic_id) != topic_id:
                 self._topic_ids[topic] = topic_id
-                self._tell_loss(f"the topic {topic} was deleted and made anew since the query read it")
+                self._report_loss(f"the topic {topic} was deleted and made anew since the query read it")
 
-    def _tell_loss(self, what: str) -> None:
+    def _report_loss(self, what: str) -> None:
         if self._options.fail_on_data_loss:
             raise OffsetOutOfRange(
                 f"{self._options.path}: {what}: records may be lost; set failOnDataLoss to false to go on all the same"

@@ -24,7 +24,7 @@ from duralog.format.record import Record
 from duralog.spark.lake import targets
 from duralog.spark.lake.columns import by_day, table_schema, to_table_columns
 from duralog.spark.lake.parquet_files import ParquetFiles
-from duralog.spark.lake.targets import Target
+from duralog.spark.lake.targets import LakeTarget
 
 DAY_MS = 86_400_000
 
@@ -44,9 +44,9 @@ def records(*times_ms: int | None) -> pa.RecordBatch:
 
 def test_a_local_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    target = Target.of("lake").child("t")
+    target = LakeTarget.of("lake").child("t")
     assert target.location == target.uri == str(tmp_path / "lake" / "t")
-    assert Target.of(f"file://{tmp_path}/lake").location == str(tmp_path / "lake")
+    assert LakeTarget.of(f"file://{tmp_path}/lake").location == str(tmp_path / "lake")
     assert (target.files(), target.read("state", most_bytes=9), target.exists("state")) == ([], None, False)
     target.replace("state", b"1")
     target.replace("state", b"22")
@@ -58,7 +58,7 @@ def test_a_local_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         assert part.name.startswith(".file.")
         assert part.name.endswith(".part")
     target.copy("a/b/file", "c/copy")
-    travelled: Target = pickle.loads(pickle.dumps(target))
+    travelled: LakeTarget = pickle.loads(pickle.dumps(target))
     assert sorted(travelled.files()) == [("a/b/file", 4), ("c/copy", 4), ("state", 2)]
     assert travelled.delete(["a/b/file", "a/b/file", "nothing"]) == 1
     target.delete_folder("c")
@@ -67,7 +67,7 @@ def test_a_local_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_file_that_is_not_finished_leaves_nothing(tmp_path: Path) -> None:
-    target = Target.of(str(tmp_path))
+    target = LakeTarget.of(str(tmp_path))
     target.replace("old", b"old")
 
     def fail() -> None:
@@ -83,7 +83,7 @@ def test_a_file_that_is_not_finished_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match="cannot write"), Target.of(str(tmp_path / "file")).create("x"):
+    with pytest.raises(StorageError, match="cannot write"), LakeTarget.of(str(tmp_path / "file")).create("x"):
         pass
 
 
@@ -113,7 +113,7 @@ def test_a_remote_target_behind_a_broken_connection(tmp_path: Path, monkeypatch:
     (tmp_path / "state.json").write_bytes(b"{}")
     files = BrokenAnswers()
     monkeypatch.setattr(targets, "_open", lambda *_: (files, str(tmp_path)))
-    target = Target(f"s3://lake{tmp_path}")
+    target = LakeTarget(f"s3://lake{tmp_path}")
     files.empty_listings, files.empty_files = 1, 2
     assert [file.path for file in target.files()] == ["state.json"]
     assert target.read("state.json", most_bytes=100) == b"{}"
@@ -125,8 +125,8 @@ def test_a_remote_target_behind_a_broken_connection(tmp_path: Path, monkeypatch:
 
 def test_options_are_checked_and_not_shown() -> None:
     with pytest.raises(InvalidConfig, match=r"fs\.region: no such storage option for file"):
-        Target.of("/tmp/x", {"region": "x"})
-    assert "hidden" not in repr(Target.of("s3://bucket/x", {"secret_key": "hidden"}))
+        LakeTarget.of("/tmp/x", {"region": "x"})
+    assert "hidden" not in repr(LakeTarget.of("s3://bucket/x", {"secret_key": "hidden"}))
 
 
 # Days
@@ -176,7 +176,7 @@ def test_times_in_a_table() -> None:
 
 def test_files_tell_what_is_in_them(tmp_path: Path) -> None:
     schema = table_schema(headers=False)
-    with ParquetFiles(Target.of(str(tmp_path)), schema, column="date", stem="part-x", folder="data/") as files:
+    with ParquetFiles(LakeTarget.of(str(tmp_path)), schema, column="date", stem="part-x", folder="data/") as files:
         files.write("2020-01-01", to_table_columns(records(7, None), schema))
         files.write(None, to_table_columns(records(None), schema))
         files.write("2020-01-01", to_table_columns(records(3), schema))
@@ -196,7 +196,7 @@ def test_files_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Of three days at most two wait; the one that comes again has two files."""
     monkeypatch.setattr("duralog.spark.lake.parquet_files._MOST_WAITING_FILES", 2)
     schema = table_schema(headers=False)
-    with ParquetFiles(Target.of(str(tmp_path)), schema, column="date", stem="x") as files:
+    with ParquetFiles(LakeTarget.of(str(tmp_path)), schema, column="date", stem="x") as files:
         for value, times in (("a", (1, 2)), ("b", (3,)), ("c", (4,)), ("a", (5,))):
             files.write(value, to_table_columns(records(*times), schema))
         found = {file.path: file.records for file in files.finish()}
@@ -213,14 +213,14 @@ def test_an_error_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     schema = table_schema(headers=False)
 
     def fail() -> None:
-        with ParquetFiles(Target.of(str(tmp_path)), schema, column="date", stem="x") as files:
+        with ParquetFiles(LakeTarget.of(str(tmp_path)), schema, column="date", stem="x") as files:
             files.write("a", to_table_columns(records(1), schema))
             files.write("b", to_table_columns(records(1), schema))
             raise KeyError
 
     with pytest.raises(KeyError):
         fail()
-    assert Target.of(str(tmp_path)).files() == []
+    assert LakeTarget.of(str(tmp_path)).files() == []
 
 
 # Sizes

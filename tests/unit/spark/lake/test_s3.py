@@ -20,7 +20,7 @@ from duralog.errors import DuralogError, StorageError
 from duralog.spark.jobs.export import export
 from duralog.spark.jobs.snapshot import snapshot
 from duralog.spark.lake.delta_table import delta_storage_options
-from duralog.spark.lake.targets import Target
+from duralog.spark.lake.targets import LakeTarget
 from tests.support.spark.lake_directory import append_days, fill_days, run_here
 
 pytest.importorskip("moto.server")
@@ -70,7 +70,7 @@ def catalog(table_format: str, folder: Path) -> dict[str, str]:
 
 
 def offsets_of(table_format: str, url: str, options: dict[str, str], folder: Path) -> list[tuple[int, int]]:
-    target = Target(url, options)
+    target = LakeTarget(url, options)
     if table_format == "delta":
         from deltalake import DeltaTable
 
@@ -129,7 +129,7 @@ def test_snapshot(data: Path, options: dict[str, str], tmp_path: Path, table_for
 def test_leftovers_of_a_run_that_died(data: Path, options: dict[str, str]) -> None:
     url = "s3://lake/died"
     export(None, str(data), url, target_options=options)  # type: ignore[arg-type]
-    target = Target(f"{url}/events", options)
+    target = LakeTarget(f"{url}/events", options)
     with target.create(f"date=2023-11-14/part-00000-{20:020d}-{25:020d}.parquet") as file:
         file.write(b"of a run that died")
     assert export(None, str(data), url, target_options=options).tables[0].leftover_files == 1  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ def test_leftovers_of_a_run_that_died(data: Path, options: dict[str, str]) -> No
 
 
 def test_a_file_appears_only_when_it_is_complete(options: dict[str, str]) -> None:
-    target = Target("s3://lake/files", options)
+    target = LakeTarget("s3://lake/files", options)
 
     def fail() -> None:
         with target.create("half") as file:

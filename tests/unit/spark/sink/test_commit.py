@@ -15,7 +15,7 @@ from duralog.spark.sink import commit as committing
 from duralog.spark.sink.commit import abandon, check_free, commit, discard, recover, set_committed
 from duralog.spark.sink.commit_journal import is_committed, remember
 from duralog.spark.sink.staging import RUBBISH_AGE_MS
-from duralog.spark.sink.write_options import Transaction
+from duralog.spark.sink.write_options import AppVersion
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.store import Store
 from tests.support.spark.staged_writes import NOW_MS, WRITER, make_topic, options_of, rows_of, stage, values_in, write
@@ -73,7 +73,7 @@ def test_a_task_without_rows(tmp_path: Path) -> None:
 
 
 def test_no_rows_at_all(tmp_path: Path) -> None:
-    named = Transaction(application="a", version=1)
+    named = AppVersion(application="a", version=1)
     report = write(options_of(tmp_path, topic="t"), [], transaction=named)
     assert (report.records, report.partitions) == (0, 0)
     assert write(options_of(tmp_path, topic="t"), [], transaction=named).is_repeated
@@ -137,7 +137,7 @@ def test_a_version_is_committed_once(tmp_path: Path) -> None:
         write(
             options,
             [rows_of(value=[f"{application} {version}"])],
-            transaction=Transaction(application=application, version=version),
+            transaction=AppVersion(application=application, version=version),
         )
         for application, version in [("a", 0), ("a", 0), ("b", 0), ("a", 2), ("a", 1), ("a", 3), ("a", 3)]
     ]
@@ -150,9 +150,9 @@ def test_no_application_is_forgotten(tmp_path: Path) -> None:
     """However many came since: one that rests for years may repeat its last write."""
     files = LocalFileSystem()
     for number in range(1100):
-        remember(files, str(tmp_path), Transaction(application=f"query {number}", version=5))
+        remember(files, str(tmp_path), AppVersion(application=f"query {number}", version=5))
     known = [
-        is_committed(files, str(tmp_path), Transaction(application=f"query {number}", version=version))
+        is_committed(files, str(tmp_path), AppVersion(application=f"query {number}", version=version))
         for number, version in ((0, 4), (0, 5), (0, 6), (1099, 5), (1100, 5))
     ]
     assert known == [True, True, False, True, False]
@@ -163,7 +163,7 @@ def test_no_application_is_forgotten(tmp_path: Path) -> None:
 )
 def test_a_damaged_memory_is_not_guessed_at(tmp_path: Path, name: str, way_out: str) -> None:
     options = options_of(tmp_path, topic="t")
-    named = Transaction(application="app a", version=0)
+    named = AppVersion(application="app a", version=0)
     write(options, [rows_of(value=["x"])], transaction=named)
     (tmp_path / name).write_bytes(b'00000000\n{"version":1}\n')
     with pytest.raises(CorruptRecord, match=rf"{name}: wrong checksum: .*duralog\.spark\.committing\.{way_out}"):
@@ -185,7 +185,7 @@ def forgotten(tmp_path: Path) -> Path:
     """Two queries and an application have written, and what is remembered of them is damaged."""
     options = options_of(tmp_path, topic="t")
     for application, version in (("query 1", 4), ("query 2", 7), ("app a", 2)):
-        named = Transaction(application=application, version=version)
+        named = AppVersion(application=application, version=version)
         write(options, [rows_of(value=[f"{application} {version}"])], transaction=named)
     path = tmp_path / "duralog-sink.committed"
     path.write_bytes(path.read_bytes()[:-5])
@@ -194,7 +194,7 @@ def forgotten(tmp_path: Path) -> Path:
 
 def repeat(path: Path, application: str, version: int) -> bool:
     """Whether the write was taken for one that was committed before."""
-    named = Transaction(application=application, version=version)
+    named = AppVersion(application=application, version=version)
     return write(options_of(path, topic="t"), [rows_of(value=["again"])], transaction=named).is_repeated
 
 
@@ -326,9 +326,9 @@ def test_rows_that_name_their_partition_do_not_care_how_many_there_are(tmp_path:
     assert values_in(tmp_path) == {("t", 1): [b"x"]}
 
 
-@pytest.mark.parametrize("transaction", [None, Transaction(application="a", version=1)])
+@pytest.mark.parametrize("transaction", [None, AppVersion(application="a", version=1)])
 def test_a_write_that_fails_once_it_is_decided_says_that_it_will_be_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transaction: Transaction | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transaction: AppVersion | None
 ) -> None:
     options = options_of(tmp_path, topic="t")
     with monkeypatch.context() as patched:
@@ -420,7 +420,7 @@ def test_a_write_that_was_remembered_is_complete(tmp_path: Path, monkeypatch: py
     """Whatever compaction has made of it, before the journal could be removed."""
     make_topic(tmp_path, "t", 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0})
     options = options_of(tmp_path, topic="t")
-    named = Transaction(application="a", version=1)
+    named = AppVersion(application="a", version=1)
     rows = [rows_of(key=["k", "k"], value=["1", "2"])]
     interrupt(monkeypatch, "remove_journal", lambda: write(options, rows, transaction=named))
     with Store(str(tmp_path)) as store:

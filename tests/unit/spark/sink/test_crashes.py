@@ -10,14 +10,14 @@ from duralog.errors import DuralogError
 from duralog.format.record import Record
 from duralog.spark.sink.commit import commit, recover
 from duralog.spark.sink.staging import StagedTask
-from duralog.spark.sink.write_options import Transaction, WriteOptions
+from duralog.spark.sink.write_options import AppVersion, WriteOptions
 from duralog.storage.store import Store
 from tests.support.faults.crashing_files import CrashingFiles
 from tests.support.spark.staged_writes import NOW_MS, WRITER, options_of, rows_of, stage, values_in
 
 PATH = "/data"
-OLD = Transaction(application="query 1", version=6)
-NEW = Transaction(application="query 1", version=7)
+OLD = AppVersion(application="query 1", version=6)
+NEW = AppVersion(application="query 1", version=7)
 PARTITIONS = 2
 
 
@@ -54,7 +54,7 @@ def expected(*labels: str) -> dict[tuple[str, int], list[bytes]]:
     }
 
 
-def append(disk: CrashingFiles, staged: list[StagedTask], chosen: WriteOptions, transaction: Transaction) -> None:
+def append(disk: CrashingFiles, staged: list[StagedTask], chosen: WriteOptions, transaction: AppVersion) -> None:
     commit(
         staged,
         chosen,

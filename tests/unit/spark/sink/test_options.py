@@ -8,7 +8,7 @@ import pytest
 
 from duralog.format.compression import Codec
 from duralog.spark.option_text import InvalidOption
-from duralog.spark.sink.write_options import Transaction, WriteOptions
+from duralog.spark.sink.write_options import AppVersion, WriteOptions
 
 
 def parse(streaming: bool = False, **options: str) -> WriteOptions:
@@ -42,7 +42,7 @@ def test_everything() -> None:
     assert (options.codec, options.level, options.batch_bytes, options.partitions) == (Codec.ZSTD, 3, 65536, 6)
     assert options.new_topic_config().cleanup_policy == {"compact"}
     assert options.broker_config().topic_defaults().segment_bytes == 2_000_000
-    assert options.transaction == Transaction(application="loader", version=12)
+    assert options.transaction == AppVersion(application="loader", version=12)
     assert options.producer_configs == {"linger.ms": "5"}
 
 

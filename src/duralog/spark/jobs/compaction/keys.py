@@ -38,7 +38,7 @@ from duralog.format.layout import CONTROL_BIT
 from duralog.kernels.key_digests import Digests
 from duralog.kernels.offset_map import OffsetMap, map_bytes_for
 from duralog.spark.jobs.compaction.marks import packed_offsets
-from duralog.spark.jobs.compaction.rows import Findings, KeyRow, KeyShuffle, RowKind, SegmentToRead
+from duralog.spark.jobs.compaction.rows import KeyRow, KeyShuffle, RowKind, SegmentFindings, SegmentToRead
 from duralog.spark.jobs.compaction.transactions import TransactionExtract
 from duralog.storage.compaction.transaction_cleaning import TransactionTracker
 from duralog.storage.disk.file_system import FileSystem
@@ -62,7 +62,7 @@ def segment_keys(files: FileSystem, shuffle: KeyShuffle, segment: SegmentToRead)
     yield _findings_row(shuffle, segment.number, reader.findings)
 
 
-def _findings_row(shuffle: KeyShuffle, number: int, findings: Findings) -> KeyRow:
+def _findings_row(shuffle: KeyShuffle, number: int, findings: SegmentFindings) -> KeyRow:
     return KeyRow(number % shuffle.shares, number, RowKind.FINDINGS, 0, b"", pickle.dumps(findings))
 
 
@@ -74,7 +74,7 @@ class _SegmentReader:
     def __init__(self, shuffle: KeyShuffle, segment: SegmentToRead) -> None:
         self._shuffle = shuffle
         self._segment = segment
-        self.findings = Findings()
+        self.findings = SegmentFindings()
         span = segment.next_base_offset - segment.base_offset
         self._map = OffsetMap(min(shuffle.memory_bytes, map_bytes_for(span, shuffle.load_factor)), shuffle.load_factor)
         self._run: list[NDArray[np.int64]] = []
@@ -201,7 +201,7 @@ class _Asked:
     def add(self, piece: Piece, order: _Order) -> Iterator[KeyRow]:
         rows = piece.batches
         is_control = (rows["magic"] == 2) & (rows["attributes"] & CONTROL_BIT != 0)
-        for keyed in read_keys(piece, np.flatnonzero(~is_control), on_corrupt=_told_when_rewritten):
+        for keyed in read_keys(piece, np.flatnonzero(~is_control), on_corrupt=_reported_when_rewritten):
             order.check(keyed)
             count = int(np.searchsorted(keyed.offsets, self._end_offset))
             self._digests.append(keyed.digests[:count])
@@ -216,7 +216,7 @@ class _Asked:
         self._digests, self._offsets, self._count = [], [], 0
 
 
-def _told_when_rewritten(_error: CorruptRecord, _row: int) -> None:
+def _reported_when_rewritten(_error: CorruptRecord, _row: int) -> None:
     pass
 
 

@@ -94,7 +94,7 @@ class KeyShuffle:
 
 
 @dataclass(slots=True)
-class Findings:
+class SegmentFindings:
     """What was found in a segment beside its keys."""
 
     transactions: Piece | None = None
@@ -117,7 +117,7 @@ class SegmentMarks:
     """What is known of a segment when its keys were shuffled."""
 
     segment: int
-    findings: Findings = field(default_factory=Findings)
+    findings: SegmentFindings = field(default_factory=SegmentFindings)
     path: str | None = None
     """A file with the superseded offsets; None if there are none."""
     kind: RowKind = RowKind.BITS

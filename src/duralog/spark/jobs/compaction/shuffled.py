@@ -34,7 +34,7 @@ from duralog.spark.jobs.compaction.groups import GroupToRewrite, RewrittenGroup,
 from duralog.spark.jobs.compaction.marks import SHARE_ROW_BYTES, has_bits, mark_bytes
 from duralog.spark.jobs.compaction.report import CompactionForm, PartitionCompaction
 from duralog.spark.jobs.compaction.rows import KeyShuffle, SegmentMarks, SegmentToRead
-from duralog.spark.jobs.compaction.task import CompactWork, compact_borrowed, compact_in_task, told
+from duralog.spark.jobs.compaction.task import CompactWork, compact_borrowed, compact_in_task, failure_text
 from duralog.storage.borrowed_partition import Loan, borrow
 from duralog.storage.compaction.cleaner import reports_only
 from duralog.storage.compaction.compact import extent_below
@@ -103,7 +103,7 @@ def compact_shuffled(executor: SparkExecutor, work: CompactWork) -> PartitionCom
         (done,) = executor.run([with_rounds], _compact_with_rounds, name=name)
         return done
     except Exception as error:  # Whatever it is, the other partitions are compacted all the same.
-        return PartitionCompaction(partition=loan.partition, form=CompactionForm.SHUFFLED, failure=told(error))
+        return PartitionCompaction(partition=loan.partition, form=CompactionForm.SHUFFLED, failure=failure_text(error))
     return PartitionCompaction(partition=loan.partition, form=CompactionForm.SHUFFLED, report=report)
 
 

@@ -43,10 +43,10 @@ class CompactSettings:
     workers: int = 1
     """Threads of a task."""
     may_take_rounds: bool = True
-    """Whether keys that do not fit into the map mean several rounds. Otherwise that is a `MapFull`."""
+    """Whether keys that do not fit into the map mean several rounds. Otherwise that is a `KeysDoNotFit`."""
 
 
-class MapFull(DuralogError):
+class KeysDoNotFit(DuralogError):
     """The partition has more new keys than the map takes. Nothing was changed."""
 
 
@@ -64,13 +64,13 @@ def compact_in_task(work: CompactWork) -> PartitionCompaction | None:
         return PartitionCompaction(
             partition=partition, form=CompactionForm.ONE_TASK, report=_compact(work.loan, work.settings)
         )
-    except MapFull:
+    except KeysDoNotFit:
         return None
     except Exception as error:  # Whatever it is, the other partitions are compacted all the same.
-        return PartitionCompaction(partition=partition, form=CompactionForm.ONE_TASK, failure=told(error))
+        return PartitionCompaction(partition=partition, form=CompactionForm.ONE_TASK, failure=failure_text(error))
 
 
-def told(error: Exception) -> str:
+def failure_text(error: Exception) -> str:
     return str(error) if isinstance(error, DuralogError | OSError) else repr(error)
 
 
@@ -95,7 +95,7 @@ def compact_borrowed(borrowed: BorrowedPartition, settings: CompactSettings) -> 
         borrowed.run_due()  # Files of old segments go at once: there may be no room for the whole log twice.
         is_mapped = progress.phase is CompactionPhase.REWRITING and progress.round == 1
         if is_mapped and not settings.may_take_rounds and round(progress.map_fill * slots) >= capacity:
-            raise MapFull(f"{partition}: its keys do not fit into a map of {settings.memory_bytes} bytes")
+            raise KeysDoNotFit(f"{partition}: its keys do not fit into a map of {settings.memory_bytes} bytes")
 
     compaction = cleaner.settings.on_request(
         workers=settings.workers, memory_bytes=settings.memory_bytes, on_progress=show
@@ -138,7 +138,7 @@ def _preview(
     try:
         explanation = explain_live(store, partition, work.topic_config, checkpoints, settings)
     except Exception as error:
-        return PartitionCompaction(partition=partition, form=CompactionForm.ONE_TASK, failure=told(error))
+        return PartitionCompaction(partition=partition, form=CompactionForm.ONE_TASK, failure=failure_text(error))
     is_small = explanation.map is None or (explanation.map.is_complete and explanation.map.rounds == 1)
     form = CompactionForm.ONE_TASK if is_small or wanted.may_take_rounds else CompactionForm.SHUFFLED
     report = explanation.report

@@ -24,7 +24,7 @@ from duralog.scanning.slices import Slice
 from duralog.spark.lake.columns import to_table_columns
 from duralog.spark.lake.keyed_files import count_of_file, keys_of_file, rows_of_file
 from duralog.spark.lake.parquet_files import DataFile, ParquetFiles
-from duralog.spark.lake.targets import Target
+from duralog.spark.lake.targets import LakeTarget
 from duralog.spark.lake.writing_right import WritingRight
 from duralog.spark.source.connector_columns import record_columns
 
@@ -48,7 +48,7 @@ class PartitionTask:
     """There cannot be more."""
     map_bytes: int
     right: WritingRight
-    target: Target
+    target: LakeTarget
     folder: str
     schema: pa.Schema
     stem: str
