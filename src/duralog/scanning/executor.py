@@ -99,7 +99,7 @@ class Executor(Protocol):
         weight: Callable[[Item], int] | None = None,
         weighs_bytes: bool = True,
     ) -> list[Result]:
-        """`function` of every item, each in a task of its own.
+        """The result of `function` for every item, each in its own task.
 
         `weight` is how much work an item is, in bytes unless `weighs_bytes` is False; without it, all items weigh the
         same. `name` is shown with the progress, and in Spark's pages.

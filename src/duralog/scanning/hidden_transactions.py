@@ -1,8 +1,8 @@
-"""Which transactions a reader of a slice with `read_committed` does not get to see: those that were aborted.
+"""Which transactions a reader of a slice with `read_committed` does not see: the aborted ones.
 
-The plan has those of the transaction indexes, which may be missing or cut short. So the markers are looked for that end
-the transactions of a piece (`duralog.storage.log.abort_markers`), in the piece and behind it. Each task does that for
-itself: that is why it goes no further than `MOST_SCANNED_BYTES` beyond what the task reads.
+The plan has those of the transaction indexes, which may be missing or cut short. So the reader also searches for the
+markers that end the transactions of a piece (`duralog.storage.log.abort_markers`), in the piece and after it. Each task
+does so, hence no further than `MOST_SCANNED_BYTES` beyond what the task reads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from duralog.storage.disk.file_system import File
 from duralog.storage.log.abort_markers import AbortMarkers
 
 MOST_SCANNED_BYTES = 64 << 20
-"""How far the end of a transaction is looked for. What ends further away is taken from the index.
+"""How far the end of a transaction is searched for. If it ends further away, the index decides.
 
 Otherwise, every one of the tasks that read a very long transaction would read it to its end."""
 
@@ -27,7 +27,7 @@ _GROWTH = 2
 
 
 class HiddenTransactions:
-    """Of the pieces of one file that hold offsets of a slice, which are asked for in order."""
+    """Of the pieces of one file that hold offsets of a slice. REQUIRES: the pieces are passed in order."""
 
     def __init__(
         self, found: Slice, file: File, source: ByteSource, end_position: int, indexed: Sequence[AbortedTransaction]
@@ -53,7 +53,7 @@ class HiddenTransactions:
 
 
 class _Ahead:
-    """A file whose bytes are taken from those that were fetched for the reader anyway, if they are at hand."""
+    """A file that uses the bytes that the reader has fetched, if they are in memory."""
 
     def __init__(self, file: File, source: ByteSource, end_position: int) -> None:
         self.name = file.name
@@ -67,7 +67,7 @@ class _Ahead:
 
 
 class _Following:
-    """What comes after the pieces of a file, where the markers of their transactions are looked for."""
+    """What comes after the pieces of a file, searched for the markers of their transactions."""
 
     def __init__(self, found: Slice, file: _Ahead, listed: Sequence[AbortedTransaction]) -> None:
         self._slice = found

@@ -8,8 +8,8 @@
 | `hdfs://host:port/path`, also `viewfs:`    | HDFS           | `/path`          |
 | `abfs://container@account.../path`, `abfss:`| Azure         | `container/path` |
 
-What a file system needs to know beyond that (keys, an endpoint, a region) comes as storage options under the names that
-`pyarrow.fs` gives them; without, it finds what its environment has. A `Location` is made on the driver, travels in
+Keys, an endpoint, a region and the like are storage options, named as in `pyarrow.fs`; without them, the environment
+counts. A `Location` is made on the driver, travels in
 slices, and is connected where it is used; a process connects to the same place once.
 """
 
@@ -100,7 +100,7 @@ class Location:
     """A log directory, and what it takes to reach it. REQUIRES: `Location.of` made it."""
 
     url: str
-    """A local one is an absolute path: who reads it may run somewhere else."""
+    """A local one is an absolute path: the process that reads it may run in another directory."""
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """May hold secrets, so it is not shown."""
 
@@ -140,8 +140,8 @@ class Location:
         if family == "hdfs":
             host, _, port = authority.partition(":")
             if port and not port.isdecimal():
-                raise InvalidConfig(f"path: {self.url!r}: {port!r} is no port")
-            # Without a host, or with viewfs, Hadoop's own configuration tells.
+                raise InvalidConfig(f"path: {self.url!r}: {port!r} is not a port")
+            # Without a host, or with viewfs, it comes from Hadoop's own configuration.
             arguments["host"] = f"viewfs://{host}" if scheme == "viewfs" else host or "default"
             arguments["port"] = int(port or 0)
             return FileSystemAddress(family, inner or "/", f"{scheme}://{authority}", tuple(sorted(arguments.items())))
@@ -174,12 +174,12 @@ class FileSystemAddress:
     path: str
     """In the file system."""
     prefix: str
-    """What makes a URL of a path."""
+    """Before a path, it makes a URL."""
     arguments: tuple[tuple[str, Any], ...] = field(repr=False)
 
 
 class LocatedStore(Store):
-    """A store that knows how others come to the same directory."""
+    """A store that knows how other processes open the same directory."""
 
     def __init__(self, location: Location, path: str, files: FileSystem, config: BrokerConfig | None = None) -> None:
         self.location = location
@@ -199,7 +199,7 @@ def file_system(path: str, storage_options: Mapping[str, str] | None = None) -> 
 
 
 def arrow_file_system(path: str, storage_options: Mapping[str, str] | None = None) -> tuple[pafs.FileSystem, str]:
-    """The same for those who write: pyarrow's file system, and the path in it."""
+    """The same for writing: pyarrow's file system, and the path in it."""
     address = Location.of(path, storage_options).address()
     if address.family == "file":
         return pafs.LocalFileSystem(), address.path
@@ -207,7 +207,7 @@ def arrow_file_system(path: str, storage_options: Mapping[str, str] | None = Non
 
 
 def location_of(store: Store) -> Location:
-    """How others come to the directory of this store."""
+    """How other processes open the directory of this store."""
     return store.location if isinstance(store, LocatedStore) else Location.of(store.path)
 
 

@@ -4,8 +4,8 @@ The words are those of Spark's Kafka connector: earliest and latest, offsets (-2
 timestamps. A timestamp means the first record at that time or later. Reading ends at the last stable offset for
 `read_committed`, at the end of the log otherwise, as it is when it is asked.
 
-An offset that the log does not have is data loss: `OffsetOutOfRange`, or the nearest offset that is there, if the
-caller wants to be told instead.
+An offset that the log does not have is data loss: `OffsetOutOfRange`, or the nearest offset that is there and a call of
+`on_data_loss`, if there is one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Offsets:
 
     everywhere: int | None = None
     of: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Of single partitions; it wins."""
+    """Of single partitions, before `everywhere`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Timestamps:
     everywhere_ms: int | None = None
     of: Mapping[TopicPartition, int] = field(default_factory=dict)
     if_none: str = "error"
-    """What a start means where no record is that late: "error" or "latest". An end is the end of the log then."""
+    """What a start means if no record is that late: "error" or "latest". An end is the end of the log then."""
 
 
 Bound = Offsets | Timestamps
@@ -69,7 +69,7 @@ def select_partitions(
 ) -> list[TopicPartition]:
     """The partitions of these topics, of those whose whole name matches, or just these; sorted.
 
-    Kafka's internal topics must be named: no pattern means them.
+    Kafka's internal topics must be named: no pattern matches them.
     """
     if (topics is not None) + (pattern is not None) + (assigned is not None) != 1:
         raise ValueError("one of topics, pattern and assigned")
@@ -83,7 +83,7 @@ def select_partitions(
         try:
             compiled = re.compile(pattern)
         except re.error as error:
-            raise InvalidConfig(f"subscribePattern: {pattern!r} is no pattern: {error}") from None
+            raise InvalidConfig(f"subscribePattern: {pattern!r} is not a regular expression: {error}") from None
         topics = [topic for topic in store.topics() if compiled.fullmatch(topic) and topic not in INTERNAL_TOPICS]
     assert topics is not None
     return sorted({TopicPartition(topic, number) for topic in topics for number in _partitions(store, topic)})
@@ -159,7 +159,7 @@ class _Bounds:
         timestamp_ms = bound.of.get(self._partition, bound.everywhere_ms)
         assert timestamp_ms is not None
         if timestamp_ms < 0:
-            raise InvalidConfig(f"{self._partition}: {timestamp_ms} is no timestamp: it is negative")
+            raise InvalidConfig(f"{self._partition}: {timestamp_ms} is not a timestamp: it is negative")
         found = self._log.offset_for_timestamp(timestamp_ms, isolation=self._isolation)
         if found is not None:
             return found.offset
@@ -196,7 +196,7 @@ def total_loss(partition: TopicPartition, asked: OffsetRange, reason: str) -> Da
 
 
 def report_loss(loss: DataLoss, on_data_loss: OnDataLoss | None) -> None:
-    """Who wants to be told; otherwise raise `OffsetOutOfRange`."""
+    """Call `on_data_loss`; without it, raise `OffsetOutOfRange`."""
     if on_data_loss is None:
         raise loss.as_error()
     on_data_loss(loss)

@@ -1,11 +1,11 @@
 """Reading the batches of one file that hold the offsets of a slice: exactly those records, and what of them is damaged.
 
-The file may not be what it was taken for: planned long ago, or by an index that is wrong. Whatever does not fit raises
-`NotAsExpected` before a record of the piece in question is handed out; then `next_offset` tells how far it came, and
-the caller looks for another way. So only a file that fits is ever called corrupt.
+The file may not be the planned one any more, or the index was wrong. Then `NotAsExpected` is raised before a record of
+the piece is returned; `next_offset` is where to go on, and the caller looks the offsets up in another way. So only a
+file that fits the plan is ever called corrupt.
 
-Offsets of batches lie outside of their checksums. They must rise; of two batches that overlap nobody can tell which one
-is wrong, so both are corrupt.
+Offsets of batches lie outside of their checksums. They must rise. If two batches overlap, either may be wrong, so both
+are corrupt.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ OnCorruptBytes = Callable[[CorruptBytes], None]
 
 T = TypeVar("T")
 Convert = Callable[[Piece, Rows | None, OnCorrupt], Iterator[T]]
-"""Of a piece: the batches that hold records of the slice, None for all, and whom to tell of corrupt ones.
+"""Called with a piece, its batches that hold records of the slice (None for all), and what to call for corrupt ones.
 
 The first and the last of these batches may hold records of other offsets, too."""
 
 
 class NotAsExpected(Exception):
-    """The file at hand is not the one that was expected, or its index is wrong."""
+    """The file is not the planned one, or its index is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,25 +56,25 @@ class FilePart:
     path: str
     base_offset: int
     position: int
-    """Where a batch starts; unless it is 0, it must not be behind the first offset that is wanted."""
+    """Where a batch starts; unless it is 0, it must not be after the first offset that is wanted."""
     end_position: int
     ends_with_batch: bool
-    """It is sure that a batch ends there, if nothing is corrupt."""
+    """A batch certainly ends there, if nothing is corrupt."""
     is_same: Callable[[], bool]
     """Whether the file at the path is still the one that was opened."""
 
 
 class PartReader(Generic[T]):
-    """Reads the parts of one slice, one after the other. `convert` makes of their batches what the caller wants."""
+    """Reads the parts of one slice, one after the other. `convert` turns their batches into what the caller wants."""
 
     def __init__(self, found: Slice, convert: Convert[T], on_corrupt: OnCorruptBytes | None) -> None:
         self._slice = found
         self._convert = convert
         self._on_corrupt = on_corrupt
         self.next_offset = found.start_offset
-        """Of all records below, those of the slice were handed out or told to be corrupt."""
+        """All records of the slice below it were returned or reported as corrupt."""
         self._begin = self.next_offset
-        """What it was when the part at hand was begun: an index leads to batches before it, which came already."""
+        """Its value at the start of the current part: an index leads to batches before it, which are done already."""
         self.aborted: Sequence[AbortedTransaction] = found.aborted
         """Those that a transaction index has."""
         self._hidden: HiddenTransactions | None = None
@@ -158,7 +158,7 @@ class PartReader(Generic[T]):
         return np.flatnonzero(is_wanted)
 
     def _skip(self, part: FilePart, fault: CorruptRecord) -> int:
-        """Tell that no batch starts here, and find where the next one does. Returns that position, or the end's."""
+        """Report that no batch starts here, and find the next one. Returns its position, or that of the end."""
         assert fault.position is not None
         following = resume(part.file, fault.position, part.end_position, _indexed_positions(part, fault.position))
         end = part.end_position if following is None else following
@@ -167,7 +167,7 @@ class PartReader(Generic[T]):
         return end
 
     def _last_before(self, part: FilePart, position: int, claimed: int = -1, first: int = 0) -> int:
-        """The last offset that can stand before this position: below the next batch, if there is a good one.
+        """The last offset that can be before this position: below the next batch, if there is a good one.
 
         Otherwise it is what the batch before claims, if that can be, or the last of the slice.
         """
@@ -179,7 +179,7 @@ class PartReader(Generic[T]):
         return claimed if first <= claimed < end_offset else end_offset - 1
 
     def _report(self, error: CorruptRecord, begin: int, end: int, first_offset: int, last_offset: int) -> int:
-        """That these offsets may be missing, if they are among the slice's. Returns the one behind them."""
+        """Report that these offsets may be missing, if they belong to the slice. Returns the one after them."""
         found = self._slice
         first, last = max(first_offset, found.start_offset), min(last_offset, found.end_offset - 1)
         if first > last:
@@ -209,7 +209,7 @@ class PartReader(Generic[T]):
 
 
 def _mark_overlapping(batches: NDArray[Any], reached: int) -> tuple[int, frozenset[int]]:
-    """Call batches corrupt whose offsets do not rise from `reached` on. Returns how far the others go, and these."""
+    """Mark batches as corrupt whose offsets do not rise from `reached` on. Returns how far the others go, and these."""
     rows = np.flatnonzero(batches["crc_ok"])
     if not len(rows):
         return reached, frozenset()
@@ -263,7 +263,7 @@ def _reason(error: CorruptRecord) -> str:
 
 
 def _first_offset(batch: Any) -> int:
-    """Of a legacy message, the last one: what comes first inside is known only to who unpacks it."""
+    """Of a legacy message, the last one: the first one is known only after decompression."""
     return int(batch["base_offset"] if batch["magic"] == 2 else batch["last_offset"])
 
 
@@ -275,4 +275,4 @@ def _indexed_positions(part: FilePart, position: int) -> Iterator[int]:
             yield entry.position
             position = entry.position
     except (StorageError, CorruptRecord):
-        return  # It is gone, or no index: then nothing leads on.
+        return  # It is gone or not an index: then no batch is found after the damage.

@@ -1,7 +1,7 @@
 """Opening the files that were planned: one when it is needed or, of a remote store, the next few while one is read.
 
-To open a small remote file and to fetch it takes two requests and hardly any work, so a task of many small segments
-would do nothing but wait. What is fetched ahead is bounded: `_AHEAD` files of `_SMALL_BYTES` at most.
+To open and fetch a small remote file takes two requests and hardly any work, so a task of many small segments would
+only wait. What is fetched ahead is bounded: `_AHEAD` files of `_SMALL_BYTES` at most.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def open_planned(found: Slice, topic_ids: dict[str, str | None]) -> FilePart:
         if topic_ids[folder] not in (None, found.topic_id):
             raise NotAsExpected
     except StorageError:
-        # It is gone, or cannot be read at all: looking at the log as it is now will tell.
+        # It is gone, or cannot be read at all: the log as it is now decides.
         raise NotAsExpected from None
     is_right_size = file.size >= found.end_position if found.identity is None else file.size == found.identity.size
     if not is_right_size:

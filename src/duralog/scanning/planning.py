@@ -1,12 +1,12 @@
-"""Which bytes have to be read for some ranges of offsets: by listings and indexes only, no record is looked at.
+"""Which bytes have to be read for some ranges of offsets: by listings and indexes only, no record is read.
 
 Segments and parts of them are left out by offset and, where the caller gives a time before which it wants no records,
 by the time index. What is left is cut at index entries into slices of about the same size, so that one large partition
-keeps every core busy; small segments are put together into tasks, so that many do not become as many tasks.
+keeps every core busy; small segments share tasks.
 
 What must always be true: every offset of the ranges that may hold a wanted record belongs to exactly one slice, and a
-slice's bytes hold all batches with its offsets. An index that is wrong breaks that for the file alone: the reader sees
-it and looks the offsets up again (`slice_reading`).
+slice's bytes hold all batches with its offsets. A wrong index breaks this for its file only: the reader notices, and
+looks the offsets up again (`slice_reading`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Plan:
     slices: tuple[Slice, ...]
     """By partition and offset."""
     tasks: tuple[tuple[Slice, ...], ...]
-    """The same slices, put together to what one task should read."""
+    """The same slices, in groups of what one task should read."""
     total_bytes: int
     """Of all logs of the partitions."""
     segments_total: int
@@ -266,7 +266,7 @@ def _extents(view: LogView, wanted: OffsetRange, times: TimeRange) -> Iterator[_
         start = max(start, times.first_offset(segment))
         if start >= end or times.is_before(segment):
             continue
-        # Entries tell where batches end, so one that is not above an offset leads to a batch not behind it.
+        # Entries have the last offsets of batches, so one that is not above an offset leads to a batch not after it.
         position = segment.offset_index.lookup(start).position if start > segment.base_offset else 0
         end_position = size if end == next_base else min(_end_position(segment.offset_index, end), size)
         if position < end_position:
@@ -274,7 +274,7 @@ def _extents(view: LogView, wanted: OffsetRange, times: TimeRange) -> Iterator[_
 
 
 def _end_position(index: OffsetIndex, end_offset: int) -> int:
-    """Where a batch starts that has only offsets from `end_offset` on; far behind all if the index knows none."""
+    """Where a batch starts that has only offsets from `end_offset` on; far after all if the index has none."""
     # The batch of the last entry below the end ends before it, the next entry's may hold it.
     before = index.lookup(end_offset - 1)
     entry = index.upper_bound_by_position(before.position + 1)
@@ -284,7 +284,7 @@ def _end_position(index: OffsetIndex, end_offset: int) -> int:
 
 
 class _Aborted:
-    """The aborted transactions of a partition that its indexes have, as far as a range of offsets needs them.
+    """The aborted transactions of a partition from its indexes, as far as a range of offsets needs them.
 
     To find those that an index lacks, the log has to be scanned: the reader of a slice does that (`part_reading`).
     """

@@ -21,7 +21,7 @@ def files_at(location: Location) -> CheckedFiles:
 
 
 class RemoteFiles:
-    """Sizes are as a listing or an open file last told them: asking for one is a request. Logs are read ahead."""
+    """Sizes are those of the last listing or opened file: getting a new one is a request. Logs are read ahead."""
 
     def __init__(self, location: Location) -> None:
         self._files, _ = location.connect()

@@ -1,20 +1,20 @@
 """Object stores and HDFS as a file system of the store, for reading: `pyarrow.fs` behind `storage.file_system`.
 
-A request to such a store costs milliseconds and money, whatever its size. So the last listing of each folder answers
-for the files in it, small reads of a file fetch a window around them, and who reads a file from end to end does so
-through `ReadAhead`, which fetches large blocks before they are needed.
+A request to such a store costs milliseconds and money, large or small. So sizes and times of files come from the last
+listing of their folder, small reads of a file fetch a window around them, and a file that is read from end to end is
+read through `ReadAhead`, which fetches large blocks before they are needed.
 
 What must always be true:
 - Nothing is ever written: every operation that would change something raises `StorageError`.
-- What the other side refuses raises `StorageError` with the URL, the operation and its reason.
-- A broken answer is never taken for a smaller file or an empty folder (see below).
+- An error of the object store raises `StorageError` with the URL, the operation and the reason.
+- A broken response is never taken for a smaller file or an empty folder (see below).
 - Memory is bounded: one window for each open file, and a few blocks for each `ReadAhead`.
 
-What a listing has remembered may be gone or replaced by now. Opening the file shows that, and the caller loads the log
-again (`storage.recovery`).
+A file of a listing may be gone or replaced by now. Opening it shows that, and the caller loads the log again
+(`storage.recovery`).
 
-If a connection ends inside the headers of an answer, pyarrow's S3 client reports success, with whatever headers came.
-The client retries every other broken answer. What is left for this module:
+If a connection ends inside the headers of a response, pyarrow's S3 client reports success, with the headers so far. The
+client retries every other broken response. What is left for this module:
 
 | request | what pyarrow returns | how it is noticed |
 |---|---|---|
@@ -23,7 +23,7 @@ The client retries every other broken answer. What is left for this module:
 | LIST, first page | no such folder; of a bucket, no entries | the folder is listed again |
 | LIST, a later page | the entries of the pages before | large folders are listed until two listings agree |
 
-Each is asked again a few times, and then it is an error with the URL.
+Each request is retried a few times; then it is an error with the URL.
 """
 
 # ruff: noqa: ARG002 (what is refused has the arguments of the protocol)
@@ -53,7 +53,7 @@ BLOCK_BYTES = 8 << 20
 BLOCKS_AHEAD = 3
 
 LISTED_AT_ONCE = 1000
-"""The most entries that an object store puts into one answer; a folder with more takes several requests."""
+"""The most entries in one response of an object store; a folder with more takes several requests."""
 
 _END_MARKS = (0xA5, 0x5A, 0xC3, 0x3C)
 """What the last byte of a buffer is before it is read into, by attempt.
@@ -61,7 +61,7 @@ _END_MARKS = (0xA5, 0x5A, 0xC3, 0x3C)
 They differ: data that ends with one of them by chance does not end with the next one."""
 
 _ATTEMPTS = 3
-"""At a listing or a size that cannot be."""
+"""For a listing or a size that cannot be right."""
 
 
 class RemoteFileSystem:
@@ -212,7 +212,7 @@ class RemoteFile:
         target[:] = self.read(position, len(target))
 
     def bring(self, position: int, end_position: int) -> None:
-        """Have these bytes at hand for all reads within them, as long as there is none elsewhere."""
+        """Fetch these bytes for the reads within them, until there is a read elsewhere."""
         self._window = position, self.fetch(position, end_position - position)
 
     def is_at_hand(self, position: int, end_position: int) -> bool:
@@ -220,14 +220,14 @@ class RemoteFile:
         return start <= position <= end_position <= start + len(window)
 
     def fetch(self, position: int, size: int) -> memoryview:
-        """Exactly `size` bytes, by one request, or by a few if the answers are broken."""
+        """Exactly `size` bytes, by one request, or by a few if responses are broken."""
         data = np.empty(size, np.uint8)
         if not size:
             return data.data
         for mark in _END_MARKS:
             data[-1] = mark
             with _refusals("read", self.name):
-                # Not `read_at`, which takes a buffer of its own: it would hide what an answer did not fill.
+                # Not `read_at`, which allocates the buffer: it would hide what a response did not fill.
                 count = self._file.get_stream(position, size).readinto(data)
             if count == size and data[-1] != mark:
                 return data.data
@@ -237,7 +237,7 @@ class RemoteFile:
         )
 
     def forget(self, position: int, size: int) -> None:
-        """Nothing to do: that is about speed."""
+        """No effect: it is about speed."""
 
     def append(self, *buffers: Bytes) -> int:
         raise _refused("append to", self.name)
@@ -249,7 +249,7 @@ class RemoteFile:
         raise _refused("allocate room in", self.name)
 
     def begin_sync(self, position: int) -> None:
-        """Nothing to do: that is about speed."""
+        """No effect: it is about speed."""
 
     def sync(self) -> None:
         raise _refused("sync", self.name)
@@ -264,8 +264,8 @@ class RemoteFile:
 class ReadAhead:
     """Part of a remote file for a reader that goes forward: the next blocks are fetched while it works on this one.
 
-    A block below the last position that was read is let go. What was asked for twice in a row is at hand the second
-    time, which is what a reader of whole batches does at the end of each piece.
+    Blocks below the last position that was read are evicted. Bytes that are read twice in a row are still there the
+    second time: a reader of whole batches does that at the end of each piece.
     """
 
     def __init__(
@@ -294,7 +294,7 @@ class ReadAhead:
         return self._part_of(blocks, position - self._start - first * self._block_bytes, size)
 
     def peek(self, position: int, size: int) -> Bytes:
-        """As `read`, of what may be needed again. Nothing is fetched for later, and nothing let go."""
+        """As `read`, for bytes that may be needed again. Nothing is fetched ahead, and nothing evicted."""
         first = (position - self._start) // self._block_bytes
         last = max(first, (position + size - 1 - self._start) // self._block_bytes)
         known = [self._blocks.get(number) for number in range(first, last + 1)]
@@ -309,7 +309,7 @@ class ReadAhead:
         return data[at : at + size]
 
     def close(self) -> None:
-        """Fetch nothing more. What is under way is waited for."""
+        """Fetch nothing more, and wait for the requests in flight."""
         self._blocks.clear()
         self._pool.shutdown(cancel_futures=True)
 

@@ -1,4 +1,4 @@
-"""Work on remote files side by side: nearly all of it is waiting for answers. On the local disk it goes one by one."""
+"""Work on remote files, several at a time: nearly all of it is waiting for responses. On a local disk, one by one."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def side_by_side(work: Callable[[T], R], items: Sequence[T], *, is_remote: bool)
 
 
 def read_largest_timestamps(segments: Iterable[Segment]) -> None:
-    """Have every segment know its largest timestamp, which it remembers."""
+    """Load the largest timestamp of every segment, which the segment keeps."""
     for _ in side_by_side(lambda segment: segment.max_timestamp_ms, list(segments), is_remote=True):
         pass

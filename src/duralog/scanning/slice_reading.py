@@ -1,13 +1,13 @@
-"""Reading a slice: exactly its records, as Arrow, whatever has happened to the file since it was planned.
+"""Reading a slice: exactly its records, as Arrow, even if the file has changed since it was planned.
 
-A live log is appended to, rolled, compacted and deleted while it is read. The planned file is used as long as it is the
-planned one: it has its size, and batches whose offsets stand where they should. When it is not, the offsets that are
-still missing are looked up in the log as it is now. Offsets never change, so nothing comes twice and nothing is left
-out but what is gone: then there is a `DataLoss`.
+A live log is appended to, rolled, compacted and deleted while it is read. The planned file is used as long as it has
+the planned size, and batches whose offsets are where they should be. Otherwise, the offsets that are still missing are
+looked up in the log as it is now. Offsets never change, so no record comes twice, and none is left out but those that
+are gone: these are a `DataLoss`.
 
-A corrupt batch raises `CorruptRecord` after the records before it were handed out, or is told and skipped if the caller
-wants that. Where a length is broken, nothing tells where the next batch starts: reading goes on at the next entry of
-the offset index that leads to a valid batch, or not at all in this segment; the bytes between are told, too.
+A corrupt batch raises `CorruptRecord` after the records before it were returned, or is reported and skipped if there is
+an `on_corrupt`. After a broken length, the start of the next batch is unknown: reading continues at the next entry of
+the offset index that leads to a valid batch, or with the next segment; the bytes between are reported, too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from duralog.storage.segment.segment import Segment
 __all__ = ["OnCorruptBytes", "OnDataLoss", "read_slice", "read_slice_pieces", "read_slices"]
 
 _ATTEMPTS = 5
-"""To find a log that holds still long enough to read what is left of a slice."""
+"""To find a log that does not change while the rest of a slice is read."""
 
 
 def read_slices(
@@ -72,7 +72,7 @@ def read_slice_pieces(
     on_corrupt: OnCorruptBytes | None = None,
     on_data_loss: OnDataLoss | None = None,
 ) -> Iterator[T]:
-    """What `convert` makes of the pieces of the slice, in order. See `read_slice` for what goes wrong."""
+    """What `convert` returns for the pieces of the slice, in order. See `read_slice` for errors."""
     return _read(found, convert, partial(open_planned, found, {}), on_corrupt, on_data_loss)
 
 
@@ -132,15 +132,15 @@ def _read_as_it_is_now(found: Slice, reader: PartReader[T], on_data_loss: OnData
             report_loss(_total_loss(found, reader.next_offset, PARTITION_GONE), on_data_loss)
             return
         except (NotAsExpected, StorageError) as error:
-            # A file that was there when the log was opened has gone, or changed again. Look once more.
+            # A file that was there when the log was opened is gone, or has changed again: retry.
             if attempt == _ATTEMPTS - 1:
                 if isinstance(error, StorageError):
                     raise
-                raise StorageError(f"{found}: cannot read: the log changes again and again") from None
+                raise StorageError(f"{found}: cannot read: the log changed at every attempt") from None
 
 
 def _read_segment(found: Slice, reader: PartReader[T], segment: Segment, end: int) -> Iterator[T]:
-    """What is left of the slice in a segment. Should its index be wrong, it is read from its start."""
+    """What is left of the slice in a segment. If its index is wrong, the segment is read from its start."""
     files, _ = found.location.connect()
     path = segment.path(FileKind.LOG)
 

@@ -1,9 +1,9 @@
 """What a task reads: a range of bytes of one log file, and the range of offsets that it is responsible for.
 
-Slices are cut where an index entry leads: at a batch whose last offset the entry tells, but not its first. So the
+Slices are cut at index entries. An entry has the position of a batch and its last offset, but not its first. So the
 boundary between two slices is that last offset, and the bytes of that batch belong to both: each takes the records on
-its own side. Every offset of a planned range belongs to exactly one slice, whatever the batches look like and whatever
-happens to the file: a reader that finds another file at the path reads the same offsets from what is there now.
+its own side. Every offset of a planned range belongs to exactly one slice, even if the file is replaced: a reader that
+finds another file at the path reads the same offsets from what is there now.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Slice:
     position: int
     """Where a batch starts, before which there is none of the offsets."""
     end_position: int
-    """Where a batch ends, behind which there is none of the offsets."""
+    """Where a batch ends, after which there is none of the offsets."""
     identity: FileIdentity | None
     """None for the active segment, which grows: it is recognised by its batches."""
     topic_id: str | None = None
@@ -110,7 +110,7 @@ class DataLoss:
 class CorruptBytes:
     """Bytes of a log that were skipped, and those of a slice's offsets that may have been in them.
 
-    Two slices that share a batch may both tell of the same bytes, but not of the same offsets.
+    Two slices that share a batch may both report the same bytes, but not the same offsets.
     """
 
     topic: str

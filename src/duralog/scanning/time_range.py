@@ -1,7 +1,7 @@
 """Which records of a log can be left out because they are too early or too late.
 
-Too early: for some offsets, a time index has the largest timestamp up to there, in whatever order the timestamps are.
-So a lower bound is always safe.
+Too early: for some offsets, a time index has the largest timestamp up to there, also if timestamps do not rise. So
+a lower bound is always safe.
 
 Too late: no index has the earliest timestamp of a segment. But if the log itself sets timestamps, they rise, unless a
 clock was set back. So an upper bound counts only for topics with log append time, and leaves out the segments whose

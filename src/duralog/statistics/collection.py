@@ -1,15 +1,15 @@
 """Counting what is in the topics of a log directory, on threads or on Spark (`duralog.scanning.executor`).
 
-Everything that lies in the log counts, data of aborted transactions too, since it takes room; the log's own control
-batches count as batches and bytes. What cannot be read is told as damage of its partition, and the others are counted
-all the same. Keys are equal if their digests are, as in compaction, and are compared within a
-partition: `duplicate_records` are those that a later one of the same partition makes obsolete.
+Everything in the log counts, data of aborted transactions too, since it takes disk space; the log's own control batches
+count as batches and bytes. What cannot be read is reported as damage of its partition, and does not stop the others.
+Keys are equal if their digests are, as in compaction, and are compared within a partition: `duplicate_records` are
+those that a later record of the same partition makes obsolete.
 
-Records are read twice, for counts and for keys. What retention deletes before that is not counted; what it deletes in
-between, and no later record has the key of, counts as a duplicate.
+Records are read twice, for counts and for keys. Records that retention deletes before are not counted; a record that it
+deletes in between, without a later one of its key, counts as a duplicate.
 
-What compaction would save is what `duralog compact --explain` says: of what the cleaner would take up now, how many
-records and bytes would go. It is told of compacted topics only.
+What compaction would save is what `duralog compact --explain` reports: how many records and bytes a compaction would
+remove now. It is reported for compacted topics only.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class StatsRequest:
     """Of a task, for keys."""
     max_slice_bytes: int
     hot_keys: int = 0
-    """So many keys that come most are named for each topic, and charts can be drawn of it all. 0 for no charts."""
+    """How many of the most frequent keys are named for each topic. With 0, there is nothing to draw charts from."""
 
 
 def collect(
@@ -147,7 +147,7 @@ def collect(
 
 
 def _closed(store: Store, location: Location, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
-    """Those that cannot be opened: the system does not let, or the folder does not say whose it is."""
+    """Those that cannot be opened, and why: no permission, or the folder does not name its topic."""
 
     def refusal(partition: TopicPartition) -> str | None:
         try:

@@ -1,7 +1,7 @@
 """How many different keys a partition has, by prefix: exactly, by the digests of all keys.
 
 A task has a map of the keys of a whole partition, with the number of its prefix as each key's mark. A partition whose
-keys do not fit is shuffled, or read again and again, a share of its keys at a time. Keys that are equal have the same
+keys do not fit is shuffled by Spark, or read several times, a share of its keys at a time. Equal keys have the same
 prefix, so any of their marks will do.
 """
 
@@ -42,7 +42,7 @@ class KeysTask:
     """There are not more records with a key."""
     map_bytes: int
     frequent: int = 0
-    """How many of the keys that come most are told; 0 if nobody wants to know how often keys come."""
+    """How many of the most frequent keys are reported; with 0, frequencies are not counted."""
     share: int = 0
     """Which of the shares of its keys is counted."""
     shares: int = 1
@@ -72,7 +72,7 @@ class NumberedKeys(NamedTuple):
 
 
 def count_keys(task: KeysTask, advance: Advance = ignore_progress) -> KeyCounts | None:
-    """What a task does. None if the keys do not fit."""
+    """Count in one task. None if the keys do not fit."""
     offset_map = OffsetMap(min(task.map_bytes, map_bytes_for(max(1, task.most_keys), DEFAULT_LOAD_FACTOR)))
     tally = KeyTally() if task.frequent else None
     try:
@@ -90,7 +90,7 @@ def count_keys(task: KeysTask, advance: Advance = ignore_progress) -> KeyCounts 
 
 
 def count_keys_in_shares(task: KeysTask, advance: Advance = ignore_progress) -> KeyCounts:
-    """The same with no more memory than the map, however many keys there are. Each share reads the whole partition."""
+    """The same for any number of keys, with the memory of one map. Each share reads the whole partition."""
     total = KeyCounts()
     waiting = [task]
     while waiting:
@@ -123,7 +123,7 @@ def numbered_keys(
 
 
 def _counted_before(_: CorruptBytes) -> None:
-    """Damage is told by the first pass (`record_counts`)."""
+    """The first pass reports damage (`record_counts`)."""
 
 
 def _numbered_piece(

@@ -37,11 +37,12 @@ def stats_here(  # Public: its keyword arguments are the interface.
     map_bytes: int = DEFAULT_MAP_BYTES,
     on_progress: OnProgress | None = None,
 ) -> StatsReport:
-    """Look at the topics, all but the internal ones if none are named, or at the partitions with this number.
+    """Count records, keys and bytes of topics: all but the internal ones if none are named.
 
-    A prefix is the first `prefix_length` bytes of a key, or what comes before `prefix_separator`. `largest` is how many
-    of the largest records are told, `hot_keys` how many of the keys that come most. Without `compaction`, what it would
-    save is not looked for. `map_bytes` is the memory that a thread has for keys.
+    `partition` picks one number of each topic. A prefix is the first `prefix_length` bytes of a key, or what comes
+    before `prefix_separator`. `largest` is how many of the largest records are reported, `hot_keys` how many of the
+    most frequent keys. With `compaction`, the report has what a compaction would save. `map_bytes` is the memory that
+    a thread has for keys.
     """
     request = StatsRequest(
         topics=topics,

@@ -1,8 +1,8 @@
-"""How often each key of a partition comes: how many keys come once, twice and so on, and which come most.
+"""How often each key of a partition occurs: how many keys occur once, twice and so on, and which are most frequent.
 
 Keys are known by the first half of their digest, so two of them are taken for one with a chance of one in 10^5 among
-twenty million. A tally holds 24 bytes for each key and while it grows twice as much; whoever has more keys than memory
-counts them in shares, one after the other, whose results are added.
+twenty million. A tally holds 24 bytes for each key, twice as much while it grows. A partition with more keys than fit
+into memory is counted in shares, one after the other, whose results are added.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class FrequentKey(NamedTuple):
 
 
 class HotKey(NamedTuple):
-    """A key that comes often."""
+    """A frequent key."""
 
     key: bytes | None
     """Its first bytes; None if its records have gone since they were counted."""

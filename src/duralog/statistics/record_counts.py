@@ -4,7 +4,7 @@ Counts of parts of a log add up to those of the whole: a batch is counted where 
 own is. A batch that is damaged is counted as such, and its records are not.
 
 Bytes: `disk_bytes` are those of whole batches as they lie there; `unpacked_bytes` are those that they would take
-without compression. A prefix has no batches of its own: it has the bytes of its keys and values, and the share of the
+without compression. A prefix has no batches: it has the bytes of its keys and values, and the share of the
 disk that these take, by how far their batch is compressed.
 """
 
@@ -35,7 +35,7 @@ from duralog.statistics.record_shapes import RecordShape
 
 MOST_PREFIXES = 100_000
 _SHOWN_KEY_BYTES = 64
-_MOST_DAMAGE_TOLD = 1000
+_MOST_DAMAGE_REPORTED = 1000
 
 
 class LargeRecord(NamedTuple):
@@ -109,9 +109,9 @@ class RecordCounts:
     shape: RecordShape | None = None
     """For charts, if they are wanted."""
     damage: list[str] = field(default_factory=list)
-    """What could not be read, as far as it is told."""
+    """What could not be read: the first findings."""
     unread: list[Slice] = field(default_factory=list)
-    """Those whose files the system does not let read: there is no use in asking again."""
+    """Those whose files the operating system does not let us read: the second pass skips them."""
 
     def add(self, other: RecordCounts, largest: int) -> None:
         for name in _SUMS:
@@ -126,7 +126,7 @@ class RecordCounts:
         if other.shape is not None:
             self.shape = self.shape or RecordShape()
             self.shape.add(other.shape)
-        self.damage = [*self.damage, *other.damage][:_MOST_DAMAGE_TOLD]
+        self.damage = [*self.damage, *other.damage][:_MOST_DAMAGE_REPORTED]
         self.unread += other.unread
         self.add_prefixes(other.prefixes)
 
@@ -191,7 +191,7 @@ class _SliceCounter:
         return self._counts
 
     def _corrupt(self, corrupt: CorruptBytes) -> None:
-        if len(self._counts.damage) < _MOST_DAMAGE_TOLD:
+        if len(self._counts.damage) < _MOST_DAMAGE_REPORTED:
             self._counts.damage.append(str(corrupt))
 
     def _piece(self, piece: Piece, rows: Rows | None, refuse: OnCorrupt) -> Iterator[None]:

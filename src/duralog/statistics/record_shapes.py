@@ -1,6 +1,6 @@
 """How large records are and when they were written, as counts in buckets: what charts are drawn from.
 
-Both add up like other counts, whatever the order. Memory is bounded: sizes have a bucket for each power of two, times
+Both add up like other counts, in any order. Memory is bounded: sizes have a bucket for each power of two, times
 have buckets of one width, which becomes larger when more of them are in use than are allowed. A single record with a
 timestamp far away from all others takes a bucket, and does not make the others coarse.
 """
@@ -31,9 +31,9 @@ _DRAWN_WIDTHS_MS = (
     *(_DAY_MS * factor * 10**power for power in range(11) for factor in (1, 2, 5)),
 )
 _FARTHEST_MS = 1 << 62
-"""No calendar goes there: what is beyond counts as this."""
+"""Calendars end before: later times count as this one."""
 _FAR_SHARE = 0.01
-"""So many of the records, on either side, may be left out of a chart if they are far away from the others."""
+"""The share of the records, on either side, that a chart leaves out if they are far away from the others."""
 
 
 class Buckets(NamedTuple):
@@ -82,7 +82,7 @@ class TimeCounts:
         return int(self.counts.sum())
 
     def buckets(self, most: int = 120) -> Buckets | None:
-        """At most so many for a chart, of a width that people count in; None without records."""
+        """At most this many for a chart, of a round width; None without records."""
         if not len(self.numbers):
             return None
         first, last = _near(self.numbers, self.counts)
@@ -135,7 +135,7 @@ def _sums(numbers: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _near(numbers: Int64s, counts: Int64s) -> tuple[int, int]:
-    """The first and the last bucket to be shown: all, unless a few records would make the others a thin line."""
+    """The first and the last bucket to show: all, unless a few records would squeeze the others into a thin line."""
     total = counts.sum()
     reached = np.cumsum(counts)
     first = int(np.searchsorted(reached, total * _FAR_SHARE, side="right"))

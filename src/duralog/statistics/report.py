@@ -50,14 +50,14 @@ class CompactionSaving:
     """What a compaction of a partition would do now."""
 
     records: int
-    """So many would go."""
+    """How many it would remove."""
     size_bytes: int
-    """So many bytes less."""
+    """How much smaller the log would be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFigures(Figures):
-    """Of a topic or a partition: also what only batches tell."""
+    """Of a topic or a partition: also what only batches have."""
 
     start_offset: int | None
     """None for a whole topic."""
@@ -95,7 +95,7 @@ class StatsReport:
         return not any(found.damage for found in self.partitions)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: keys and prefixes as text where they are UTF-8, otherwise in hexadecimal behind `0x`."""
+        """For JSON: keys and prefixes as text where they are UTF-8, otherwise in hex with `0x` before."""
         return {
             "topics": [figures_dict(found) for found in self.topics],
             "partitions": [figures_dict(found) for found in self.partitions],

@@ -73,7 +73,7 @@ def test_a_relative_path_becomes_absolute(tmp_path: Path, monkeypatch: pytest.Mo
         ("file://elsewhere/x", {}, "a file on another host, elsewhere, cannot be reached"),
         ("s3:///key", {}, "names no bucket"),
         ("abfs://container/x", {}, "names no account"),
-        ("hdfs://node:port/x", {}, "'port' is no port"),
+        ("hdfs://node:port/x", {}, "'port' is not a port"),
         ("", {}, "names no directory"),
         ("s3://bucket", {"acess_key": "k"}, "fs.acess_key: no such storage option for s3: there are access_key, "),
         ("s3://bucket", {"anonymous": "yes"}, "fs.anonymous: 'yes' is not allowed"),

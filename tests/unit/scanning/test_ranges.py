@@ -63,7 +63,7 @@ def test_what_is_not_there_is_named(store: Store) -> None:
         select_partitions(store, topics=["order"])
     with pytest.raises(UnknownTopic, match="there is no partition 2 of orders in "):
         select_partitions(store, assigned={"orders": [0, 2]})
-    with pytest.raises(InvalidConfig, match=r"subscribePattern: '\(' is no pattern"):
+    with pytest.raises(InvalidConfig, match=r"subscribePattern: '\(' is not a regular expression"):
         select_partitions(store, pattern="(")
 
 
@@ -130,5 +130,5 @@ def test_a_start_after_all_records_is_an_error_or_the_end(store: Store) -> None:
 
 
 def test_a_negative_timestamp_is_refused(store: Store) -> None:
-    with pytest.raises(InvalidConfig, match="orders-0: -5 is no timestamp"):
+    with pytest.raises(InvalidConfig, match="orders-0: -5 is not a timestamp"):
         resolve(store, [ORDERS], Timestamps(everywhere_ms=-5))
