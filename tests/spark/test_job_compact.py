@@ -231,7 +231,7 @@ def test_what_is_not_there_or_not_compacted(spark: SparkSession, path: Path) -> 
         compact(spark, str(path), topics=["events"])
     with pytest.raises(InvalidConfig, match="memory_bytes"):
         compact(spark, str(path), memory_bytes=10)
-    with pytest.raises(InvalidConfig, match="say of which"):
+    with pytest.raises(InvalidConfig, match="a config needs the topics that it is for"):
         compact(spark, str(path), topic_config={"cleanup.policy": "compact"})
     with pytest.raises(DuralogError, match="no such directory"):
         compact(spark, str(path / "nowhere"))

@@ -1,7 +1,7 @@
-"""Keeps the collector of garbage from looking at what numba, pyarrow and PySpark have loaded.
+"""Excludes what numba, pyarrow and PySpark have loaded from garbage collection.
 
-Spark's Python workers collect all garbage after every task and every step of planning. There is none among modules, but
-all of them are looked at each time.
+Spark's Python workers collect all garbage after every task and every step of planning. Modules have none, but the
+collector visits all of them each time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _frozen = False
 
 
 def freeze_imports() -> None:
-    """To be called in a worker when all is loaded. Only the first call does something."""
+    """Call it in a worker when all is loaded. Only the first call has an effect."""
     global _frozen
     if not _frozen:
         _frozen = True

@@ -1,6 +1,6 @@
-"""The options of reads and writes as Spark hands them over: names without case, values as text.
+"""The options of reads and writes as Spark passes them: names without case, values as text.
 
-A name that does not exist and a value that cannot be are refused with the right ones; nothing is guessed or ignored.
+Unknown names and invalid values are refused, with the valid ones in the error; nothing is guessed or ignored.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def refused(name: str, value: str, allowed: str) -> InvalidOption:
 
 
 def refuse_unknown(given: Iterable[str], known: Sequence[str], *, prefixes: Sequence[str] = ()) -> None:
-    """Every given name must be one of the known ones, or start with one of the prefixes, whatever its case."""
+    """Every given name must be one of the known ones, or start with one of the prefixes, in any case."""
     spelled = {name.lower(): name for name in known}
     for name in given:
         if name.lower() not in spelled and not name.lower().startswith(tuple(prefixes)):
@@ -108,7 +108,7 @@ def json_object(name: str, text: str, example: str) -> dict[str, Any]:
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name stands twice in one object")
+        raise ValueError("a name is twice in one object")
     return found
 
 

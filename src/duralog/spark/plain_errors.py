@@ -1,9 +1,9 @@
 """Errors of the pipeline as a user of Spark sees them: a sentence.
 
-A Python worker sends the JVM whatever it raised, with the whole Python traceback, and Spark puts that into its own
-exception, under a Java stack. A `DuralogError` tells all there is to know in its message. So around code that Spark
-calls in a worker, `plain_errors` has the worker leave the traceback out, by the switch that PySpark has for that. The
-worker ends with the error, so the switch is on for this one error only.
+A Python worker sends the JVM what it raised, with the whole Python traceback, and Spark puts that into its own
+exception, under a Java stack. The message of a `DuralogError` says all. So around code that Spark calls in a worker,
+`plain_errors` leaves the traceback out, by PySpark's own switch. The worker ends with the error, so the switch is on
+for this one error only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A Spark session in which `format("duralog")` is known, with the settings that the pipeline is measured with.
 
-Everything here is a default: what the caller's `config` says, or an interpreter named by `PYSPARK_PYTHON`, wins. A
-session that runs already is taken as it is, apart from what Spark allows to be set while it runs.
+Everything here is a default: the caller's `config`, or an interpreter named by `PYSPARK_PYTHON`, wins. A running
+session is used as it is, apart from settings that Spark allows to change at run time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from duralog.spark.source.data_source import DuralogDataSource
 
 ARROW_BATCH_ROWS = 65_536
-"""Rows of an Arrow batch between the JVM and Python. Fewer cost calls, more fall out of the CPU's cache."""
+"""Rows of an Arrow batch between the JVM and Python. Fewer cost calls, more do not fit into the CPU's cache."""
 
 _DEFAULTS = {
     "spark.ui.enabled": "false",
@@ -64,10 +64,10 @@ def job_session(
     *,
     log_level: str = "ERROR",
 ) -> SparkSession:
-    """The same for jobs, which read and write logs in tasks of their own and know of no formats.
+    """The same for jobs, which read and write logs in tasks and need no `format("duralog")`.
 
-    Spark looks for all sources that are installed when one is registered, in a process of Python. That takes a second,
-    and what this process says when Spark hangs up on it goes to standard error.
+    When a source is registered, Spark searches all installed ones, in a Python process. That takes a second, and the
+    process writes to standard error when Spark closes the connection.
     """
     # The JVM inherits the environment, and starts Python for planning by these: they must be there before it is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -89,10 +89,10 @@ def job_session(
 
 @contextmanager
 def _ending_java_that_nobody_has() -> Iterator[None]:
-    """End the process that PySpark has just started if it is interrupted before they know each other.
+    """End the Java process that PySpark has just started if an interrupt comes before they are connected.
 
-    PySpark then forgets it, and removes the folder through which Java would tell where it listens. Java stumbles over
-    that, and stays for ever.
+    PySpark then forgets the process, and removes the folder in which Java would write its port. Java fails to write it,
+    and never ends.
     """
     begun: list[subprocess.Popen[bytes]] = []
 
@@ -119,7 +119,7 @@ def active_session() -> SparkSession | None:
 
 
 def _cores_of_this_machine(master: str) -> int | None:
-    """How many cores Spark uses, if it runs on this machine alone: then nobody else needs to connect."""
+    """How many cores Spark uses, if it runs on this machine alone: then it listens on loopback only."""
     if match := _LOCAL_MASTER.fullmatch(master):
         return os.cpu_count() or 1 if match[1] == "*" else int(match[1] or 1)
     if match := _LOCAL_CLUSTER_MASTER.fullmatch(master):

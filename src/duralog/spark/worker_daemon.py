@@ -5,15 +5,15 @@ numba and the kernels by itself, and shares none of their memory. `local_session
 this module; on a cluster it is worth the more, the more cores an executor has.
 
 Forking is safe only if no other thread holds a lock at that moment. Of the libraries loaded here, OpenBLAS would start
-threads, so it is kept to one. Arrow's allocator has one of its own, which minds forks; Arrow's thread pools start when
+threads, so it is kept to one. Arrow's allocator has a thread that handles forks; Arrow's thread pools start when
 they are first used, which is after the fork.
 
-What is loaded is frozen: a worker collects garbage after every task, and need not look at all that each time. And
-freed memory is kept for the next batch of rows: without that, a fifth of a task's time went to the system, for giving
-it back and getting it again page by page.
+What is loaded is frozen: a worker collects garbage after every task, and need not visit all of it each time. Freed
+memory is kept for the next batch of rows: without that, a task spent a fifth of its time in the kernel, returning
+memory and getting it again page by page.
 
-Spark closes the connection to a worker of which it wants no more rows, as after `show()`. PySpark's own daemon prints a
-traceback then, here the worker just ends.
+Spark closes the connection to a worker when it needs no more rows, as after `show()`. PySpark's own daemon prints a
+traceback then; here the worker ends silently.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ READING_KERNELS = {
 
 
 def preload() -> None:
-    """Load what workers need, and put it out of the collector's sight."""
+    """Load what workers need, and exclude it from garbage collection."""
     for name in PRELOADED:
         importlib.import_module(name)
     # Only what every reader needs: a kernel that is not in the cache yet takes seconds to compile.
@@ -63,7 +63,7 @@ def preload() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Let glibc's malloc give nothing back that is soon wanted again. With another malloc it does nothing."""
+    """Let glibc's malloc keep freed memory. No effect with another malloc."""
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT_BYTES)
@@ -74,7 +74,7 @@ _worker = daemon.worker
 
 
 def worker_until_hung_up(sock: Any, authenticated: bool) -> int:
-    """PySpark's worker; a connection that nobody reads from any more is an end, not an error."""
+    """PySpark's worker; a connection that Spark has closed ends it without an error."""
     try:
         return _worker(sock, authenticated)
     except BrokenPipeError:

@@ -1,10 +1,10 @@
-"""The work of looking after logs as Spark jobs, on one machine or a cluster.
+"""Maintenance of logs as Spark jobs, on one machine or a cluster.
 
     from duralog.spark.jobs import verify
     report = verify(spark, "data")
 
-Every job is a function of a session, a path and what it is to do, and returns a report: values, `to_dict()` for JSON
-and, where it is worth a query, `frame(spark)`. A job is loaded when it is first asked for.
+Every job is a function of a session, a path and options, and returns a report: values, `to_dict()` for JSON and, where
+a query makes sense, `frame(spark)`. A job is loaded at its first use.
 
 A job's module has the name of its function. Here the name means the function, also after the module was imported.
 """

@@ -5,15 +5,15 @@ directory's lock from the first to the last (`duralog.spark.jobs.holding`), so n
 on a disk that the driver and all executors share.
 
 Two forms:
-- One task for each partition (`compact_task`), small ones together. It needs the memory of a map of keys,
+- One task for each partition (`compaction.task`), small ones together. It needs the memory of a map of keys,
   `memory_bytes`, for each task that runs at a time.
-- Shuffled (`compact_shuffled`), for a partition whose new keys do not fit into that map. A store would take several
+- Shuffled (`compaction.shuffled`), for a partition whose new keys do not fit into that map. A store would take several
   rounds over the whole log; here it is always one.
 
-Which form is chosen by what a task finds: one that meets more keys than its map takes gives up before it has changed
+The first form is tried first: a task that finds more keys than fit into its map gives up before it has changed
 anything, and the partition is compacted in the other form when all others are done.
 
-A partition that fails costs the others nothing. What dies in the middle leaves each group of segments old or new.
+A failed partition does not stop the others. If a task or the driver dies, each group of segments is old or new.
 """
 
 from __future__ import annotations
@@ -71,15 +71,15 @@ def compact(  # Public: its keyword arguments are the interface.
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
 ) -> CompactJobReport:
-    """Compact the chosen partitions now, however little of them is new.
+    """Compact the chosen partitions now, also if little of them is new.
 
     `topics` and `partition` choose; without them, all partitions of compacted topics are taken. `topic_config` is as if
     the topics had these configs, `config` what the broker's `server.properties` sets. `memory_bytes` is for the map of
     keys of one task; without it, `log.cleaner.dedupe.buffer.size`. With `shuffled`, every partition is compacted in
-    that form; if it is False, none is. `again` takes the whole log as new, so that old tombstones go; `roll` begins a
-    new segment first, so that all of a log is compacted. With `min_dirty_ratio`, logs of which no larger share is new
-    are left as they are. `now_ms` is the time by which delete horizons are set and have passed. A `dry_run` tells what
-    would be done; it changes nothing, takes no lock, and `roll` does not count.
+    that form; if it is False, none is. `again` treats the whole log as new, so that old tombstones are removed; `roll`
+    starts a new segment first, so that all of a log is compacted. With `min_dirty_ratio`, logs of which no larger share
+    is new are skipped. `now_ms` is the time by which delete horizons are set and have passed. A `dry_run` reports what
+    would be done; it changes nothing, takes no lock, and ignores `roll`.
     """
     began = time.monotonic()
     if memory_bytes is not None:
@@ -111,7 +111,7 @@ def compact(  # Public: its keyword arguments are the interface.
 
 
 def _with_memory(settings: CompactSettings, config: BrokerConfig) -> CompactSettings:
-    """If nothing was said, a map may have what all cleaner threads have together."""
+    """By default, a map may have the memory of all cleaner threads together."""
     size_bytes = settings.memory_bytes or min(config.log_cleaner_dedupe_buffer_size, _LARGEST_MAP_BYTES)
     return replace(settings, memory_bytes=size_bytes)
 
@@ -149,7 +149,7 @@ def _compact(
 
 
 def _offline(held: HeldDirectory, named: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionCompaction]:
-    """Partitions that nobody can compact. Those of topics that are not compacted do not matter here."""
+    """Partitions that cannot be compacted. Those of topics that are not compacted do not count."""
     not_compacted = {
         found.topic for found, found_config in held.partitions.items() if COMPACT not in found_config.cleanup_policy
     }
@@ -206,7 +206,7 @@ def _compacted(
 ) -> dict[TopicPartition, TopicConfig]:
     """Of the named partitions those that are compacted, and the configs that hold for each."""
     if overrides and topics is None:
-        raise InvalidConfig("configs are of topics: say of which")
+        raise InvalidConfig("a config needs the topics that it is for: name them")
     configs = {found: there[found].with_overrides(overrides) for found in named if found in there}
     chosen = {found: found_config for found, found_config in configs.items() if COMPACT in found_config.cleanup_policy}
     for found in configs if topics is not None else ():

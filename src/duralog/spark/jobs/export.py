@@ -2,16 +2,17 @@
 
     export(spark, "data", "lake", topics=["orders"], format="delta")
 
-Each topic is a table of its own, `<target>/<topic>`, with the columns of Spark's Kafka connector and `date`, by which
+Each topic is one table, `<target>/<topic>`, with the columns of Spark's Kafka connector and `date`, by which
 it is partitioned: the UTC day of the record's timestamp. Records without a timestamp, or with one outside of the
 calendar, have no date: their folder is `date=__HIVE_DEFAULT_PARTITION__`.
 
-A run takes up where the last one ended. What must always be true:
-- Every visible record below `next_offsets` is in the table once. A file's name tells partition and offsets; a run that
-  died has left files from `next_offsets` on, which are removed before the next one begins.
+A run continues where the last one ended. What must always be true:
+- Every visible record below `next_offsets` is in the table once. A file's name has the partition and offsets; a run
+  that died has left files from `next_offsets` on, which are removed before the next one begins.
 - The offsets count from the moment of the commit. Delta and Iceberg hold them in the commit itself; plain Parquet has
   only the state file, which is written when all files are there.
-- A log that was cut and written anew since the last run is refused (`lake.log_ends`): its offsets mean other records.
+- A log that was truncated and written again since the last run is refused (`lake.log_ends`): its offsets mean other
+  records.
 - Tasks read their slice and write Parquet by themselves: no record passes through the JVM.
 """
 
@@ -96,7 +97,7 @@ class _TopicRun:
     """As it is before."""
     ranges: dict[TopicPartition, OffsetRange]
     log_ends: dict[str, Any]
-    """How the next run knows the logs again."""
+    """By what the next run recognises the logs."""
     tasks: list[_Task]
     read_bytes: int
     leftover_files: int
@@ -126,7 +127,7 @@ class _TopicRun:
             start_offsets={partition.partition: found.start_offset for partition, found in self.ranges.items()},
             end_offsets=ends,
             leftover_files=self.leftover_files,
-            lost=(*self.lost, *(told for task in written for told in task.lost)),
+            lost=(*self.lost, *(loss for task in written for loss in task.lost)),
         )
 
     def _commit(self, after: TableState, files: Sequence[DataFile]) -> None:
@@ -144,7 +145,7 @@ class _TopicRun:
             target.delete(strays)
         self.table.commit(after, files)
         if self.table.has_commits:
-            # Not before: if somebody else has committed meanwhile, these are his, and the commit is refused.
+            # Not before: if another run has committed meanwhile, these are its files, and the commit is refused.
             target.delete(strays)
 
 
@@ -167,7 +168,7 @@ def export(  # Public: its keyword arguments are the interface.
 
     `storage_options` are for the log directory, `target_options` for the target; among the latter, `catalog.*` are the
     settings of the Iceberg catalog. With `fail_on_data_loss`, records that retention deleted before they were
-    exported are an error, and nothing is written; without, the report tells of them.
+    exported are an error, and nothing is written; without it, the report lists them.
     """
     began = time.perf_counter()
     table_format, level = TableFormat(format), Isolation(isolation)
@@ -233,7 +234,7 @@ def _prepare(
     fail_on_data_loss: bool,
     max_slice_bytes: int,
 ) -> _TopicRun:
-    """Find out what is new in a topic, and remove what a run that died has left."""
+    """Find what is new in a topic, and remove what a run that died has left."""
     spec = table.spec
     state = table.state or nothing
     state.check(nothing, spec.where)
@@ -289,7 +290,7 @@ def _collected_in(lost: list[str]) -> Callable[[DataLoss], None]:
 
 
 def _leftovers(paths: Iterable[str], state: TableState) -> list[str]:
-    """Files of a run whose offsets never came to count."""
+    """Files of a run that was never committed."""
     found = []
     for path in paths:
         name = path.rpartition("/")[2]
@@ -301,7 +302,7 @@ def _leftovers(paths: Iterable[str], state: TableState) -> list[str]:
 
 
 def _tasks(table: LakeTable, right: WritingRight, planned: Plan, fail_on_data_loss: bool) -> list[_Task]:
-    """A file holds records of one partition, so that its name tells its offsets."""
+    """A file holds records of one partition, so that its name can have their offsets."""
     spec = table.spec
     return [
         _Task(
@@ -318,7 +319,7 @@ def _tasks(table: LakeTable, right: WritingRight, planned: Plan, fail_on_data_lo
 
 
 def _write(task: _Task, _: Advance = ignore_progress) -> _Written:
-    """What a Spark task does."""
+    """Write the files of one task."""
     first, last = task.slices[0], task.slices[-1]
     stem = f"part-{first.partition:05d}-{first.start_offset:020d}-{last.end_offset:020d}"
     lost: list[str] = []

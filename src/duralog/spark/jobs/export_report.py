@@ -19,7 +19,7 @@ class ExportedTable:
     format: str
     records: int
     undated_records: int
-    """Without a timestamp, or with one that is in no calendar."""
+    """Without a timestamp, or with one outside of the calendar."""
     files: int
     read_bytes: int
     """Of the log."""

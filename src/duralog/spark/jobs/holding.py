@@ -1,17 +1,17 @@
-"""A directory while a job's tasks write to it: the driver holds its lock from the first to the last.
+"""A directory while a job's tasks write to it: the driver holds its lock from start to end.
 
-The driver loads no partition. It reads the metadata, brings folders and metadata together as a store does, lends
-partitions to tasks (`duralog.storage.borrowed_partition`), and at the end waits until no task is at work any more.
+The driver loads no partition. It reads the metadata, matches folders and metadata as a store does, lends partitions to
+tasks (`duralog.storage.borrowed_partition`), and at the end waits until no task is running.
 
 What happens if something dies:
-- A task: its partition counts as not given back. A second attempt recovers it and begins anew; without one, the
-  directory does not count as closed in order, and the next start recovers it.
-- The driver: tasks that are at work keep the directory locked until they end, so nobody opens it in the middle. What
-  they have done is complete, checkpoints included. None that begins later gets in. There is no clean-shutdown marker,
-  so the next start recovers what needs it.
+- A task: its partition is not returned. A second attempt recovers it and starts again; without one, the directory does
+  not count as cleanly closed, and the next start recovers it.
+- The driver: running tasks keep the directory locked until they end, so no other process opens it before. What they
+  have done is complete, checkpoints included. No further task can start. There is no clean-shutdown marker, so the
+  next start recovers what needs it.
 
-The marker is put back if it was there and every partition was given back in order; also if it was not, but all
-partitions have been borrowed, and so recovered, by now.
+The marker is written again if it was there and every partition was returned in order; also if it was not, but all
+partitions were borrowed, and so recovered, in the meantime.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from duralog.storage.metadata.topics import Topic
 from duralog.storage.opening import Opening
 
 PATIENCE_SECONDS = 60.0
-"""So long the end of a job waits for tasks that Spark has given up, but that have not noticed yet."""
+"""How long the end of a job waits for tasks that Spark has cancelled, but that are still running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +54,16 @@ class _Opened:
 
 
 class HeldDirectory:
-    """`hold` gives it."""
+    """A locked directory, made by `hold`."""
 
     def __init__(self, opened: _Opened, job: str) -> None:
         self._opened = opened
         self._job = job
         self.path = opened.directory.path
         self.config = opened.config
-        """With what the cluster metadata sets for brokers."""
+        """With the broker configs of the cluster metadata."""
         self.was_clean = opened.was_clean
-        """It was closed in order when the job began."""
+        """It was cleanly closed when the job began."""
         self.directory = opened.directory
         self.offline = MappingProxyType(dict(opened.offline))
         """Partitions that cannot be served, and why."""
@@ -104,11 +104,11 @@ class HeldDirectory:
         )
 
     def mark_in_doubt(self) -> None:
-        """The directory is not to count as closed in order."""
+        """Do not let the directory count as cleanly closed."""
         self._is_in_doubt = True
 
     def finish(self, patience_seconds: float) -> None:
-        """Wait for the last task, and leave the directory as a store does that is closed."""
+        """Wait for the last task, and close the directory as a store does."""
         opened = self._opened
         self._lock.take_back(patience_seconds)
         if opened.metadata is not None:
@@ -136,10 +136,10 @@ def hold(
 ) -> Iterator[HeldDirectory]:
     """Lock a directory for a job, and let its tasks write to it.
 
-    Without metadata, folders tell the topics, and what of the metadata can be read tells their configs: for jobs that
-    repair a directory. Otherwise folders and metadata are brought together as for any writer.
+    Without metadata, the folders are the topics, and their configs come from what can be read of the metadata: for jobs
+    that repair a directory. Otherwise folders and metadata are matched as for any writer.
 
-    Raises `StoreLocked` if somebody has the directory open for writing.
+    Raises `StoreLocked` if another process has the directory open for writing.
     """
     check_log_directory(path)
     path = os.path.abspath(path)  # A task runs in another folder.
@@ -165,7 +165,7 @@ def hold(
 
 
 def check_log_directory(path: str) -> None:
-    """Refuse what is no log directory. One with nothing of a log in it would be made one by being held."""
+    """Refuse anything but a log directory: holding another folder would turn it into one."""
     if not os.path.isdir(path):
         if "://" in path:
             raise DuralogError(f"{path}: this job needs a directory that the driver and all executors share, not a URL")
@@ -179,7 +179,7 @@ def check_log_directory(path: str) -> None:
 def _with_metadata(path: str, config: BrokerConfig, clock: Clock) -> _Opened:
     scheduler = Scheduler(lambda: 0, threads=0)
     opened = Opening(LocalFileSystem(), path, config, clock=clock, scheduler=scheduler).for_lending()
-    scheduler.run_due()  # Folders of deleted topics go.
+    scheduler.run_due()  # Folders of deleted topics are removed.
     assert isinstance(opened.lock, LocalLock)
     return _Opened(
         directory=opened.directory,

@@ -1,8 +1,8 @@
-"""Keys on their way through a shuffle of Spark: digests and marks (`keyed_offsets`), no keys and no records.
+"""Shuffling keys with Spark: digests and marks (`duralog.scanning.keyed_offsets`), no keys and no records.
 
-Every source, a part of a log as a rule, is a task that sends the last mark of each of its keys, so a key that comes up
-often travels once a source. Memory of a task is bounded by its map: when that is full its keys go out, and it begins
-anew. Spark spills what does not fit into its own memory.
+Every source, mostly a part of a log, is a task that sends the last mark of each of its keys, so a frequent key is sent
+once for each source. The memory of a task is bounded by its map: when it is full, its keys are sent and it is cleared.
+Spark spills what does not fit into its own memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SCHEMA = "source int, high long, low long, mark long"
 
 
 def keys_frame(spark: SparkSession, sources: int, batches_of: Callable[[int], Iterator[pa.RecordBatch]]) -> DataFrame:
-    """What `batches_of` gives for the numbers of all sources, each in a task of its own."""
+    """What `batches_of` returns for the numbers of all sources, each in its own task."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with plain_errors():
@@ -39,7 +39,7 @@ def keys_frame(spark: SparkSession, sources: int, batches_of: Callable[[int], It
 
 
 def last_marks(source: int, chunks: Iterable[KeyedChunk], map_bytes: int = _MAP_BYTES) -> Iterator[pa.RecordBatch]:
-    """The last mark of each key, or of each as far as the map remembers."""
+    """The last mark of each key; several of a key if the map was full in between."""
     offset_map = OffsetMap(min(_MAP_BYTES, map_bytes))
     for chunk in chunks:
         taken = 0

@@ -1,11 +1,11 @@
 """`reindex`: the indexes of a directory (offsets, times, transactions) built from its logs again, in parallel.
 
-For indexes that are missing, as in a copy of the logs alone, or that nobody trusts any more. They come out as Kafka
-builds them when it recovers a segment. A task reads its partition's logs twice: first all of it is checked, since an
-index of a damaged log would leave out what lies behind the damage; then the indexes are built. No log is touched. A
-partition with a damaged log is left as it is: that is for `repair`. What fails in one costs the others nothing.
+For indexes that are missing, as in a copy of the logs alone, or in doubt. They are what Kafka builds when it recovers a
+segment. A task reads its partition's logs twice: first it checks all of them, since an index of a damaged log would
+leave out what comes after the damage; then it builds the indexes. No log is changed. A partition with a damaged log is
+skipped: that is for `repair`. A failed partition does not stop the others.
 
-If a task dies, indexes are missing: whoever opens the partition next builds them.
+If a task dies, indexes are missing: the next process that opens the partition builds them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PartitionReindex:
     size_bytes: int
     """Of their logs."""
     actions: Sequence[Action]
-    """Files that came out other than they were."""
+    """Files that have changed."""
     failure: str | None
     """Why nothing was done."""
     seconds: float
@@ -105,7 +105,7 @@ def reindex(
     partition: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> ReindexReport:
-    """Build the indexes of a directory that nobody has open."""
+    """Build the indexes of a directory again. No other process may have it open."""
     began = time.monotonic()
     with hold(path, with_metadata=False) as held:
         chosen = choose_partitions(held.partitions, topics, partition, path)

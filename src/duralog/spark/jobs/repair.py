@@ -1,11 +1,11 @@
-"""`repair`: a directory brought in order as `duralog repair` does it, its partitions in parallel.
+"""`repair`: what `duralog repair` does, partitions in parallel.
 
-The driver holds the directory's lock. Tasks verify it (`duralog.spark.jobs.verify`); those partitions that something is
-wrong with are repaired, each by a task that has it for itself (`duralog.storage.borrowed_partition`). The metadata log,
-which is one small partition, and the checkpoints are the driver's. Nothing is thrown away: what leaves a log goes to
-the quarantine in its folder.
+The driver holds the directory's lock. Tasks verify it (`duralog.spark.jobs.verify`); partitions with errors are
+repaired, each by one task, which borrows it (`duralog.storage.borrowed_partition`). The driver repairs the metadata
+log, which is one small partition, and the checkpoints. Nothing is thrown away: what is taken out of a log goes to the
+quarantine in its folder.
 
-If a task or the driver dies, the directory does not count as closed in order, and the next start recovers it; the same
+If a task or the driver dies, the directory does not count as cleanly closed, and the next start recovers it; the same
 job can be run again.
 """
 
@@ -47,7 +47,7 @@ class RepairReport:
     path: str
     dry_run: bool
     repairs: Sequence[PartitionRepair]
-    """Of all partitions that were looked at, also the sound ones."""
+    """Of all partitions that were checked, also the sound ones."""
     actions: Sequence[Action]
     """On the files of the directory itself."""
     left: Sequence[CorruptRecord]
@@ -98,14 +98,14 @@ def repair(
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
 ) -> RepairReport:
-    """Repair a directory that nobody has open. A dry run tells what would be done, and changes nothing.
+    """Repair a directory. No other process may have it open. A dry run reports what would be done, and changes nothing.
 
     With `restore`, what is valid in quarantine is put back. Damage in the metadata log is only taken out if its topic
     is named.
     """
     began = time.monotonic()
     with _held(path, dry_run=dry_run) as held:
-        # The absolute path: what tasks and driver say about a file is to be the same.
+        # The absolute path: tasks and driver must name files in the same way.
         path = os.path.abspath(path)
         verified = verify(spark, path, topics=topics, partition=partition, on_progress=on_progress)
         work = _Work(
@@ -212,7 +212,7 @@ def _repair_all(executor: Executor, work: _Work, verified: VerifyReport, held: H
 
 
 def _repair_partition(work: _Work, item: _Item) -> _Result:
-    """Whatever goes wrong, the other partitions are repaired all the same."""
+    """An error is part of the result: it does not stop the others."""
     try:
         return _repaired(work, item)
     except (DuralogError, OSError) as error:
@@ -232,17 +232,17 @@ def _repair_partition(work: _Work, item: _Item) -> _Result:
 def _repaired(work: _Work, item: _Item) -> _Result:
     if item.loan is None:
         fs = work.file_system()
-        with _nothing_said():
+        with _without_log_lines():
             return work.repair(fs, LogDirectory(fs, work.path), item)
-    with borrow_folder(item.loan) as folder, _nothing_said():
+    with borrow_folder(item.loan) as folder, _without_log_lines():
         result = work.repair(folder.file_system, folder.directory, item)
         folder.is_in_order = folder.was_in_order and not result.is_in_doubt
         return result
 
 
 @contextmanager
-def _nothing_said() -> Iterator[None]:
-    """Recovery's own words about damage would be lines on the worker's standard error: the report has them all."""
+def _without_log_lines() -> Iterator[None]:
+    """Recovery would log damage to the worker's standard error: the report has all of it."""
     logger = logging.getLogger("duralog")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

@@ -1,7 +1,7 @@
 """`retain`: segments that have expired are deleted, by the rules of `duralog retain`, partitions in parallel.
 
-A plan (`dry_run`) looks at names, sizes and time indexes only, takes no lock and changes nothing. Otherwise the driver
-holds the directory's lock, and each task has its partition for itself. A partition that fails costs the others nothing.
+A plan (`dry_run`) reads names, sizes and time indexes only, takes no lock and changes nothing. Otherwise the driver
+holds the directory's lock, and each task borrows its partitions. A failed partition does not stop the others.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class RetainReport:
     path: str
     dry_run: bool
     removals: Sequence[Removal]
-    """Segments that went, or would go: by topic and partition, oldest first."""
+    """Segments that were or would be deleted: by topic and partition, oldest first."""
     configs: Mapping[TopicPartition, TopicConfig]
-    """Of all partitions that were looked at, as they held for this run."""
+    """The configs in force for this run, of all partitions that were checked."""
     failures: Mapping[TopicPartition, str]
     """Partitions whose segments stay, and why."""
     seconds: float
@@ -65,7 +65,7 @@ class RetainReport:
         }
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """A row for each segment that went or would go."""
+        """A row for each segment that was or would be deleted."""
         names = [column.split()[0] for column in REMOVALS_SCHEMA.split(",")]
         rows = [tuple(getattr(removal, name) for name in names) for removal in self.removals]
         return spark.createDataFrame(rows, REMOVALS_SCHEMA)
@@ -84,7 +84,7 @@ def retain(  # Public: its keyword arguments are the interface.
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
 ) -> RetainReport:
-    """Delete the segments that have expired from a directory that nobody has open; a dry run only tells them.
+    """Delete expired segments. No other process may have the directory open. A dry run only lists them.
 
     `overrides` are as if the topics had these configs, `config` is what the broker's `server.properties` sets. Policies
     are pickled.
@@ -135,7 +135,7 @@ def _planned(executor: Executor, work: _Work, topics: Collection[str] | None, pa
     with Store(work.path, config=work.config, read_only=True) as store:
         found = [TopicPartition(topic, number) for topic in store.topics() for number in store.partitions(topic)]
     chosen = choose_partitions(found, topics, partition, work.path)
-    # No log is read, so all partitions are as much work, however large they are.
+    # No log is read, so a large partition is as little work as a small one.
     return run_in_equal_groups(executor, chosen, with_first(_plan_partitions, work), name="retain")
 
 

@@ -2,21 +2,21 @@
 
     snapshot(spark, "data", "lake", topics=["users"], format="delta")
 
-Each topic is a table of its own, `<target>/<topic>`, with the columns of Spark's Kafka connector, partitioned by the
+Each topic is one table, `<target>/<topic>`, with the columns of Spark's Kafka connector, partitioned by the
 partition of the topic. Of each key of a partition there is one row, its last record; a key whose last record is a
-tombstone has none. Records without a key have no place in it, and are counted.
+tombstone has none. Records without a key are left out, and counted.
 
-Plain Parquet has no commits, so each run writes a folder of its own, `<target>/<topic>/snapshot-<run>`, which the
+Plain Parquet has no commits, so each run writes a new folder, `<target>/<topic>/snapshot-<run>`, which the
 report names. Delta and Iceberg tables keep their address; files of former snapshots stay until the table is vacuumed.
 
 **As of when.** A snapshot is of a prefix of each partition: the records before an offset. `as_of_offsets` gives the
 offsets. `as_of_ms` means the first offset whose record has that timestamp or a later one, as Kafka's `offsetsForTimes`
-finds it: timestamps need not rise, so a record with an earlier one behind that offset is left out. Without either, it
+finds it: timestamps need not rise, so a record with an earlier one after that offset is left out. Without either, it
 is the last stable offset. What the log has lost by compaction or retention before cannot be brought back.
 
 **From the last snapshot.** A run reads only the offsets since the last one and merges them with its rows; the result is
-what a full run gives. Where that could not be sure it makes a full one, and the report tells why: the point lies before
-the last one, or tombstones may have been compacted away since, which only the configs in the cluster metadata can tell.
+what a full run gives. If that is not certain, it makes a full one, and the report has the reason: the point lies before
+the last one, or tombstones may have been compacted away since, by the configs in the cluster metadata.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ class _TopicRun:
     ranges: Mapping[TopicPartition, OffsetRange]
     tasks: Sequence[PartitionTask]
     replaced: Sequence[str]
-    """Files of a snapshot that a full one takes the place of."""
+    """Files of a snapshot that a full one replaces."""
     due_ms: int | None
-    """From then on, tombstones may be gone that an incremental run goes by."""
+    """From then on, tombstones that an incremental run needs may be gone."""
 
     def commit(self, outcomes: Sequence[PartitionOutcome], shuffled: Sequence[int]) -> SnapshotTable:
         if self.due_ms is not None and wall_clock_ms() >= self.due_ms:
             raise StorageError(
-                f"{self.after.topic}: while it was read, tombstones behind the last snapshot may have been compacted"
+                f"{self.after.topic}: while it was read, tombstones after the last snapshot may have been compacted"
                 " away: run it again, which makes a full one"
             )
         added = [file for outcome in outcomes for file in outcome.added]
@@ -135,9 +135,9 @@ def snapshot(  # Public: its keyword arguments are the interface.
     """Bring the tables of the topics to their latest state, or to that of an earlier point.
 
     `as_of_offsets` has the offsets by topic and partition, each the first one that does not count; a partition that is
-    not named is taken to its end. `full` starts anew instead of from the last snapshot. `map_bytes` is the memory that
-    a task has for keys, about 26 bytes each; a partition with more of them is shuffled. `config` is what the broker's
-    `server.properties` sets: by that and the topic's own configs it is known how long tombstones stay.
+    not named is taken to its end. `full` starts from nothing instead of the last snapshot. `map_bytes` is the memory
+    that a task has for keys, about 26 bytes each; a partition with more of them is shuffled. `config` is what the
+    broker's `server.properties` sets: with the topic's own configs, it says how long tombstones stay.
     """
     began = time.perf_counter()
     if as_of_ms is not None and as_of_offsets:

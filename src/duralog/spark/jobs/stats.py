@@ -47,11 +47,11 @@ def stats(  # Public: its keyword arguments are the interface.
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> StatsReport:
-    """Look at the topics, all but the internal ones if none are named.
+    """Count records, keys and bytes of topics: all but the internal ones if none are named.
 
     A prefix is the first `prefix_length` bytes of a key, or what comes before `prefix_separator`. `largest` is how many
-    of the largest records are told. Without `compaction`, what it would save is not looked for. `map_bytes` is the
-    memory that a task has for keys; a partition with more is shuffled.
+    of the largest records are reported. With `compaction`, the report has what a compaction would save. `map_bytes` is
+    the memory that a task has for keys; a partition with more is shuffled.
     """
     check_map_bytes("map_bytes", map_bytes)
     request = StatsRequest(

@@ -1,9 +1,8 @@
 """`upgrade`: messages of format v0 and v1 become record batches of format v2, partitions in parallel.
 
 `duralog.storage.repair.format_upgrade` does the work, and proves for every partition that its records are what they
-were. The driver holds the directory's lock from the first to the last (`duralog.spark.jobs.holding`). If a task or the
-driver dies, each segment is old or new, and the same job goes on from there. What fails in one partition costs the
-others nothing.
+were. The driver holds the directory's lock from start to end (`duralog.spark.jobs.holding`). If a task or the driver
+dies, each segment is old or new, and the same job can be run again. A failed partition does not stop the others.
 """
 
 from __future__ import annotations
@@ -120,7 +119,7 @@ def upgrade(  # Public: its keyword arguments are the interface.
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
 ) -> UpgradeReport:
-    """Upgrade the logs of a directory that nobody has open. A dry run tells how much there is to do, and needs no lock.
+    """Upgrade the logs of a directory. No other process may have it open. A dry run counts what there is to do.
 
     `config` is what the broker's `server.properties` sets.
     """

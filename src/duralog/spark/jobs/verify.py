@@ -1,11 +1,10 @@
 """`verify`: a whole directory checked by all cores of a cluster. Reads everything, changes nothing.
 
-The driver lists the folders and reads what is small. The logs are read by tasks, in chains of segments that need
-nothing of each other (`duralog.storage.checks.chain`): a large partition is spread over many tasks, and small ones
-share one. The driver puts the results together as `duralog verify` does, so the findings are the same.
+The driver lists the folders and reads small files. Tasks read the logs, in independent chains of segments
+(`duralog.storage.checks.chain`): a large partition is spread over many tasks, and small ones share one. The driver
+merges the results as `duralog verify` does, so the findings are the same.
 
-A partition without any snapshot of its producers is one chain, and one task: what follows in it can be judged only with
-what came before.
+A partition without any producer snapshot is one chain, and one task: its batches can be checked only in order.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ PARTITIONS_SCHEMA = (
 """The names of `duralog verify --json`."""
 
 _REMOTE_THREADS = 32
-"""So many partitions are listed at a time where each request has to be waited for."""
+"""How many partitions of an object store are listed at a time: nearly all of it is waiting for responses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +96,9 @@ def verify(  # Public: its keyword arguments are the interface.
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> VerifyReport:
-    """Check a log directory, or one partition's folder, wherever `path` is; see `duralog verify`.
+    """Check a log directory, or one partition's folder, on a disk or an object store; see `duralog verify`.
 
-    With `deep`, every record is unpacked. With `interval_bytes`, indexes must be just what the rule gives for it.
+    With `deep`, every record is decoded. With `interval_bytes`, indexes must match that interval exactly.
     """
     started = time.monotonic()
     location = Location.of(path, storage_options)

@@ -1,7 +1,7 @@
 """The columns of a table: those of Spark's Kafka connector, so that a query on the topic is a query on the table.
 
 Days are those of UTC. A record without a timestamp has no day, and neither has one whose time lies outside of the years
-1 to 9999: no calendar of the readers has it, and it comes from a producer that mistook the unit.
+1 to 9999: readers cannot represent it, and it comes from a producer that used the wrong unit.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def table_schema(*, headers: bool, date: bool = False) -> pa.Schema:
 
 
 def without(schema: pa.Schema, column: str) -> pa.Schema:
-    """The columns of files whose folders tell this one."""
+    """The columns of files whose folders have the value of this one."""
     return pa.schema([field for field in schema if field.name != column])
 
 

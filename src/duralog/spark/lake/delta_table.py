@@ -1,8 +1,8 @@
 """A Delta table over the Parquet files that tasks wrote, committed by `deltalake`.
 
 A commit holds, beside the files, one application transaction (`txn`) for each partition of the topic: its version is
-the next offset. That is what the table goes by, so what was committed is known even where the state file was not
-written after it. The state itself stands in the commit, too, under the name of the state file.
+the next offset. This is what counts, so what was committed is known even if the state file was not written after it.
+The state itself is in the commit, too, under the name of the state file.
 
 Another commit in between that claims the same transactions makes this one fail, and nothing of it counts.
 """
@@ -30,7 +30,7 @@ from duralog.storage.disk.background import wall_clock_ms
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOOK_BACK = 20
-"""So many commits are looked through for the state. Others may have optimised the table since."""
+"""How many commits are searched for the state. Other programs may have optimised the table since."""
 
 
 class DeltaLakeTable(LakeTable):
@@ -66,7 +66,7 @@ class DeltaLakeTable(LakeTable):
                 return state
         raise TableRefused(
             f"{self.spec.where}: the Delta table was not written by job {self.spec.job}, or its state is lost: neither"
-            f" its last {_LOOK_BACK} commits nor {self.spec.state_name} tell the offsets that are in it"
+            f" its last {_LOOK_BACK} commits nor {self.spec.state_name} have the offsets that are in it"
         )
 
     def _state_of(self, commit: Mapping[str, Any]) -> TableState | None:
@@ -88,7 +88,7 @@ class DeltaLakeTable(LakeTable):
         spec = self.spec
         properties = CommitProperties(
             custom_metadata={spec.state_name: state.to_json()},
-            # A commit that lost against another one has to be decided about anew: offsets may be in the table by now.
+            # A commit that lost against another one must be decided again: its offsets may be in the table by now.
             max_commit_retries=0,
             app_transactions=[
                 Transaction(self._app_id(number), offset, wall_clock_ms())
@@ -190,7 +190,7 @@ def _statistics(file: DataFile) -> dict[str, Any]:
 
 
 def _time_text(time_us: int) -> str | None:
-    """As Delta writes times, in milliseconds; None for what is in no calendar. Ours are whole milliseconds."""
+    """As Delta writes times, in milliseconds; None outside of the calendar. Ours are whole milliseconds."""
     try:
         moment = _EPOCH + timedelta(microseconds=time_us)
     except OverflowError:

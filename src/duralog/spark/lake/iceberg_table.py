@@ -1,11 +1,10 @@
 """An Iceberg table over the Parquet files that tasks wrote, committed by `pyiceberg`.
 
-An Iceberg table lives in a catalog. Which one is for the caller to say, in pyiceberg's own words (`catalog.type`,
-`catalog.uri`, ...); a target on this machine's disks has one of its own otherwise, `iceberg-catalog.db` beside the
-tables.
+An Iceberg table lives in a catalog. The caller gives it as pyiceberg's own settings (`catalog.type`, `catalog.uri`,
+...); without them, a target on a local disk has the catalog `iceberg-catalog.db` next to the tables.
 
 A run is one commit: its files, and the state as a property of the table (`duralog.<job>`) and of the snapshot. That
-property is what the table goes by. If somebody else has committed in between, the catalog refuses, and nothing counts.
+property is what counts. If another program has committed in between, the catalog refuses the commit.
 
 The files hold the column that the table is partitioned by, since that is where pyiceberg finds a file's value.
 """
@@ -37,7 +36,7 @@ DEFAULT_NAMESPACE = "duralog"
 _NAMESPACE = "namespace"
 _NAME = "name"
 _WITHOUT_METRICS = ("key", "value", "headers.element.key", "headers.element.value", "timestamp")
-"""The files have no statistics of these; and of times, pyiceberg refuses those that are in no calendar."""
+"""The files have no statistics of these; and of times, pyiceberg refuses those outside of the calendar."""
 _READERS = 8
 """The footer of every new file is read, which in an object store is mostly waiting."""
 
@@ -94,7 +93,7 @@ class IcebergTable(LakeTable):
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
-        """For files that are damaged or gone pyiceberg has no error of its own: its decoders' ones come through."""
+        """For files that are damaged or missing, pyiceberg raises the errors of its decoders."""
         try:
             yield
         except (NoSuchTableError, DuralogError):
@@ -114,7 +113,7 @@ class IcebergTable(LakeTable):
             if self._table is None:
                 transaction = self._create()
             else:
-                # Of this process's copy only. A commit that lost against another one has to be decided about anew:
+                # Of this process's copy only. A commit that lost against another one must be decided again:
                 # its offsets may be in the table by now.
                 self._table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
                 transaction = self._table.transaction()
@@ -128,7 +127,7 @@ class IcebergTable(LakeTable):
         except Exception as error:
             # Of the catalog, its database, or a manifest that cannot be read.
             raise TableRefused(
-                f"{spec.where}: the commit failed: {first_line(error)}. The next run finds out whether it counts"
+                f"{spec.where}: the commit failed: {first_line(error)}. The next run checks whether it was committed"
             ) from error
         self._table = self._catalog.load_table(self._identifier)
 

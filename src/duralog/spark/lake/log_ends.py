@@ -1,17 +1,18 @@
-"""The end of a log as the last run of a job left it, and how to know it again.
+"""The end of a log as the last run of a job left it, and how to recognise it.
 
-A log that was cut, by a recovery after a crash as a rule, and written anew since has offsets that a table has already,
-with other records. If it is shorter now than it was, its end offset tells. If it has grown again, only its contents do.
-So a job remembers of each partition the batch with the last offset that it took, and which leader epoch wrote there.
+A log that was truncated, mostly by a recovery after a crash, and written again has offsets that a table has already,
+with other records. If it is shorter than it was, its end offset shows that. If it has grown again, only its contents
+do. So a job remembers of each partition the batch with the last offset that it took, and which leader epoch wrote
+there.
 
 The next run looks for that batch, by the index: a few small reads for each partition. What it finds is
 - the same batch, by its checksum;
 - the same batch with fewer records or with a delete horizon, or none at all: compaction, or a repair, did that. Of a
-  log that was written anew it cannot be: that has a batch for every offset, with all its records;
+  log that was written again it cannot be: that has a batch for every offset, with all its records;
 - a batch of the current format where there was an older one: `job upgrade` did that;
 - anything else, or a leader epoch that ended before: the log is another one, and the run is refused.
 
-So a log that was cut, written anew and compacted over the same offsets, all by the same leader, is not noticed.
+So a log that was truncated, written again and compacted over the same offsets, all by the same leader, is not noticed.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class LogEnd:
         if int(found["magic"]) > self.magic or self._is_same(found):
             return True
         if int(found["magic"]) < _CURRENT_MAGIC:
-            # What is in a compressed message, and where it starts, nobody knows without unpacking it.
+            # The contents and the first offset of a compressed message are unknown without decompression.
             return int(found["magic"]) == self.magic and _UNKNOWN in (self.record_count, int(found["record_count"]))
         has_less = int(found["record_count"]) < self.record_count
         return self._is_in_same_place(found) and (has_less or int(found["attributes"]) & DELETE_HORIZON_BIT != 0)
@@ -86,7 +87,7 @@ def check_ends(
 ) -> None:
     """Raise unless the logs go on from where the last run left them.
 
-    `taken` is the job's word for what it did up to an offset, `advice` what its user can do.
+    `taken` says in the error what the job did up to an offset, `advice` what its user can do.
     """
     ends = before.details.get(DETAIL, {})
 
@@ -94,13 +95,13 @@ def check_ends(
         number = partition.partition
         offset = before.next_offsets.get(number, 0)
         log = store.partition(*partition)
-        told = f"{partition.topic}-{number} {taken} offset {offset}"
+        name = f"{partition.topic}-{number} {taken} offset {offset}"
         if offset > log.end_offset:
-            raise OffsetOutOfRange(f"{told}, but the log ends at {log.end_offset}: it was cut, or made again. {advice}")
+            raise OffsetOutOfRange(f"{name}, but the log ends at {log.end_offset}: it was cut, or made again. {advice}")
         difference = _difference(log, offset, ends.get(str(number)), where) if isinstance(ends, dict) else None
         if difference is not None:
             raise StateRefused(
-                f"{told}, but the log has other records there now: {difference}. It was cut and written anew, or made"
+                f"{name}, but the log has other records there now: {difference}. It was cut and written again, or made"
                 f" again. {advice}"
             )
 
@@ -118,7 +119,7 @@ def _remembered(log: ReadableLog, end_offset: int) -> dict[str, Any]:
 
 
 def _difference(log: ReadableLog, end_offset: int, known: Any, where: str) -> str | None:
-    """How the log differs from what is known of it before the offset; None if it does not, or nobody can tell."""
+    """How the log differs from what is known of it before the offset; None if it does not, or if this is unknown."""
     if known is None or end_offset <= log.start_offset:
         return None
     epoch, batch = _parsed(known, where)
@@ -143,7 +144,7 @@ def _parsed(known: Any, where: str) -> tuple[int, LogEnd | None]:
             raise ValueError(values)
         return epoch, None if batch is None else LogEnd(**batch)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StateRefused(f"{where}: the state is damaged: {known!r} is no end of a log") from error
+        raise StateRefused(f"{where}: the state is damaged: {known!r} is not an end of a log") from error
 
 
 def _batch_with(view: LogView, offset: int) -> Any:

@@ -1,8 +1,8 @@
 """Parquet files as a task writes them: one for each value of the column that the table is partitioned by.
 
-File names tell where the records came from (`stem`), so a task that runs again writes over what it wrote before and
+File names have the origin of the records (`stem`), so a task that runs again writes over what it wrote before and
 adds nothing. Memory is bounded: what waits to become a row group, how many files wait for one, and few files open at a
-time. A value that comes up again after its file was closed gets another file, with a number behind the stem.
+time. A value that comes up again after its file was closed gets another file, with a number after the stem.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ROW_GROUP_BYTES = 64 << 20
 _MOST_WAITING_BYTES = 192 << 20
 _MOST_OPEN_FILES = 32
 _MOST_WAITING_FILES = 1024
-"""Times that a producer got wrong may be of any day."""
+"""Wrong times of a producer may be on any day."""
 
 # A dictionary pays where values repeat. Keys and values are mostly long and different, and their statistics of no use.
 _DICTIONARY = (record_schema.TOPIC, record_schema.PARTITION, TIMESTAMP_TYPE, DATE)
@@ -190,7 +190,7 @@ class _PartitionFile:
 
     def abandon(self, error: BaseException) -> None:
         if self._writer is not None:
-            # A writer that is never closed tries to when it is collected, and complains where nobody can catch it.
+            # A writer that is not closed would be closed by the garbage collector, with errors that cannot be caught.
             self._writer.close()
         self._stack.__exit__(type(error), error, error.__traceback__)
 

@@ -28,7 +28,7 @@ class ParquetTable(LakeTable):
 
 
 class ParquetVersions(ParquetTable):
-    """A table that each run writes anew, into a folder with the number of the run. The last two of them are kept."""
+    """A table that each run writes as a whole, into a folder with the number of the run. The last two are kept."""
 
     @property
     def data_folder(self) -> str:  # type: ignore[override]
@@ -49,7 +49,7 @@ class ParquetVersions(ParquetTable):
         return sorted(file.path for file in found if file.path.endswith(EXTENSION))
 
     def _commit(self, state: TableState, added: Sequence[DataFile], removed: Sequence[str]) -> None:
-        """The state names the run, and with it the folder. One without rows has a file, too, that tells the columns."""
+        """The state names the run, and with it the folder. One without rows has a file, too, for the columns."""
         del removed  # They are in the folder of another run.
         target, folder = self.spec.target, _folder(state.run)
         if not added and not target.files(folder.rstrip("/")):

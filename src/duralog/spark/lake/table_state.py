@@ -1,7 +1,7 @@
 """What a job remembers of a table: up to which offset each partition of the topic is in it.
 
 It is a small JSON file in the table's folder, replaced whole after the data is committed. Delta and Iceberg have the
-same in their own commits, which is what counts: a crash between such a commit and the file is seen, and made good.
+same in their own commits, which is what counts: a crash between such a commit and the file is noticed and repaired.
 A file that cannot be read, or that is of another topic or another job, ends the run before anything is written.
 """
 
@@ -97,7 +97,7 @@ class TableState:
             raise StateRefused(f"{where}: the state is damaged: {error}") from error
 
     def check(self, expected: TableState, where: str) -> None:
-        """Whether a run that would write `expected` may go on from this state."""
+        """Refuse a run that would write `expected` if it cannot continue from this state."""
         for name, found, wanted in (
             ("job", self.job, expected.job),
             ("topic", self.topic, expected.topic),
@@ -111,7 +111,7 @@ class TableState:
         if self.topic_id is not None and expected.topic_id is not None and self.topic_id != expected.topic_id:
             raise StateRefused(
                 f"{where}: topic {self.topic} was deleted and made again since: expected id {self.topic_id}, found"
-                f" {expected.topic_id}. Its offsets start anew, so give another target"
+                f" {expected.topic_id}. Its offsets start at 0 again, so give another target"
             )
 
 
@@ -134,5 +134,5 @@ def _typed(fields: Mapping[str, Any], name: str, *types: type) -> Any:
 
 def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
-        raise ValueError(f"{value!r} is no offset or number")
+        raise ValueError(f"{value!r} is not an offset or number")
     return value

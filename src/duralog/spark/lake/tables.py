@@ -1,4 +1,4 @@
-"""A table of one topic, whatever keeps it: what is in it, and how a run puts its files into it.
+"""A table of one topic, in any format: what is in it, and how a run commits its files.
 
 The three kinds behave alike. `state` is what was committed last; `commit` takes the files of a run in and others out,
 with the state that holds from then on, all or nothing where the format allows it:
@@ -6,7 +6,7 @@ with the state that holds from then on, all or nothing where the format allows i
 - Delta and Iceberg: one commit of the table. Readers see all of a run or nothing of it.
 - Plain Parquet has no commit. Files appear one by one while tasks write them, and a run counts when the state file says
   so. What a run that died has left is removed before the next one begins. A table that is replaced by each run is
-  written to a folder of its own every time, so that readers of the one before are not disturbed.
+  written to a new folder every time, so that readers of the previous one are not disturbed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CATALOG = "catalog."
 
 
 class TableRefused(DuralogError):
-    """The target is something else than the table that is to be written."""
+    """The target is something else than the table to write."""
 
 
 def check_apart(target: LakeTarget, directory: Location) -> None:
@@ -83,7 +83,7 @@ class LakeTable(ABC):
 
     @abstractmethod
     def _load(self) -> TableState | None:
-        """What was committed last. Refuses what is there if it is no such table."""
+        """What was committed last. Refuses anything else than such a table."""
 
     @abstractmethod
     def files(self) -> list[str]:
@@ -120,7 +120,7 @@ class LakeTable(ABC):
             )
         if found is not None and found.run > 0:
             raise TableRefused(
-                f"{spec.where}: {spec.state_name} tells of a table of format {found.table_format}, which is not there"
+                f"{spec.where}: {spec.state_name} is that of a table of format {found.table_format}, which is not there"
             )
         write_state(spec.target, spec.state_name, state)
 
@@ -132,7 +132,7 @@ class LakeTable(ABC):
         self._clean_up()
 
     def _clean_up(self) -> None:
-        """Remove what no reader needs any more. Delta and Iceberg do that themselves, when they are told to."""
+        """Remove files that no reader needs any more. Delta and Iceberg have commands for that."""
         return
 
     def _state_file(self) -> TableState | None:

@@ -1,7 +1,7 @@
 """Where tables are written: a folder on a disk or in an object store.
 
 What must always be true:
-- A file appears under its name only when it is complete. On a disk it is written beside it (`.<name>.<id>.part`),
+- A file appears under its name only when it is complete. On a disk it is first written as `.<name>.<id>.part`,
   synced and renamed; an object store shows no object before its upload is finished.
 - `replace` leaves the old contents or the new ones, whenever the machine dies.
 - A writer that is killed leaves at most a `.part` file, which every reader of Parquet folders ignores and the next run
@@ -47,7 +47,7 @@ class LakeTarget:
 
     @classmethod
     def of(cls, path: str, options: Mapping[str, str] | None = None) -> LakeTarget:
-        """What a user gave, checked, and made absolute: who writes to it may run somewhere else."""
+        """What a user gave, checked, and made absolute: the process that writes to it may run in another directory."""
         return cls(Location.of(path, options).url, dict(options or {}))
 
     def child(self, name: str) -> LakeTarget:
@@ -83,8 +83,8 @@ class LakeTarget:
                 return None
             if info.size is not None and info.size > most_bytes:
                 raise DuralogError(
-                    f"{self.location}/{name}: expected at most {most_bytes} bytes, found {info.size}: it is no file of"
-                    " duralog's"
+                    f"{self.location}/{name}: expected at most {most_bytes} bytes, found {info.size}: duralog"
+                    " did not write it"
                 )
             if not self.is_local:
                 prefix = self.location.removesuffix(self._opened[1])
@@ -228,7 +228,7 @@ class _WholeWrites:
         return bool(self._file.closed)
 
     def close(self) -> None:
-        """Nothing: whoever opened it closes it."""
+        """No effect: the caller that opened the file closes it."""
 
     def readable(self) -> bool:
         return False

@@ -6,12 +6,12 @@ On this machine's disks it is a lock file in the table's folder, `_duralog_<job>
   ended. So what the next run finds and removes is all that there is.
 - One that begins, or begins again, after its run is over is refused, and writes nothing.
 
-There are disks that many hosts share and whose locks none of the others sees. There a task on another host than the
-driver's goes by the id of the run alone, which is in the file: it is refused if another run has begun, or its own has
+On some shared disks, hosts do not see the locks of each other. There, a task on another host than the driver's relies
+on the id of the run alone, which is in the file: it is refused if another run has begun, or its own has
 ended in order.
 
-An object store has no locks. There the caller sees to it that a run begins when the one before has ended, with all of
-its tasks; and files have the id of their run in their names where another run would write others of the same name.
+An object store has no locks. There, the caller must start a run only after the previous one has ended, with all of its
+tasks. Files have the id of their run in their names if another run would write files of the same name.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 1. The directory is opened for writing, which locks it. A commit that a crash has interrupted is completed first.
 2. A write that was committed before, by its query and batch, does nothing.
-3. Staged files are read through, topics made, rules looked at again. Whatever is wrong ends the write here.
+3. Staged files are checked, topics created, rules checked again. An error ends the write here.
 4. The journal is written. From here on the write is decided.
 5. Batches are appended, partition by partition, those of one task after those of the task before. All is flushed.
 6. The write is remembered as committed, the journal removed, and the staged files after it.
@@ -67,7 +67,7 @@ LOCK_WAIT_SECONDS = 30.0
 _LOCK_PAUSE_SECONDS = 0.1
 
 APPLICATION_KINDS = ("query ", "app ", "app-to ")
-"""What the names begin with by which writes are remembered (`duralog.spark.sink.writers`)."""
+"""The prefixes of the names by which writes are remembered (`duralog.spark.sink.writers`)."""
 
 T = TypeVar("T")
 
@@ -151,7 +151,7 @@ def abandon(path: str, *, file_system: FileSystem | None = None) -> bool:
     """Give up an interrupted write that cannot be completed. False if there is none.
 
     What is in the logs of it stays there, and the rest of its rows is not written: a torn write. One that was
-    interrupted by a full or failing disk is not to be given up: `recover` completes it.
+    interrupted by a full or failing disk must not be given up: `recover` completes it.
     """
     files = file_system or LocalFileSystem()
     if not files.exists(f"{path}/{SINK_JOURNAL}"):
@@ -168,7 +168,7 @@ def set_committed(
 
     `last` has the last version of each, -1 for none: `query ID` and the number of a micro-batch for a streaming query
     (the ID is in `metadata` of its checkpoint), `app NAME`, or `app-to TOPIC NAME` if the write has the option `topic`,
-    and the `txnVersion` for a batch write. Whatever is not named is refused when it comes with a version above 0,
+    and the `txnVersion` for a batch write. A write that is not named is refused if its version is above 0,
     unless `is_all` says that nothing else was committed. What the file holds otherwise stays; a damaged one is kept
     under another name, which is returned.
     """
@@ -200,14 +200,14 @@ def check_free(path: str, *, file_system: FileSystem | None = None) -> None:
 
 @contextmanager
 def _opened(path: str, config: BrokerConfig, files: FileSystem, clock: Clock) -> Iterator[Store]:
-    """The directory, locked. Nothing goes on in it beside the caller: a backup may come back with old records."""
+    """The directory, locked, without upkeep: retention must not delete old records of a restored backup."""
     store = _once_free(
         lambda: Store(path, config=config, file_system=files, clock=clock, scheduler=Scheduler(threads=0))
     )
     try:
         yield store
     finally:
-        # What the caller has done is on disk, or is done again: a disk that is full must not make it look undone.
+        # What the caller has done is on disk, or is done again: a full disk must not turn it into an error.
         try:
             store.close()
         except DuralogError as error:
@@ -215,7 +215,7 @@ def _opened(path: str, config: BrokerConfig, files: FileSystem, clock: Clock) ->
 
 
 def _once_free(attempt: Callable[[], T]) -> T:
-    """What needs the directory's lock, tried again while another write may be committing."""
+    """Do what needs the directory's lock, and retry while another write may be committing."""
     deadline = time.monotonic() + LOCK_WAIT_SECONDS
     while True:
         try:
@@ -231,13 +231,13 @@ def _once_free(attempt: Callable[[], T]) -> T:
 
 def _complete(store: Store, files: FileSystem) -> bool:
     """Complete the write of the journal, if there is one."""
-    # The process that wrote it may have died before its name was on disk: nothing may be done by it before it is.
+    # The process that wrote it may have died before its name was on disk: sync the name before acting on it.
     files.sync_folder(store.path)
     journal = read_journal(files, store.path)
     if journal is None:
         return False
     _logger.warning("%s: a write was interrupted and is completed now", store.path)
-    # Once it is remembered, all of it was in the logs; what became of it there since is nobody's business.
+    # Once it is remembered, all of it was in the logs; what happened there since does not matter.
     if journal.transaction is None or not _is_remembered(files, store.path, journal.transaction):
         try:
             staged = [open_staged(files, store.path, name, size) for name, size in journal.files.items()]
@@ -271,8 +271,8 @@ def _why_incomplete(path: str, journal: Journal, error: DuralogError) -> str:
 
 
 def _offsets_text(starts: Mapping[TopicPartition, int]) -> str:
-    told = [f"{partition} {start}" for partition, start in list(starts.items())[:10]]
-    return ", ".join(told if len(starts) <= 10 else [*told, f"and {len(starts) - 10} more"])
+    shown = [f"{partition} {start}" for partition, start in list(starts.items())[:10]]
+    return ", ".join(shown if len(starts) <= 10 else [*shown, f"and {len(starts) - 10} more"])
 
 
 def _conclude(files: FileSystem, path: str, journal: Journal) -> None:
@@ -304,7 +304,7 @@ def _is_decided(files: FileSystem, path: str) -> bool:
 
 @contextmanager
 def _errors_after_decision(path: str, journal: Journal) -> Iterator[None]:
-    """Who sees a write fail would write again; but what is decided will be there all the same."""
+    """Errors that say that the write will be completed: a caller who sees it fail would write the rows again."""
     try:
         yield
     except DuralogError as error:

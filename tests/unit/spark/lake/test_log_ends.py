@@ -84,7 +84,7 @@ def test_a_log_that_was_cut_and_has_grown_again(data: Path, table_format: str) -
     for _ in range(2):
         with pytest.raises(
             StateRefused, match=EXPORT + r"the batch with offset 19 .* checksum 0x\w{8} in the state of .*, and is that"
-            r" of offsets 15 to 19 with 0x\w{8} in the log\. It was cut and written anew.* Give another target"
+            r" of offsets 15 to 19 with 0x\w{8} in the log\. It was cut and written again.* Give another target"
         ):  # fmt: skip
             exported(data, format=table_format)
     assert rows_of(table_format, data.parent / "lake" / "events") == before
@@ -182,7 +182,7 @@ def test_a_state_without_and_with_a_wrong_end(data: Path) -> None:
     state = json.loads(path.read_text())
     for wrong in (17, {"epoch": 0}, {"epoch": "0", "batch": None}, {"epoch": 0, "batch": {"crc": 1}}):
         path.write_text(json.dumps({**state, "details": {"log_ends": {"0": wrong}}}))
-        with pytest.raises(StateRefused, match=r"the state is damaged: .* is no end of a log"):
+        with pytest.raises(StateRefused, match=r"the state is damaged: .* is not an end of a log"):
             exported(data)
     path.write_text(json.dumps({**state, "details": {}}))
     change(data, lambda log: append(log, 20, 21))

@@ -287,7 +287,7 @@ def test_tombstones_that_may_have_been_compacted_away(job: Snapshots, monkeypatc
     monkeypatch.setattr(snapshot_module, "wall_clock_ms", lambda: later)
     table = job.run()
     assert not table.is_incremental
-    assert "tombstones behind the last one may have been compacted away since" in (table.why_full or "")
+    assert "tombstones after the last one may have been compacted away since" in (table.why_full or "")
     assert (0, b"a") not in state("parquet", table)
 
 
@@ -307,7 +307,7 @@ def test_tombstones_that_are_compacted_away_while_a_run_reads(job: Snapshots, mo
     with monkeypatch.context() as patches:
         patches.setattr(snapshot_module, "wall_clock_ms", lambda: next(times_ms))
         patches.setattr(snapshot_module.SparkExecutor, "run", run_late)
-        with pytest.raises(DuralogError, match="users: while it was read, tombstones behind the last snapshot may"):
+        with pytest.raises(DuralogError, match="users: while it was read, tombstones after the last snapshot may"):
             job.run()
     monkeypatch.setattr(snapshot_module, "wall_clock_ms", lambda: now_ms + 130_000)
     table = job.run()
@@ -544,7 +544,7 @@ def test_a_state_that_says_nothing_of_the_last_run(job: Snapshots) -> None:
     job.run()
     path = job.target / "users" / "_duralog_snapshot.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "details": {}}))
-    assert job.run().why_full == "the state of the last one does not tell what is in it"
+    assert job.run().why_full == "the state of the last one has no counts of keys or no first offsets"
 
 
 def test_a_log_that_changes_between_the_passes(job: Snapshots, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
-"""The steps of `compact_keys` as a Spark query: Arrow in and out of the tasks, Spark's shuffle between them.
+"""The steps of `keys` as a Spark query: Arrow in and out of the tasks, Spark's shuffle between them.
 
-What is sent are a few rows with much in each of them. So Spark has hardly anything to do with single keys.
+A few large rows are sent, with many keys each. So Spark does hardly any work for single keys.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ARROW_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyTasks:
-    """What the tasks of all steps are told. Each of them keeps the directory locked while it works."""
+    """What the tasks of all steps need. Each of them keeps the directory locked while it works."""
 
     shuffle: KeyShuffle
     segments: Sequence[SegmentToRead]
@@ -70,8 +70,8 @@ class KeyTasks:
 
 
 def shuffle_keys(executor: SparkExecutor, tasks: KeyTasks, *, name: str) -> list[SegmentMarks]:
-    """What is known of each segment, in their order. Raises what a task met, as it was raised there."""
-    # With settings of its own: rows are large here, and Arrow batches are not to hold thousands of them.
+    """What is known of each segment, in their order. Raises the error of a task as it was raised there."""
+    # A new session, for its settings: rows are large here, and an Arrow batch must not hold thousands of them.
     session = executor.spark.newSession()
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(_ARROW_BYTES))
     numbers = session.range(0, len(tasks.segments), 1, len(tasks.segments))
@@ -91,7 +91,7 @@ def shuffle_keys(executor: SparkExecutor, tasks: KeyTasks, *, name: str) -> list
 
 
 class _Query:
-    """A query that runs in a thread of its own, while this one shows how far it is. Progress is counted in tasks."""
+    """A query that runs in another thread, while this one reports progress, counted in tasks."""
 
     def __init__(self, spark: SparkSession, frame: DataFrame, name: str, tasks: int) -> None:
         self._context = spark.sparkContext

@@ -1,7 +1,7 @@
-"""Which segments of a shuffled compaction become one, and what the task has to know that rewrites them.
+"""Which segments of a shuffled compaction become one, and what the task that rewrites them needs.
 
-Groups are those of the store (`duralog.storage.compaction.rewriting`). They are planned anew whenever a segment turns
-out to have to stay as it is.
+Groups are those of the store (`duralog.storage.compaction.rewriting`). They are planned again whenever a segment
+cannot be rewritten.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class WaitingGroups:
         self._done_up_to = group.sources[-1].base_offset
 
     def next(self, count: int) -> list[PlannedGroup]:
-        """So many of those that come next. Planned anew each time: more segments may have to stay as they are."""
+        """The next `count` of them. Planned again each time: more segments may have to stay as they are."""
         waiting = [group for group in self._rewriter.groups() if group[0].base_offset > self._done_up_to][:count]
         trackers = self._trackers({group[0].base_offset for group in waiting})
         return [self._group(group, trackers[group[0].base_offset]) for group in waiting]
@@ -93,7 +93,7 @@ class WaitingGroups:
         return SegmentToRewrite(
             segment=self._segments[number],
             marks=self._marks[number],
-            # A value in a segment that stays as it is would come back.
+            # A deleted value in a segment that stays as it is would come back.
             keep_tombstones=self._run.has_left_below(source),
             keep_legacy_tombstones=self._rewriter.keeps_legacy_tombstones(source),
         )

@@ -1,11 +1,10 @@
-"""The second pass of a shuffled compaction: a group of segments, rewritten by a task of its own.
+"""The second pass of a shuffled compaction: a group of segments, rewritten by one task.
 
-The task knows from the marks of the first pass which records are superseded, and from the driver how far transactions
-had come at the group's start. All else is the compaction of the store: batches are judged, cut down and written by the
-same code. The result lies in a folder that no other attempt has, and counts for nothing: the driver puts it into its
-place when the task is done. So a task may die, run twice, or come late.
+The marks of the first pass say which records are superseded, and the driver sends the state of transactions at the
+group's start. All else is the compaction of the store, by the same code. The result is in a folder of this attempt, and
+not part of the log yet: the driver swaps it in when the task is done. So a task may die, run twice, or be late.
 
-Memory: the marks of a segment (`compact_marks`), a few pieces of 4 MB, and a bit for each offset that a piece spans.
+Memory: the marks of a segment (`marks`), a few pieces of 4 MB, and a bit for each offset that a piece spans.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ class SegmentToRewrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupToRewrite:
-    """What a task has to know to rewrite a group."""
+    """What a task needs to rewrite a group."""
 
     folder: str
     staging: str
-    """A folder for what is written. Each attempt makes its own in it."""
+    """A folder for what is written. Each attempt makes a folder in it."""
     lock_path: str
     job: str
     config: TopicConfig
@@ -87,7 +86,7 @@ class RewrittenGroup:
 
 
 class KnownOffsets(OffsetMap):
-    """What the second pass asks of a map, when all there is to know are marks."""
+    """Marks, with the interface of the map that the second pass expects."""
 
     def __init__(self, marks: Superseded, latest_offset: int) -> None:
         super().__init__(_SMALLEST_MAP_BYTES)
@@ -127,7 +126,7 @@ def _write(files: FileSystem, group: GroupToRewrite, cleaned: CleanedSegment, do
         done.tallies.add(compacted)
         cleaned.add_aborted(judgement.kept_aborts)
         if not cleaned.fits(compacted.size_bytes):
-            # Compressing anew may take more room than there was.
+            # Compressed again, it may be larger than before.
             raise SegmentBroken(source, "what is left of it does not fit a segment")
         if len(compacted.batches):
             cleaned.append(compacted.buffers, compacted.batches)

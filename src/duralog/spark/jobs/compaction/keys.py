@@ -2,24 +2,24 @@
 
 Three steps, each done by many tasks, with a shuffle between them:
 
-1. `segment_keys`: a task reads a segment. What was compacted before asks: here are digests of keys, and the offsets
-   that have them. What is new answers: the last offset of each key in a run of records. A map of bounded memory finds
-   that; when it is full, what it has goes out, and the next run begins. Records that lose their key within a run are
-   known to be superseded at once.
-2. `superseded_offsets`: a task has a share of all digests, whole: all that was sent of a key is there. It knows the
-   last new offset of each, and so which offsets below are superseded.
-3. `segment_marks`: a task puts together what is known of some segments, and writes it to files.
+1. `segment_keys`: a task reads a segment. Of records that were compacted before, it sends digests of keys and their
+   offsets. Of new records, it sends the last offset of each key in a run of records. A map of bounded memory finds
+   these; when it is full, its contents are sent, and the next run begins. Records with a later one of their key in the
+   same run are known to be superseded at once.
+2. `superseded_offsets`: a task has a share of all digests, with all that was sent of each key. It knows the last new
+   offset of each, and so which offsets below are superseded.
+3. `segment_marks`: a task collects what is known of some segments, and writes it to files.
 
-So of a record no more than the 16 bytes of its key's digest and its offset is ever sent.
+So at most the 16 bytes of its key's digest and its offset are sent of a record.
 
 What must always be true: a record is marked if and only if a record with the same digest and a higher offset is new,
-and counts for readers; the same that the map of `duralog.storage.compaction.mapping` would tell if it had room for all.
+and counts for readers; the same as with a map of `duralog.storage.compaction.mapping` that has room for all keys.
 That holds for offsets that rise from record to record, which marks need to mean one record each. Of a log in which they
 do not, the findings say so, and it is not compacted in this form.
 
 Memory of a task: in the first step the map, `memory_bytes`, as much again at most for the offsets of a run, and a few
 pieces of 4 MB. In the second one, `memory_bytes` for a share, as long as a record takes two bytes of the log or more.
-In the third one, marks: see `compact_marks`. None of it depends on how many keys or records a log has.
+In the third one, marks: see `marks`. None of it depends on how many keys or records a log has.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _MOST_RUNS = 1 << 32
 
 
 def segment_keys(files: FileSystem, shuffle: KeyShuffle, segment: SegmentToRead) -> Iterator[KeyRow]:
-    """What there is to send of a segment, its findings last. What goes wrong is in these."""
+    """What is sent of a segment, its findings last. Errors are among these."""
     reader = _SegmentReader(shuffle, segment)
     try:
         yield from reader.rows(segment.open(files, shuffle.folder, shuffle.config))
@@ -94,7 +94,7 @@ class _SegmentReader:
             findings.disorder = str(disorder)
 
     def _read_all(self, source: SegmentSource, *, is_all_new: bool) -> Iterator[KeyRow]:
-        """All batches, of which the transactions and the damage are to be known, and the keys of those to judge."""
+        """All batches, for their transactions and damage, and the keys of those to judge."""
         extract = TransactionExtract()
         tracker = self._new_tracker()
         asked = _Asked(self._shuffle.first_dirty_offset, partial(self._shares, RowKind.ASKED))
@@ -156,7 +156,7 @@ class _SegmentReader:
             self.findings.damage.append(error)
 
     def _end_run(self) -> Iterator[KeyRow]:
-        """Send what the map has, and what it lost, and begin anew."""
+        """Send what the map has and what it replaced, and clear it."""
         if not self._run:
             return
         digests, last_offsets = self._map.entries()

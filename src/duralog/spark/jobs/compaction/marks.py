@@ -1,9 +1,9 @@
 """Steps two and three of a shuffled compaction's first pass: digests become superseded offsets, and those become marks.
 
-`compact_keys` tells of all three.
+All three are described in `keys`.
 
-Marks of a segment are bits, one for each offset that it spans, where that is little beside the segment itself. A log
-that was compacted often has offsets that lie far apart: then the offsets themselves are kept. So the marks of a segment
+Marks of a segment are bits, one for each offset that it spans, if these are small compared with the segment. A log that
+was compacted often has offsets that lie far apart: then the offsets themselves are kept. So the marks of a segment
 take no more than a sixteenth of its size, or a megabyte, or eight bytes for each of its records.
 """
 
@@ -30,7 +30,7 @@ _NO_OFFSETS = np.empty(0, np.int64)
 
 
 def superseded_offsets(shuffle: KeyShuffle, rows: Iterable[KeyRow]) -> Iterator[KeyRow]:
-    """Of a share of all digests, which offsets are superseded. Rows that are no digests are passed on."""
+    """Of a share of all digests, which offsets are superseded. Other rows than digests are passed on."""
     held: list[KeyRow] = []
     for row in rows:
         if row.kind in (RowKind.ASKED, RowKind.NEW):
@@ -87,7 +87,7 @@ def _unpacked(row: KeyRow) -> NDArray[np.int64]:
 def segment_marks(
     files: FileSystem, shuffle: KeyShuffle, segments: Sequence[SegmentToRead], rows: Iterable[KeyRow]
 ) -> list[SegmentMarks]:
-    """Write the marks of those segments that the rows tell of, to files that no other attempt writes to."""
+    """Write the marks of the segments in the rows, to files that no other attempt writes to."""
     marks: dict[int, _Bits | _Offsets] = {}
     found: dict[int, SegmentMarks] = {}
     for row in rows:

@@ -26,7 +26,7 @@ class CompactionForm(StrEnum):
     ONE_TASK = "one task"
     """The whole partition by one task, with a map of its keys."""
     SHUFFLED = "shuffled"
-    """By many tasks: digests of keys are shuffled, and each group of segments is rewritten by a task of its own."""
+    """By many tasks: digests of keys are shuffled, and each group of segments is rewritten by one task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +39,12 @@ class PartitionCompaction:
     failure: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As `duralog compact --json` tells it, and the form."""
-        told: dict[str, Any] = {"topic": self.partition.topic, "partition": self.partition.partition}
+        """As in `duralog compact --json`, and the form."""
+        fields: dict[str, Any] = {"topic": self.partition.topic, "partition": self.partition.partition}
         if self.report is not None:
-            told |= self.report.to_dict()
-            told["freed_bytes"] = self.report.bytes_before - self.report.bytes_after
-        return {"kind": "partition", **told, "form": self.form.value, "failure": self.failure}
+            fields |= self.report.to_dict()
+            fields["freed_bytes"] = self.report.bytes_before - self.report.bytes_after
+        return {"kind": "partition", **fields, "form": self.form.value, "failure": self.failure}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class CompactJobReport:
 
     @property
     def is_well(self) -> bool:
-        """Nothing failed, and no damage was met."""
+        """Nothing failed, and no damage was found."""
         return not self.failures and not any(found.corrupt_batches or found.left_segments for found in self.reports)
 
     def totals(self) -> dict[str, int]:
@@ -101,7 +101,7 @@ class CompactJobReport:
 
 
 def _row(found: PartitionCompaction) -> tuple[object, ...]:
-    told = found.to_dict()
-    damage = [*told.get("left_segments", ()), *told.get("corrupt_batches", ())]
+    fields = found.to_dict()
+    damage = [*fields.get("left_segments", ()), *fields.get("corrupt_batches", ())]
     names = [column.split()[0] for column in PARTITIONS_SCHEMA.split(",")]
-    return tuple({**told, "damage": damage}.get(name) for name in names)
+    return tuple({**fields, "damage": damage}.get(name) for name in names)

@@ -1,6 +1,6 @@
-"""What the steps of a shuffled compaction's first pass tell each other: segments to read, rows to send, findings.
+"""What the steps of a shuffled compaction's first pass exchange: segments to read, rows to send, findings.
 
-The steps themselves are in `compact_keys` and `compact_marks`, and Spark's part in them in `compact_frames`. Everything
+The steps themselves are in `keys` and `marks`, and Spark's part in them in `frames`. Everything
 here can be pickled.
 """
 
@@ -56,7 +56,7 @@ class SegmentToRead:
     """Of the segment that follows, or the end of what is compacted."""
     size_bytes: int
     new_from: int
-    """The position from which on keys may be new; behind the segment's end if none is."""
+    """The position from which on keys may be new; after the segment's end if none is."""
     aborted: tuple[AbortedTransaction, ...]
     """Transactions that may have data in it."""
 
@@ -95,10 +95,10 @@ class KeyShuffle:
 
 @dataclass(slots=True)
 class SegmentFindings:
-    """What was found in a segment beside its keys."""
+    """What was found in a segment, apart from its keys."""
 
     transactions: Piece | None = None
-    """The batches that later ones have to know of."""
+    """The batches that later segments depend on."""
     broken: str | None = None
     """Why the segment has to stay as it is."""
     disorder: str | None = None
@@ -121,4 +121,4 @@ class SegmentMarks:
     path: str | None = None
     """A file with the superseded offsets; None if there are none."""
     kind: RowKind = RowKind.BITS
-    """How they stand there: bits from the segment's base offset on, or offsets that rise."""
+    """How they are stored: bits from the segment's base offset on, or offsets that rise."""

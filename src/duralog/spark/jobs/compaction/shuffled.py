@@ -1,16 +1,16 @@
 """One very large partition, compacted by many tasks: the shuffled form of `duralog job compact`.
 
-The driver borrows the partition and keeps it open; tasks only read its segments, and write into a folder of their own
-beside them. A compaction in this form has one round, however many keys there are:
+The driver borrows the partition and keeps it open; tasks only read its segments, and write into a staging folder. A
+compaction in this form has one round, for any number of keys:
 
-1. Keys are shuffled (`compact_keys`), until it is known of each segment which of its records are superseded.
-2. The driver plans which segments become one, as the store does, and how far transactions are at each group's start.
-3. Groups are rewritten by a task each (`compact_groups`), and the driver puts them into their places in order, as the
-   store does. Some groups at a time: so many are on disk twice, and no more.
+1. Keys are shuffled (`keys`): the result is which records of each segment are superseded.
+2. The driver plans which segments become one, as the store does, and the state of transactions at each group's start.
+3. Each group is rewritten by one task (`groups`), and the driver swaps the groups in, in order, as the store does. Some
+   groups at a time: no more than these are on disk twice.
 
-What happens if something dies: what tasks have written counts for nothing, and goes when the partition is opened next.
-What the driver has put into its place stays, and each group is found old or new. The checkpoint is raised at the end,
-so the next compaction does the rest.
+If something dies, what tasks have written is not part of the log, and is removed when the partition is opened next.
+What the driver has swapped in stays, and each group is old or new. The checkpoint is raised at the end, so the next
+compaction does the rest.
 
 The result is that of the store's compaction with a map that has room for all keys, byte for byte.
 """
@@ -50,7 +50,7 @@ from duralog.storage.segment.segment_files import KINDS, SegmentFiles, segment_o
 from duralog.storage.segment.source import SegmentBroken, SegmentSource
 
 _GROUPS_PER_CORE = 4
-"""So many groups for each core are rewritten before they are put into their places."""
+"""How many groups for each core are rewritten before they are swapped in."""
 _SMALLEST_MAP_BYTES = 72
 
 
@@ -59,11 +59,11 @@ class NotInThisForm(DuralogError):
 
 
 class Crew(Protocol):
-    """Who does what tasks do."""
+    """Runs the tasks. Tests run them in this process."""
 
     @property
     def groups_at_once(self) -> int:
-        """So many groups are rewritten before they are put into their places."""
+        """How many groups are rewritten before they are swapped in."""
 
     def shuffle_keys(self, tasks: KeyTasks) -> list[SegmentMarks]:
         """All steps of the first pass. Returns what is known of each segment, in their order."""
@@ -102,7 +102,7 @@ def compact_shuffled(executor: SparkExecutor, work: CompactWork) -> PartitionCom
         with_rounds = replace(work, settings=replace(settings, may_take_rounds=True))
         (done,) = executor.run([with_rounds], _compact_with_rounds, name=name)
         return done
-    except Exception as error:  # Whatever it is, the other partitions are compacted all the same.
+    except Exception as error:  # An error of any kind must not stop the other partitions.
         return PartitionCompaction(partition=loan.partition, form=CompactionForm.SHUFFLED, failure=failure_text(error))
     return PartitionCompaction(partition=loan.partition, form=CompactionForm.SHUFFLED, report=report)
 
@@ -123,7 +123,7 @@ class ShuffledCompaction:
     def compact_log(
         self, log: PartitionLog, *, first_dirty_offset: int, end: int, now_ms: int, settings: CompactionSettings
     ) -> CompactionReport:
-        """In the place of `storage.compaction.compact.compact_log`. Threads are Spark's, and so are the maps."""
+        """Replaces `storage.compaction.compact.compact_log`. Its threads and maps are not used: tasks have theirs."""
         began = time.perf_counter()
         settings = replace(settings, make_map=lambda _memory_bytes, factor: OffsetMap(_SMALLEST_MAP_BYTES, factor))
         with log.being_compacted() as files:
@@ -136,7 +136,7 @@ class ShuffledCompaction:
             try:
                 self._compact(run, files, staging)
             finally:
-                # A task that nobody waits for any more may still write there: then it goes when the log is opened next.
+                # A cancelled task may still write there: then the folder is removed when the log is opened next.
                 with suppress(StorageError):
                     files.remove_folder(staging)
             settings.on_round(run.end)
@@ -203,7 +203,7 @@ class ShuffledCompaction:
                 for error in rewritten.damage:
                     run.refuse(error, 0)
                 if rewritten.broken_segment is not None:
-                    # What follows was judged without knowing that, and is done again.
+                    # What follows was judged before this was known, and is done again.
                     run.leave(SegmentBroken(groups.sources[rewritten.broken_segment], rewritten.reason))
                     break
                 _swap_in(run, files, group.sources, rewritten)
@@ -243,7 +243,7 @@ def _mark_tasks(segments: Sequence[SegmentToRead], memory_bytes: int) -> tuple[i
 
 
 def _swap_in(run: CompactionRun, files: FileSystem, group: Sequence[SegmentSource], rewritten: RewrittenGroup) -> None:
-    """Put the new segment into the place of the old ones, by the same steps as the store."""
+    """Swap the new segment in for the old ones, by the same steps as the store."""
     log, base_offset = run.log, group[0].base_offset
     names = [SegmentFile(base_offset, kind, FileState.CLEANED).name for kind in KINDS]
     segment = Segment(

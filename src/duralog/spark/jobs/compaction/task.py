@@ -1,8 +1,8 @@
-"""What a task of `duralog job compact` does with a partition: it is compacted as a store does it.
+"""One partition, compacted by one task of `duralog job compact`, as a store does it.
 
 The partition is borrowed from the driver (`duralog.storage.borrowed_partition`) and compacted by its cleaner: the same
-rules, the same files and the same checkpoint as with `store.compact`. A task that is killed leaves what a store leaves
-that is killed, and its second attempt goes on from there; one that runs twice finds nothing to do.
+rules, the same files and the same checkpoint as with `store.compact`. A killed task leaves what a killed
+store leaves, and its second attempt continues there; one that runs twice finds nothing to do.
 
 Memory: the map of keys, `memory_bytes`, and a few pieces of 4 MB.
 """
@@ -30,7 +30,7 @@ from duralog.storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactSettings:
-    """What is to be done with each partition."""
+    """How each partition is compacted."""
 
     now_ms: int
     """The time of the whole job, so that a second attempt does the same as the first."""
@@ -39,7 +39,7 @@ class CompactSettings:
     again: bool = False
     roll: bool = False
     min_dirty_ratio: float | None = None
-    """A log of which no larger share is new is left as it is; None: however little is new."""
+    """A log of which no larger share is new is skipped; None: every log is compacted."""
     workers: int = 1
     """Threads of a task."""
     may_take_rounds: bool = True
@@ -58,7 +58,7 @@ class CompactWork:
 
 
 def compact_in_task(work: CompactWork) -> PartitionCompaction | None:
-    """What became of the partition; None if it is too large for one task. What fails is told, and not raised."""
+    """The result for the partition; None if it is too large for one task. A failure is part of it, and not raised."""
     partition = work.loan.partition
     try:
         return PartitionCompaction(
@@ -66,7 +66,7 @@ def compact_in_task(work: CompactWork) -> PartitionCompaction | None:
         )
     except KeysDoNotFit:
         return None
-    except Exception as error:  # Whatever it is, the other partitions are compacted all the same.
+    except Exception as error:  # An error of any kind must not stop the other partitions.
         return PartitionCompaction(partition=partition, form=CompactionForm.ONE_TASK, failure=failure_text(error))
 
 
@@ -92,7 +92,7 @@ def compact_borrowed(borrowed: BorrowedPartition, settings: CompactSettings) -> 
     capacity = int(slots * cleaner.settings.compaction.load_factor)
 
     def show(progress: CompactionProgress) -> None:
-        borrowed.run_due()  # Files of old segments go at once: there may be no room for the whole log twice.
+        borrowed.run_due()  # Files of old segments are deleted at once: the disk may not hold the whole log twice.
         is_mapped = progress.phase is CompactionPhase.REWRITING and progress.round == 1
         if is_mapped and not settings.may_take_rounds and round(progress.map_fill * slots) >= capacity:
             raise KeysDoNotFit(f"{partition}: its keys do not fit into a map of {settings.memory_bytes} bytes")
@@ -120,7 +120,7 @@ class PreviewWork:
 
 
 def preview_in_task(preview: Preview, works: Sequence[PreviewWork], _: Advance) -> list[PartitionCompaction]:
-    """What a compaction would do. Nothing is changed, and somebody else may have the directory open."""
+    """What a compaction would do. Nothing is changed, and another process may have the directory open."""
     checkpoints = CleanerCheckpoints(preview.path)
     with Store(preview.path, config=preview.broker_config, read_only=True) as store:
         return [_preview(store, checkpoints, preview.settings, work) for work in works]

@@ -1,17 +1,17 @@
 """What later batches of a log need to know of a segment's transactions, and no more.
 
-The second pass of a compaction judges markers by what came before them in the log (`TransactionTracker`). Where groups
-of segments are rewritten by different tasks, each needs a tracker that has come to the start of its group. So whoever
-reads a segment picks out the few batches that leave a tracker in the state in which all batches of the segment would
-leave it, and the driver replays just these:
+The second pass of a compaction judges markers by what came before them in the log (`TransactionTracker`). When groups
+of segments are rewritten by different tasks, each needs a tracker that has come to the start of its group. So the
+reader of a segment picks the few batches that bring a tracker into the same state as all batches of the segment, and
+the driver replays just these:
 
 - of each producer the last marker that ends a transaction, and of the data after it the first and the last batch. All
-  before the marker is settled by it. The first tells whether the transaction has data, and the last which one that is,
-  should a marker between them be damaged.
+  before the marker is settled by it. The first shows that the transaction has data, and the last which one that is, if
+  a marker between them is damaged.
 - the last damage: from there on a producer is unknown until its next marker.
 
 The batches are real ones, with their rows and, of markers, their bytes. So it is the tracker itself that judges them.
-A few for each producer: that is little, however long the segment.
+There are a few for each producer, even in a long segment.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _OfProducer:
 
 @dataclass(slots=True)
 class TransactionExtract:
-    """Told of all batches of a segment in order; `piece` then has those that matter."""
+    """Gets all batches of a segment in order; `piece` then has those that matter."""
 
     _count: int = 0
     _producers: dict[int, _OfProducer] = field(default_factory=dict)
@@ -103,7 +103,7 @@ def replay(tracker: TransactionTracker, extract: Piece | None, *, is_left: bool)
     """Bring the tracker to the end of the segment, which stays as it is or not."""
     if extract is not None:
         if is_left:
-            # Of a segment that stays, nobody looks at checksums.
+            # The checksums of a segment that stays are not used.
             sound = extract.batches["crc_ok"] != 0
             extract = Piece(name=extract.name, position=0, data=extract.data, batches=extract.batches[sound])
         tracker.take(extract)

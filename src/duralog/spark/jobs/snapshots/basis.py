@@ -1,7 +1,7 @@
-"""Whether a snapshot may go on from the last one: only where the result is sure to be that of a full one.
+"""Whether a snapshot may continue the last one: only if the result is certainly that of a full one.
 
 What is new in the log is merged with the rows of the last snapshot, so every deletion since must still be in the log as
-a tombstone. Compaction takes tombstones away `delete.retention.ms` after it has first seen them.
+a tombstone. Compaction removes tombstones `delete.retention.ms` after it has first seen them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from duralog.storage.store import Store
 def why_not_from(
     before: TableState, isolation: Isolation, ends: Mapping[TopicPartition, int], read_ms: int, due_ms: int | None
 ) -> str | None:
-    """Why this run cannot go on from the last snapshot, None if it can."""
+    """Why this run cannot continue the last snapshot, None if it can."""
     if before.run == 0:
         return "there is no snapshot yet"
     if before.isolation != isolation:
@@ -34,19 +34,19 @@ def why_not_from(
         for name in ("live_keys", "first_offsets"):
             {int(number): int(count) for number, count in before.details[name].items()}
     except (KeyError, TypeError, ValueError, AttributeError):
-        return "the state of the last one does not tell what is in it"
+        return "the state of the last one has no counts of keys or no first offsets"
     if due_ms is not None and read_ms >= due_ms:
         return (
-            "tombstones behind the last one may have been compacted away since: it must be of the end of the log, and"
-            " younger than delete.retention.ms, which the cluster metadata tells"
+            "tombstones after the last one may have been compacted away since: it must be of the end of the log, and"
+            " younger than delete.retention.ms of the cluster metadata"
         )
     return None
 
 
 def tombstones_until_ms(store: Store, before: TableState) -> int | None:
-    """From when on tombstones behind the last snapshot may have been compacted away. None: nothing is compacted.
+    """From when on tombstones after the last snapshot may have been compacted away. None: nothing is compacted.
 
-    At once, if that is not known: without the cluster metadata, nobody knows the configs of the topic.
+    0 if that is not known: without the cluster metadata, the configs of the topic are unknown.
     """
     try:
         store.partition(*METADATA_PARTITION)

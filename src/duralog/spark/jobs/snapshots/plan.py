@@ -20,7 +20,7 @@ from duralog.storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRequest:
-    """What was asked for, of every topic."""
+    """What the caller asked for, the same for every topic."""
 
     format: TableFormat
     isolation: Isolation
@@ -85,7 +85,7 @@ def partition_tasks(
                 copies=copies,
             )
         )
-    # A folder of its own must hold everything, unless nothing at all has changed.
+    # A new folder must hold everything, unless nothing at all has changed.
     needs_all = copies and any(is_changed.values())
     return [task for task in tasks if (needs_all or is_changed[task.partition]) and (task.slices or task.files)]
 

@@ -1,11 +1,11 @@
 """The latest state of a partition whose keys do not fit into one task's memory: keys are shuffled, records are not.
 
 Each part of the log, and each file of the previous snapshot, is a source. First a task for each source finds the last
-mark of each of its keys (digest and mark, see `keyed_offsets`). Spark brings those of one key together and keeps the
-largest, spilling to disk as it needs to. Then a task for each source that has records left writes them.
+mark of each of its keys (digest and mark, see `keyed_offsets`). Spark groups them by key and keeps the largest,
+spilling to disk if necessary. Then a task for each source that has records left writes them.
 
-A source of the previous snapshot that has all its rows left is not touched. Names tell the run and the source, so a
-task that runs twice writes the same files.
+A source of the previous snapshot that has all its rows left is not touched. File names have the run and the source, so
+a task that runs twice writes the same files.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
-    """What came of a source."""
+    """What was written of a source."""
 
     source: int
     live_keys: int
@@ -61,7 +61,7 @@ class _Written:
 
 
 def snapshot_by_shuffle(spark: SparkSession, task: PartitionTask) -> PartitionOutcome:
-    """As `snapshot_task.snapshot_partition`, with the memory and the cores of all executors."""
+    """As `task.snapshot_partition`, with the memory and the cores of all executors."""
     sources = _sources(task)
     return _outcome(task, sources, _shuffle(spark, task, sources))
 

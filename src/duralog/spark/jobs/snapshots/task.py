@@ -2,11 +2,11 @@
 
 The task reads the keys of the previous snapshot's files and of what is new in the log, and learns the last offset of
 each. Then it writes the records that these offsets belong to. A file of the previous snapshot whose rows are all still
-the latest stays as it is; what is left of the others is written anew, together with what is new.
+the latest stays as it is; what is left of the others is written again, together with what is new.
 
 Memory: the map, eight bytes a key for the offsets, and what waits to become a row group. If the keys do not fit into
-the map, the task says so and has written nothing (`PartitionOutcome.is_too_large`): then the keys are shuffled
-(`snapshot_shuffle`).
+the map, the task reports this and has written nothing (`PartitionOutcome.is_too_large`): then the keys are shuffled
+(`shuffle`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class PartitionOutcome:
 
 
 def snapshot_partition(task: PartitionTask, _: Advance = ignore_progress) -> PartitionOutcome:
-    """What a Spark task does."""
+    """Make the snapshot of one partition."""
     memory_bytes = min(task.map_bytes, map_bytes_for(task.most_keys, DEFAULT_LOAD_FACTOR))
     offset_map = OffsetMap(memory_bytes)
     records = keyless = 0
