@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from duralog.columnar import schema
-from duralog.columnar.decoded import CHUNK_RECORDS, DecodedRecords, Fields, GatheredRecords
+from duralog.columnar.decoded import CHUNK_RECORDS, ArrowBinary, DecodedRecords, GatheredRecords
 from duralog.format.layout import LOG_APPEND_TIME_BIT, NO_TIMESTAMP
 from duralog.format.record import TimestampType
 from duralog.kernels.gather import PADDING, gather, lay_out, list_headers
@@ -125,7 +125,7 @@ def _timestamp_types(of_batches: NDArray[np.int8], count: int, of_records: Calla
     return pa.Array.from_buffers(pa.int8(), count, [None, pa.py_buffer(of_records())])
 
 
-def _binary(fields: Fields) -> pa.Array:
+def _binary(fields: ArrowBinary) -> pa.Array:
     validity = None if (fields.validity == 0xFF).all() else pa.py_buffer(fields.validity)
     buffers = [validity, pa.py_buffer(fields.offsets), pa.py_buffer(fields.content)]
     return pa.Array.from_buffers(pa.binary(), len(fields.offsets) - 1, buffers)

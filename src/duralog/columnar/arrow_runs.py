@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.columnar.decoded import CHUNK_BYTES, Chunk, Fields, GatheredRecords
+from duralog.columnar.decoded import CHUNK_BYTES, ArrowBinary, Chunk, GatheredRecords
 from duralog.columnar.runs import RunDecoder, Span
 from duralog.errors import Fault
 from duralog.kernels.direct import PADDING, decode_direct
@@ -59,7 +59,7 @@ class ArrowDecoder(RunDecoder):
         return fault, batch, position, records
 
 
-def _fields(offsets: NDArray[np.int32], validity: NDArray[np.uint8], content: NDArray[np.uint8]) -> Fields:
+def _fields(offsets: NDArray[np.int32], validity: NDArray[np.uint8], content: NDArray[np.uint8]) -> ArrowBinary:
     # There was room for the worst case, all key or all value. Shrinking in place gives back what is too much.
     content.resize(int(offsets[-1]), refcheck=False)
-    return Fields(offsets, validity[: (len(offsets) + 6) // 8], content)
+    return ArrowBinary(offsets, validity[: (len(offsets) + 6) // 8], content)

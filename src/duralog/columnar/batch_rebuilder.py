@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.columnar.compaction_outcome import Outcome
 from duralog.columnar.decoded import CHUNK_RECORDS, Chunk, DecodedRecords
+from duralog.columnar.filter_result import FilterResult
 from duralog.columnar.runs import Rows, RunDecoder, Span
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.compression import Codec, compress
@@ -77,7 +77,7 @@ class BatchRebuilder(RunDecoder):
 
     verdicts: NDArray[np.int8]
     rules: SurvivalRules
-    outcome: Outcome
+    outcome: FilterResult
 
     def rebuild(self, rows: Rows) -> None:
         """REQUIRES: the verdict on each of these is one that needs records, or the batch is corrupt."""

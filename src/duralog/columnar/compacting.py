@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duralog.columnar.batch_rebuilder import BatchRebuilder, SurvivalRules
-from duralog.columnar.compaction_outcome import Outcome
+from duralog.columnar.filter_result import FilterResult
 from duralog.columnar.pieces import Piece
-from duralog.columnar.refusals import OnCorrupt, Refusals
+from duralog.columnar.refusals import OnCorruptBatch, Refusals
 from duralog.columnar.runs import Rows
 from duralog.errors import CorruptRecord
 from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
@@ -75,7 +75,7 @@ def compact_piece(
     verdicts: NDArray[np.int8],
     rules: SurvivalRules,
     *,
-    on_corrupt: OnCorrupt,
+    on_corrupt: OnCorruptBatch,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> CompactedPiece:
     """Compact the batches of a piece. `verdicts` has one `BatchVerdict` for each of `piece.batches`.
@@ -86,7 +86,7 @@ def compact_piece(
     REQUIRES: if the map has marks of superseded offsets, the log's offsets rise from batch to batch, and the first pass
     has read every batch with the verdict to filter it, as far as the map goes.
     """
-    outcome = Outcome(piece)
+    outcome = FilterResult(piece)
     batches = piece.batches
     rows = _settle_whole_batches(batches, verdicts, rules, outcome)
 
@@ -121,7 +121,7 @@ def compact_piece(
 
 
 def _settle_whole_batches(
-    batches: NDArray[Any], verdicts: NDArray[np.int8], rules: SurvivalRules, outcome: Outcome
+    batches: NDArray[Any], verdicts: NDArray[np.int8], rules: SurvivalRules, outcome: FilterResult
 ) -> Rows:
     """Say what becomes of the batches that need not be looked into. Returns the others, and those that are damaged."""
     marks = rules.offset_map.superseded or NO_MARKS

@@ -50,7 +50,7 @@ class DecodedRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
+class ArrowBinary:
     """The keys or the values of some records, one after the other, as an Arrow array holds them."""
 
     offsets: NDArray[np.int32]
@@ -69,8 +69,8 @@ class GatheredRecords:
     timestamp: NDArray[np.int64]
     headers_position: NDArray[np.int64]
     header_offsets: NDArray[np.int32]
-    keys: Fields
-    values: Fields
+    keys: ArrowBinary
+    values: ArrowBinary
     rows: NDArray[np.intp]
     batches: NDArray[Any]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import Piece
-from duralog.columnar.refusals import OnCorrupt, Refusals
+from duralog.columnar.refusals import OnCorruptBatch, Refusals
 from duralog.columnar.runs import Rows, RunDecoder, Span
 from duralog.errors import Fault
 from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
@@ -50,7 +50,7 @@ def read_keys(
     *,
     first_offset: int = 0,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-    on_corrupt: OnCorrupt | None = None,
+    on_corrupt: OnCorruptBatch | None = None,
 ) -> Iterator[KeyedRecords]:
     """The keys of all batches, or of these rows, in chunks. Records before `first_offset` are not even counted.
 

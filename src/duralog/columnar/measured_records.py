@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import Piece
-from duralog.columnar.refusals import OnCorrupt, Refusals
+from duralog.columnar.refusals import OnCorruptBatch, Refusals
 from duralog.columnar.runs import Rows, RunDecoder, Span
 from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from duralog.format.layout import BATCH_V2
@@ -26,7 +26,7 @@ def decode_measured(
     rows: Rows | None = None,
     *,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-    on_corrupt: OnCorrupt | None = None,
+    on_corrupt: OnCorruptBatch | None = None,
 ) -> tuple[NDArray[np.int64], Iterator[DecodedRecords]]:
     """The unpacked size of each of the piece's batches, and the records as `Piece.decode` gives them.
 

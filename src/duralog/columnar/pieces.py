@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from duralog.columnar.arrow_runs import ArrowDecoder
 from duralog.columnar.decoded import DecodedRecords
-from duralog.columnar.refusals import OnCorrupt, Refusals, scan_fault
+from duralog.columnar.refusals import OnCorruptBatch, Refusals, scan_fault
 from duralog.columnar.runs import Rows, RunDecoder
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
@@ -87,7 +87,7 @@ class Piece:
         rows: Rows | None = None,
         *,
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-        on_corrupt: OnCorrupt | None = None,
+        on_corrupt: OnCorruptBatch | None = None,
     ) -> Iterator[DecodedRecords]:
         """The records of all batches, or of these rows, in chunks.
 
@@ -105,7 +105,7 @@ class Piece:
         partition: int | None = None,
         columns: Sequence[str] | None = None,
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-        on_corrupt: OnCorrupt | None = None,
+        on_corrupt: OnCorruptBatch | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The same records as Arrow record batches, which is faster than `decode` and its chunks' `to_arrow`."""
         # Who does not want both keys and values is better served by positions: then nothing is copied in vain.
@@ -119,7 +119,9 @@ class Piece:
             return np.arange(len(self.batches), dtype=np.intp)
         return np.ascontiguousarray(rows, np.intp)
 
-    def _decoder(self, kind: type[RunDecoder], max_decompressed_bytes: int, on_corrupt: OnCorrupt | None) -> RunDecoder:
+    def _decoder(
+        self, kind: type[RunDecoder], max_decompressed_bytes: int, on_corrupt: OnCorruptBatch | None
+    ) -> RunDecoder:
         return kind(
             data=self.data,
             batches=self.batches,

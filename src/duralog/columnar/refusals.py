@@ -21,7 +21,7 @@ from duralog.format.checksum import crc32, crc32c
 from duralog.format.framing import whole_batch_bytes
 from duralog.format.layout import BATCH_V2, ENTRY_PREFIX, MESSAGE_V0
 
-OnCorrupt = Callable[[CorruptRecord, int], None]
+OnCorruptBatch = Callable[[CorruptRecord, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Refusals:
 
     file: str
     batches: NDArray[Any]
-    on_corrupt: OnCorrupt | None
+    on_corrupt: OnCorruptBatch | None
 
     def refuse(self, row: int, error: CorruptRecord, *, position: int | None = None) -> None:
         """Of the batch `row`; `position` is that of the fault in the file, where it is not the batch's."""

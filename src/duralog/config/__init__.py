@@ -2,7 +2,7 @@
 
 from duralog.config.broker import BROKER_CONFIGS, BrokerConfig
 from duralog.config.definitions import ConfigDef, Synonym
-from duralog.config.sources import Origin, Source
+from duralog.config.sources import ConfigSource, Origin
 from duralog.config.topic import TOPIC_CONFIGS, TopicConfig, topic_config_texts
 
 __all__ = [
@@ -10,8 +10,8 @@ __all__ = [
     "TOPIC_CONFIGS",
     "BrokerConfig",
     "ConfigDef",
+    "ConfigSource",
     "Origin",
-    "Source",
     "Synonym",
     "TopicConfig",
     "topic_config_texts",

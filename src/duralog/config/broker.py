@@ -14,7 +14,7 @@ from typing import Any
 from duralog.config.definitions import ConfigDef, definitions_of, nearest
 from duralog.config.kafka_only_configs import is_known_to_kafka
 from duralog.config.server_settings import ServerSettings
-from duralog.config.sources import Origin, Source
+from duralog.config.sources import ConfigSource, Origin
 from duralog.config.topic import TOPIC_CONFIGS, TopicConfig
 from duralog.config.ways_in import lock_outs
 from duralog.errors import InvalidConfig
@@ -146,14 +146,14 @@ class BrokerConfig(ServerSettings):
     def topic_defaults(self) -> TopicConfig:
         """What a topic has that sets nothing itself."""
         values: dict[str, Any] = {}
-        sources: dict[str, Source] = {}
+        sources: dict[str, ConfigSource] = {}
         for topic_config in TOPIC_CONFIGS.values():
             for synonym in topic_config.synonyms:
                 value = self.get(synonym.name)
                 if value is not None:
                     values[topic_config.name] = value * synonym.multiplier if synonym.multiplier != 1 else value
                     if synonym.name in self.given:
-                        sources[topic_config.name] = Source(self.given[synonym.name], synonym.name)
+                        sources[topic_config.name] = ConfigSource(self.given[synonym.name], synonym.name)
                     break
         values["retention.ms"] = max(values["retention.ms"], -1)
         return TopicConfig().replaced(values, sources)

@@ -18,7 +18,7 @@ class Origin(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ConfigSource:
     origin: Origin
     name: str
     """The config that was given, which may be a synonym: `log.retention.hours` for `retention.ms`."""

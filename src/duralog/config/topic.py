@@ -33,7 +33,7 @@ from duralog.config.definitions import (
     one_of,
     optional_config,
 )
-from duralog.config.sources import Origin, Source
+from duralog.config.sources import ConfigSource, Origin
 from duralog.errors import InvalidConfig
 
 MINUTE_MS = 60_000
@@ -256,7 +256,7 @@ class TopicConfig:
         doc="Kafka's: whether a replica that misses records may lead.",
     )
 
-    sources: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)
+    sources: Mapping[str, ConfigSource] = field(default_factory=dict, compare=False, repr=False)
     """Where the values that are not defaults came from, by name."""
     ignored: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Stored configs that have no effect here, and why."""
@@ -269,8 +269,8 @@ class TopicConfig:
         """The value of a config as Kafka writes it."""
         return topic_definition(name).text(self.get(name))
 
-    def source(self, name: str) -> Source:
-        return self.sources.get(topic_definition(name).name, Source(Origin.DEFAULT, name))
+    def source(self, name: str) -> ConfigSource:
+        return self.sources.get(topic_definition(name).name, ConfigSource(Origin.DEFAULT, name))
 
     def with_overrides(self, overrides: Mapping[str, object]) -> TopicConfig:
         """These configs with a topic's own ones over them. Refuses unknown names, bad values and contradictions."""
@@ -298,10 +298,10 @@ class TopicConfig:
             )
 
     def _with(self, values: Mapping[str, Any]) -> TopicConfig:
-        sources = {name: Source(Origin.TOPIC, name) for name in values}
+        sources = {name: ConfigSource(Origin.TOPIC, name) for name in values}
         return self.replaced(values, sources)
 
-    def replaced(self, values: Mapping[str, Any], sources: Mapping[str, Source]) -> TopicConfig:
+    def replaced(self, values: Mapping[str, Any], sources: Mapping[str, ConfigSource]) -> TopicConfig:
         """With other values, by name. They are of the right types; nothing is checked."""
         changed = replace(
             self,

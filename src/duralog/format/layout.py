@@ -21,7 +21,7 @@ _STRUCT_CODES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class LayoutField:
     name: str
     type: str
     doc: str
@@ -36,7 +36,7 @@ class Layout:
 
     def __init__(self, title: str, *fields: tuple[str, str, str], size: int) -> None:
         self.title = title
-        self.fields = tuple(Field(*field) for field in fields)
+        self.fields = tuple(LayoutField(*field) for field in fields)
         self.struct = struct.Struct(">" + "".join(_STRUCT_CODES[f.type] for f in self.fields))
         self.size = self.struct.size
         assert self.size == size, f"{title}: the table gives {self.size} bytes, not {size}"

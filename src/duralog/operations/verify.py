@@ -11,7 +11,7 @@ from duralog.operations.chosen_partition import EVERYTHING, Choice
 from duralog.operations.workers import TWO_THREADS, OnSpark, Workers, ignore_result
 from duralog.storage.checks.findings import Note
 from duralog.storage.checks.partition import PartitionReport
-from duralog.storage.checks.verification import Totals, Verification
+from duralog.storage.checks.verification import Verification, VerifiedTotals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Verified:
     errors: Sequence[CorruptRecord]
     """Of the directory itself."""
     notes: Sequence[Note]
-    totals: Totals
+    totals: VerifiedTotals
 
     @property
     def is_sound(self) -> bool:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import Piece
-from duralog.columnar.refusals import OnCorrupt
+from duralog.columnar.refusals import OnCorruptBatch
 from duralog.columnar.runs import Rows
 from duralog.errors import InvalidConfig
 from duralog.kernels.key_digests import Digests, digests_of
@@ -58,7 +58,7 @@ def keys_of_log(slices: Iterable[Slice]) -> Iterator[KeyedChunk]:
         yield from read_slice_pieces(found, partial(_keys_of_piece, found))
 
 
-def _keys_of_piece(found: Slice, piece: Piece, rows: Rows | None, refuse: OnCorrupt) -> Iterator[KeyedChunk]:
+def _keys_of_piece(found: Slice, piece: Piece, rows: Rows | None, refuse: OnCorruptBatch) -> Iterator[KeyedChunk]:
     for decoded in piece.decode(rows, on_corrupt=refuse):
         records = within(decoded, found)
         columns = records.columns
@@ -77,7 +77,7 @@ def rows_of_log(slices: Iterable[Slice], wanted: Numbers, columns: list[str]) ->
 
 
 def _rows_of_piece(
-    found: Slice, wanted: Numbers, columns: list[str], piece: Piece, rows: Rows | None, refuse: OnCorrupt
+    found: Slice, wanted: Numbers, columns: list[str], piece: Piece, rows: Rows | None, refuse: OnCorruptBatch
 ) -> Iterator[pa.RecordBatch]:
     batches = piece.batches
     rows = np.arange(len(batches), dtype=np.intp) if rows is None else rows

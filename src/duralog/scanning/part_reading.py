@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duralog.columnar.pieces import ByteSource, Piece, read_pieces
-from duralog.columnar.refusals import OnCorrupt
+from duralog.columnar.refusals import OnCorruptBatch
 from duralog.columnar.runs import Rows
 from duralog.errors import CorruptRecord, Fault, StorageError
 from duralog.format.filenames import FileKind, SegmentFile
@@ -37,7 +37,7 @@ from duralog.storage.segment.sparse_index import OffsetIndex
 OnCorruptBytes = Callable[[CorruptBytes], None]
 
 T = TypeVar("T")
-Convert = Callable[[Piece, Rows | None, OnCorrupt], Iterator[T]]
+Convert = Callable[[Piece, Rows | None, OnCorruptBatch], Iterator[T]]
 """Called with a piece, its batches that hold records of the slice (None for all), and what to call for corrupt ones.
 
 The first and the last of these batches may hold records of other offsets, too."""

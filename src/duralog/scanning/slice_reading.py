@@ -18,7 +18,7 @@ from functools import partial
 import pyarrow as pa
 
 from duralog.columnar.pieces import Piece
-from duralog.columnar.refusals import OnCorrupt
+from duralog.columnar.refusals import OnCorruptBatch
 from duralog.columnar.runs import Rows
 from duralog.errors import StorageError, UnknownTopic
 from duralog.format.filenames import FileKind
@@ -79,7 +79,7 @@ def read_slice_pieces(
 def _to_arrow(found: Slice, columns: Sequence[str] | None) -> Convert[pa.RecordBatch]:
     partition = TopicPartition(found.topic, found.partition)
 
-    def to_arrow(piece: Piece, rows: Rows | None, refuse: OnCorrupt) -> Iterator[pa.RecordBatch]:
+    def to_arrow(piece: Piece, rows: Rows | None, refuse: OnCorruptBatch) -> Iterator[pa.RecordBatch]:
         return piece_to_arrow(
             piece,
             rows,

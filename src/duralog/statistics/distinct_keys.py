@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from duralog.columnar.pieces import Piece
-from duralog.columnar.refusals import OnCorrupt
+from duralog.columnar.refusals import OnCorruptBatch
 from duralog.columnar.runs import Rows
 from duralog.kernels.key_digests import digests_of
 from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap, map_bytes_for
@@ -127,7 +127,7 @@ def _counted_before(_: CorruptBytes) -> None:
 
 
 def _numbered_piece(
-    task: KeysTask, found: Slice, advance: Advance, piece: Piece, rows: Rows | None, refuse: OnCorrupt
+    task: KeysTask, found: Slice, advance: Advance, piece: Piece, rows: Rows | None, refuse: OnCorruptBatch
 ) -> Iterator[NumberedKeys]:
     for decoded in piece.decode(rows, on_corrupt=refuse):
         records = within(decoded, found)

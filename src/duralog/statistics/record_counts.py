@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.measured_records import decode_measured
 from duralog.columnar.pieces import Piece
-from duralog.columnar.refusals import OnCorrupt
+from duralog.columnar.refusals import OnCorruptBatch
 from duralog.columnar.runs import Rows
 from duralog.errors import DuralogError, StorageError
 from duralog.format.compression import Codec
@@ -194,7 +194,7 @@ class _SliceCounter:
         if len(self._counts.damage) < _MOST_DAMAGE_REPORTED:
             self._counts.damage.append(str(corrupt))
 
-    def _piece(self, piece: Piece, rows: Rows | None, refuse: OnCorrupt) -> Iterator[None]:
+    def _piece(self, piece: Piece, rows: Rows | None, refuse: OnCorruptBatch) -> Iterator[None]:
         sizes, chunks = decode_measured(piece, rows, on_corrupt=refuse)
         records_inside = piece.batches["record_count"].astype(np.int64)
         for decoded in chunks:

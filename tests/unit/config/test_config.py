@@ -6,7 +6,15 @@ import re
 
 import pytest
 
-from duralog.config import BROKER_CONFIGS, TOPIC_CONFIGS, BrokerConfig, Origin, Source, TopicConfig, topic_config_texts
+from duralog.config import (
+    BROKER_CONFIGS,
+    TOPIC_CONFIGS,
+    BrokerConfig,
+    ConfigSource,
+    Origin,
+    TopicConfig,
+    topic_config_texts,
+)
 from duralog.config.kafka_only_configs import KAFKA_NAMES
 from duralog.errors import CorruptRecord, InvalidConfig
 
@@ -155,7 +163,7 @@ class TestTopicConfig:
     def test_internal_segment_bytes_wins_and_may_be_small(self):
         config = TopicConfig().with_overrides({"segment.bytes": 1 << 20, "internal.segment.bytes": 100})
         assert config.segment_bytes == 100
-        assert config.source("segment.bytes") == Source(Origin.TOPIC, "internal.segment.bytes")
+        assert config.source("segment.bytes") == ConfigSource(Origin.TOPIC, "internal.segment.bytes")
         assert config.with_overrides({"segment.bytes": 2 << 20}).segment_bytes == 100
 
     def test_what_a_directory_stored_is_taken_as_far_as_it_is_understood(self):
@@ -205,11 +213,11 @@ class TestBrokerConfig:
     def test_where_a_topics_values_came_from(self):
         broker = BrokerConfig.of({"log.retention.hours": 168, "log.segment.bytes": 1 << 20})
         config = broker.with_dynamic({"message.max.bytes": "77"}).topic_defaults().with_overrides({"flush.ms": 5})
-        assert config.source("retention.ms") == Source(Origin.BROKER, "log.retention.hours")
-        assert config.source("segment.bytes") == Source(Origin.BROKER, "log.segment.bytes")
-        assert config.source("max.message.bytes") == Source(Origin.DYNAMIC_BROKER, "message.max.bytes")
-        assert config.source("flush.ms") == Source(Origin.TOPIC, "flush.ms")
-        assert config.source("preallocate") == Source(Origin.DEFAULT, "preallocate")
+        assert config.source("retention.ms") == ConfigSource(Origin.BROKER, "log.retention.hours")
+        assert config.source("segment.bytes") == ConfigSource(Origin.BROKER, "log.segment.bytes")
+        assert config.source("max.message.bytes") == ConfigSource(Origin.DYNAMIC_BROKER, "message.max.bytes")
+        assert config.source("flush.ms") == ConfigSource(Origin.TOPIC, "flush.ms")
+        assert config.source("preallocate") == ConfigSource(Origin.DEFAULT, "preallocate")
 
     def test_small_segments_for_all_topics(self):
         with pytest.raises(InvalidConfig, match="at least 1048576"):
@@ -308,7 +316,7 @@ class TestBrokerConfig:
 def test_a_retention_counts_as_chosen_when_it_is_asked_for() -> None:
     chosen = BrokerConfig().with_chosen_retention()
     assert chosen == BrokerConfig()
-    assert chosen.topic_defaults().source("retention.ms") == Source(Origin.BROKER, "log.retention.hours")
+    assert chosen.topic_defaults().source("retention.ms") == ConfigSource(Origin.BROKER, "log.retention.hours")
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         given = BrokerConfig.of({name: 100_000})
         assert given.with_chosen_retention() is given

@@ -13,7 +13,7 @@ import duralog
 from duralog import PartitionLog, Record
 from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, StorageError, UnknownTopic
-from duralog.storage.compaction.cleanable import Limit
+from duralog.storage.compaction.cleanable import CleaningLimit
 from duralog.storage.compaction.cleaner import Cleaner, CleanerOwner
 from duralog.storage.compaction.cleaner_state import Activity, PartitionState
 from duralog.storage.compaction.report import CompactionProgress, CompactionStopped
@@ -214,7 +214,7 @@ def test_a_record_waits_no_longer_than_the_topic_allows_and_no_shorter(directory
     directory.pass_time(59_999)
     found = state(store).dirty
     assert found is not None
-    assert (found.first_uncleanable.limit, found.first_uncleanable.offset) == (Limit.COMPACTION_LAG, 0)
+    assert (found.first_uncleanable.limit, found.first_uncleanable.offset) == (CleaningLimit.COMPACTION_LAG, 0)
     assert found.first_uncleanable.cleanable_from_ms == NOW_MS + 60_000
     with_note = store.compact("orders", 0)
     assert "min.compaction.lag.ms is 60000" in with_note.notes[0]
@@ -238,7 +238,7 @@ def test_an_open_transaction_keeps_what_follows_from_being_compacted(directory: 
     assert report.end_offset == 20
     found = state(store).dirty
     assert found is not None
-    assert found.first_uncleanable.limit is Limit.OPEN_TRANSACTION
+    assert found.first_uncleanable.limit is CleaningLimit.OPEN_TRANSACTION
     assert found.first_uncleanable.reason() == "a transaction is open since offset 20"
     log.end_transaction(7, 0, commit=True)
     assert store.compact("orders", 0).end_offset == 31

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from duralog.cli.common.tables import plural, size_text
 from duralog.cli.common.times import duration_text
 from duralog.config import TopicConfig
-from duralog.storage.compaction.cleanable import DirtyRange, Limit
+from duralog.storage.compaction.cleanable import CleaningLimit, DirtyRange
 from duralog.storage.compaction.preview import Explanation
 
 _INT64_MAX = 2**63 - 1
@@ -26,7 +26,7 @@ def advice(explanation: Explanation, config: TopicConfig) -> Iterator[str]:
     dirty = explanation.dirty
     if dirty.correction is not None:
         yield f"the checkpoint is not believed: {dirty.correction}"
-    if dirty.first_uncleanable.limit is Limit.OPEN_TRANSACTION:
+    if dirty.first_uncleanable.limit is CleaningLimit.OPEN_TRANSACTION:
         yield (
             "behind the open transaction nothing is compacted until it ends; of a producer that is gone,"
             " kafka-transactions.sh --abort ends it"
@@ -70,7 +70,7 @@ def _sooner(config: TopicConfig) -> Iterator[str]:
 
 
 def _unlocking(explanation: Explanation, config: TopicConfig) -> Iterator[str]:
-    if explanation.dirty.first_uncleanable.limit is Limit.COMPACTION_LAG:
+    if explanation.dirty.first_uncleanable.limit is CleaningLimit.COMPACTION_LAG:
         yield "a lower min.compaction.lag.ms lets it be compacted sooner"
     elif explanation.active_bytes:
         yield (

@@ -12,7 +12,7 @@ from duralog.cli.common.times import duration_text, format_time
 from duralog.cli.compact.advice import advice, verdict
 from duralog.config import TopicConfig
 from duralog.operations.explain import ExplanationTotals
-from duralog.storage.compaction.cleanable import Limit
+from duralog.storage.compaction.cleanable import CleaningLimit
 from duralog.storage.compaction.delete_horizons import DeleteHorizons
 from duralog.storage.compaction.gone_records import GoneRecord
 from duralog.storage.compaction.preview import Explanation, SegmentGroup
@@ -94,7 +94,7 @@ def _facts(explanation: Explanation, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "limit", f"offset {limit.offset}: {limit.reason(duration_text)}"
     if limit.cleanable_from_ms is not None:
         yield "limit", f"it can be compacted {_moment(limit.cleanable_from_ms, now_ms)}"
-    if limit.limit is Limit.OPEN_TRANSACTION:
+    if limit.limit is CleaningLimit.OPEN_TRANSACTION:
         for transaction in explanation.open_transactions[:_MOST_LINES]:
             yield (
                 "limit",

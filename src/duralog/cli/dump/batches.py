@@ -27,7 +27,7 @@ from duralog.format.layout import (
 )
 from duralog.format.record import TimestampType
 from duralog.kernels.columns import BATCH_DTYPE
-from duralog.storage.checks.findings import Report
+from duralog.storage.checks.findings import OnFinding
 from duralog.storage.checks.log import report_wrong_checksums
 from duralog.storage.disk.file_source import FileSource
 from duralog.storage.disk.found_files import Content, FoundFile
@@ -177,7 +177,7 @@ class BatchSink:
         self._quota = request.quota
         self._output = output
 
-    def begin(self, file: FoundFile, source: FileSource, report: Report) -> None:
+    def begin(self, file: FoundFile, source: FileSource, report: OnFinding) -> None:
         self._report = report
         self._file = json.dumps(file.path)
         self._output.heading(log_heading(file, source))

@@ -15,7 +15,7 @@ from duralog.cli.dump.selection import Selection
 from duralog.columnar.export import Export
 from duralog.columnar.pieces import DecodedRecords, Piece
 from duralog.format.layout import CONTROL_BIT
-from duralog.storage.checks.findings import Report
+from duralog.storage.checks.findings import OnFinding
 from duralog.storage.disk.file_source import FileSource
 from duralog.storage.disk.found_files import FoundFile
 
@@ -45,7 +45,7 @@ class ExportSink:
                 self._export.path, f"{plural(self._export.rows, 'record')} written", records=self._export.rows
             )
 
-    def begin(self, file: FoundFile, source: FileSource, report: Report) -> None:
+    def begin(self, file: FoundFile, source: FileSource, report: OnFinding) -> None:
         self._report = report
         self._topic = None if file.partition is None else file.partition.topic
         self._partition = None if file.partition is None else file.partition.partition

@@ -20,7 +20,7 @@ from duralog.columnar.pieces import Piece, read_pieces
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import FileKind
 from duralog.format.layout import BATCH_V2, ENTRY_PREFIX, MAGIC_POSITION
-from duralog.storage.checks.findings import Report
+from duralog.storage.checks.findings import OnFinding
 from duralog.storage.checks.log import OffsetOrder, end_of, report_tail, report_wrong_checksums
 from duralog.storage.disk.file_source import FileSource, is_growing
 from duralog.storage.disk.found_files import Content, FoundFile
@@ -34,7 +34,7 @@ class Sink(Protocol):
     reports_crc: bool
     """Whether `show` itself tells of wrong checksums, in their place among the lines."""
 
-    def begin(self, file: FoundFile, source: FileSource, report: Report) -> None: ...
+    def begin(self, file: FoundFile, source: FileSource, report: OnFinding) -> None: ...
     def show(self, piece: Piece, rows: NDArray[np.intp]) -> int:
         """Show these batches of the piece. Returns how many records that are."""
         ...

@@ -21,7 +21,7 @@ from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import Piece
 from duralog.columnar.render import LineBuffer, render_json, render_text
 from duralog.format.layout import CONTROL_BIT
-from duralog.storage.checks.findings import Report
+from duralog.storage.checks.findings import OnFinding
 from duralog.storage.disk.file_source import FileSource
 from duralog.storage.disk.found_files import FoundFile
 
@@ -35,7 +35,7 @@ class RecordSink:
         self._selection = Selection.of(request)
         self._lines = LineBuffer()
 
-    def begin(self, file: FoundFile, source: FileSource, report: Report) -> None:
+    def begin(self, file: FoundFile, source: FileSource, report: OnFinding) -> None:
         self._report = report
         self._offset_width = 0
         self._prefix = json_prefix(file)

@@ -17,7 +17,7 @@ from duralog.format import control_records
 from duralog.format.control_records import ControlType, EndTransactionMarker, UnknownControl
 from duralog.format.internal.internal_topics import CLUSTER_METADATA, COORDINATOR_TOPICS, describe_record
 from duralog.format.layout import CONTROL_BIT, NO_TIMESTAMP
-from duralog.storage.checks.findings import Report
+from duralog.storage.checks.findings import OnFinding
 from duralog.storage.disk.found_files import Content, FoundFile
 
 Fields = Mapping[str, Any]
@@ -26,7 +26,7 @@ Fields = Mapping[str, Any]
 class TypedRecords:
     """Shows records of one file by their fields; of one whose fields make no sense, a finding and the bytes."""
 
-    def __init__(self, file: FoundFile, output: Output, prefix: bytes, report: Report) -> None:
+    def __init__(self, file: FoundFile, output: Output, prefix: bytes, report: OnFinding) -> None:
         self._file = file
         self._output = output
         self._prefix = prefix.decode()

@@ -12,7 +12,7 @@ from duralog.columnar.pieces import Piece
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import FileKind
 from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
-from duralog.storage.checks.findings import FewPerFile, Report
+from duralog.storage.checks.findings import FewPerFile, OnFinding
 from duralog.storage.checks.producer_replay import ProducerReplay
 from duralog.storage.checks.segment import SegmentCheck
 from duralog.storage.disk.file_source import FileSource, read_small
@@ -24,7 +24,7 @@ class SummarySink:
 
     reports_crc = False
 
-    def begin(self, file: FoundFile, source: FileSource, report: Report) -> None:
+    def begin(self, file: FoundFile, source: FileSource, report: OnFinding) -> None:
         pass
 
     def show(self, piece: Piece, rows: NDArray[np.intp]) -> int:  # noqa: ARG002
@@ -45,7 +45,7 @@ class VerifySink:
         self._replay: ProducerReplay | None = None
         self._last_folder: str | None = None
 
-    def begin(self, file: FoundFile, source: FileSource, report: Report) -> None:
+    def begin(self, file: FoundFile, source: FileSource, report: OnFinding) -> None:
         self._output.heading(log_heading(file, source))
         self._report = FewPerFile(report)
         self._check: SegmentCheck | None = None

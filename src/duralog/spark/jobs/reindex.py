@@ -23,7 +23,7 @@ from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes
 from duralog.spark.jobs.holding import hold
 from duralog.storage.borrowed_partition import Loan, borrow_folder
-from duralog.storage.checks.chain import Options
+from duralog.storage.checks.chain import CheckOptions
 from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.repair.folder_changes import Action
 from duralog.storage.repair.partition_repair import PartitionRepairer, check_partition
@@ -138,7 +138,7 @@ def _reindexed(loan: Loan, began: float) -> PartitionReindex:
     config = loan.topic_config
     with borrow_folder(loan) as folder:
         report = check_partition(
-            folder.path, PartitionFolder(*loan.partition), Options(interval_bytes=config.index_interval_bytes)
+            folder.path, PartitionFolder(*loan.partition), CheckOptions(interval_bytes=config.index_interval_bytes)
         )
         repairer = PartitionRepairer(folder.file_system, folder.directory, config_of=lambda _: config)
         done = repairer.reindex(report, loan.partition)

@@ -24,7 +24,7 @@ from duralog.spark.executor import SparkExecutor
 from duralog.storage.checks.chain import Checked
 from duralog.storage.checks.findings import Note
 from duralog.storage.checks.partition import PartitionReport
-from duralog.storage.checks.verification import DEFAULT_THREADS, ChainWork, Totals, Verification
+from duralog.storage.checks.verification import DEFAULT_THREADS, ChainWork, Verification, VerifiedTotals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +50,7 @@ class VerifyReport:
     errors: Sequence[CorruptRecord]
     """The directory's own findings."""
     notes: Sequence[Note]
-    totals: Totals
+    totals: VerifiedTotals
     tasks: int
 
     @property

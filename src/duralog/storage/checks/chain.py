@@ -32,7 +32,7 @@ Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class CheckOptions:
     interval_bytes: int = DEFAULT_INTERVAL_BYTES
     """The topic's `index.interval.bytes`, as far as it is known."""
     exact_indexes: bool = False
@@ -42,7 +42,7 @@ class Options:
 
 
 @dataclass(slots=True)
-class Counts:
+class CheckedCounts:
     segments: int = 0
     batches: int = 0
     records: int = 0
@@ -67,7 +67,7 @@ class Counts:
             "bytes": self.size_bytes,
         }
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: CheckedCounts) -> None:
         self.segments += other.segments
         self.batches += other.batches
         self.records += other.records
@@ -76,7 +76,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class CheckedSnapshot:
     """A snapshot of the producers that could be read."""
 
     path: str
@@ -89,7 +89,7 @@ class Snapshot:
 class Checked:
     """What came out of a chain."""
 
-    counts: Counts
+    counts: CheckedCounts
     findings: Findings
     end_offset: int
     is_complete: bool
@@ -104,27 +104,27 @@ class Chain:
     """At least one; each has its base offset in its name."""
     next_base: int | None
     """Of the segment after the last one."""
-    start: Snapshot | None
-    ends: Sequence[Snapshot]
+    start: CheckedSnapshot | None
+    ends: Sequence[CheckedSnapshot]
     """To compare with the producers that the log leads to, at whichever offset they were taken."""
     epochs: Sequence[EpochStart]
     topic: str | None = None
     """As the folder's name has it."""
 
-    def check(self, options: Options, advance: Advance, files: CheckedFiles = LOCAL_FILES) -> Checked:
+    def check(self, options: CheckOptions, advance: Advance, files: CheckedFiles = LOCAL_FILES) -> Checked:
         return _ChainCheck(self, options, advance, files).run()
 
 
 class _ChainCheck:
     """One check of a chain."""
 
-    def __init__(self, chain: Chain, options: Options, advance: Advance, files: CheckedFiles) -> None:
+    def __init__(self, chain: Chain, options: CheckOptions, advance: Advance, files: CheckedFiles) -> None:
         self._chain = chain
         self._options = options
         self._advance = advance
         self._files = files
         self._findings = Findings()
-        self._counts = Counts()
+        self._counts = CheckedCounts()
         self._replay = ProducerReplay(_base(chain.logs[0]), None if chain.start is None else chain.start.data)
 
     def run(self) -> Checked:

@@ -21,9 +21,9 @@ from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.format.internal.loadable_records import decode_loadable, is_usual_commit, stops_kafka, unknown_reason
 from duralog.format.internal.metadata_records import decode_metadata_record
 from duralog.format.layout import CONTROL_BIT
-from duralog.storage.checks.findings import Report, TakeNote
+from duralog.storage.checks.findings import OnFinding, TakeNote
 
-Refuse = Callable[[int, int | None, CorruptRecord], None]
+_Refuse = Callable[[int, int | None, CorruptRecord], None]
 """Called with the row of a batch in its piece, the offset of a record in it, and the error for a person.
 
 The offset is None if the batch cannot be decoded at all."""
@@ -40,7 +40,7 @@ class Unknown(NamedTuple):
 def check_records(
     piece: Piece,
     topic: str,
-    refuse: Refuse,
+    refuse: _Refuse,
     note: Callable[[Unknown], None] = lambda _: None,
 ) -> None:
     """Go over the records of a piece whose checksums are right. REQUIRES: the topic is one of Kafka's own."""
@@ -81,7 +81,7 @@ def _in_words(piece: Piece, row: int, what: str, error: CorruptRecord) -> Corrup
 class CoordinatorCheck:
     """The records of one log file. Takes all its pieces, then `finish`."""
 
-    def __init__(self, file: str, topic: str, report: Report, note: TakeNote) -> None:
+    def __init__(self, file: str, topic: str, report: OnFinding, note: TakeNote) -> None:
         self._file = file
         self._topic = topic
         self._report = report

@@ -1,7 +1,7 @@
 """What a check of files has to say: findings, which are wrong, and notes, which are good to know.
 
-A finding is a `CorruptRecord` that nobody raises: file, position, expected, found. Checks hand each one to a `Report`
-when they come upon it, so that a caller can print, count or collect.
+A finding is a `CorruptRecord` that is not raised: file, position, expected, found. Checks pass each one to an
+`OnFinding` as they find it, so that a caller can print, count or collect.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHOWN_PER_FILE = 20
 COLLECTED_PER_FILE = 5
 """Where many files are looked at."""
 
-Report = Callable[[CorruptRecord], None]
+OnFinding = Callable[[CorruptRecord], None]
 
 
 class TakeNote(Protocol):
@@ -40,7 +40,7 @@ class Note(NamedTuple):
 class FewPerFile:
     """Passes on the first findings of each file and counts the rest."""
 
-    def __init__(self, report: Report, *, shown: int = SHOWN_PER_FILE) -> None:
+    def __init__(self, report: OnFinding, *, shown: int = SHOWN_PER_FILE) -> None:
         self._report = report
         self._shown = shown
         self._counts: Counter[str] = Counter()

@@ -18,7 +18,7 @@ from duralog.config.plurals import plural
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.index_entries import decode_offset_index, decode_time_index, used_bytes
 from duralog.format.layout import NO_TIMESTAMP, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, Layout
-from duralog.storage.checks.findings import Report
+from duralog.storage.checks.findings import OnFinding
 from duralog.storage.segment.index_builder import IndexBuilder
 from duralog.storage.segment.sparse_index import OFFSET_ENTRIES, TIME_ENTRIES, entries_rise
 
@@ -27,7 +27,7 @@ class _Entries:
     """The entries of an index as they stand in its file. Those that break the order are reported and left out."""
 
     def __init__(
-        self, path: str, data: bytes, layout: Layout, dtype: np.dtype[Any], base_offset: int, report: Report
+        self, path: str, data: bytes, layout: Layout, dtype: np.dtype[Any], base_offset: int, report: OnFinding
     ) -> None:
         self.path = path
         self._report = report
@@ -70,7 +70,7 @@ class _Entries:
 class OffsetIndexCheck:
     """Every entry must name the last offset of the batch that starts at its position."""
 
-    def __init__(self, path: str, data: bytes, base_offset: int, report: Report) -> None:
+    def __init__(self, path: str, data: bytes, base_offset: int, report: OnFinding) -> None:
         self.entries = _Entries(path, data, OFFSET_INDEX_ENTRY, OFFSET_ENTRIES, base_offset, report)
         self._positions: NDArray[np.int64] = self.entries.fields["position"].astype(np.int64)
         self._next = 0
@@ -121,7 +121,7 @@ class OffsetIndexCheck:
 class TimeIndexCheck:
     """Every entry must name the largest timestamp so far, and the last offset of the first batch that reached it."""
 
-    def __init__(self, path: str, data: bytes, base_offset: int, report: Report) -> None:
+    def __init__(self, path: str, data: bytes, base_offset: int, report: OnFinding) -> None:
         self.entries = _Entries(path, data, TIME_INDEX_ENTRY, TIME_ENTRIES, base_offset, report)
         self._timestamps: NDArray[np.int64] = self.entries.fields["timestamp"].astype(np.int64)
         self._next = 0

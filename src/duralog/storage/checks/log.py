@@ -17,7 +17,7 @@ from duralog.columnar.pieces import ByteSource, Piece
 from duralog.config.plurals import plural
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.layout import ENTRY_PREFIX
-from duralog.storage.checks.findings import Report, TakeNote
+from duralog.storage.checks.findings import OnFinding, TakeNote
 
 _ZERO_CHECK_BYTES = 8 << 20
 _INT32_MAX = 2**31 - 1
@@ -30,7 +30,7 @@ def end_of(piece: Piece) -> int:
     return int(piece.batches["position"][-1]) + int(piece.batches["size"][-1])
 
 
-def report_wrong_checksums(piece: Piece, report: Report, rows: NDArray[np.intp] | None = None) -> None:
+def report_wrong_checksums(piece: Piece, report: OnFinding, rows: NDArray[np.intp] | None = None) -> None:
     """Tell of the batches whose checksum is wrong, of all or of these rows."""
     wrong = np.flatnonzero(piece.batches["crc_ok"] == 0)
     if rows is not None:
@@ -44,7 +44,7 @@ def report_wrong_checksums(piece: Piece, report: Report, rows: NDArray[np.intp] 
 class OffsetOrder:
     """Offsets must rise from batch to batch, from the segment's base on and below the next segment's."""
 
-    def __init__(self, file: str, report: Report, *, base_offset: int | None, next_base: int | None = None) -> None:
+    def __init__(self, file: str, report: OnFinding, *, base_offset: int | None, next_base: int | None = None) -> None:
         self._file = file
         self._report = report
         self._largest_offset = None if base_offset is None else base_offset + _INT32_MAX
@@ -108,7 +108,7 @@ class OffsetOrder:
 def report_tail(
     source: ByteSource,
     piece: Piece,
-    report: Report,
+    report: OnFinding,
     note: TakeNote,
     is_growing: Callable[[str, int], bool],
     *,

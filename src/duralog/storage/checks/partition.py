@@ -24,7 +24,7 @@ from duralog.format.filenames import (
 )
 from duralog.format.producer_snapshot import decode_producer_snapshot
 from duralog.format.properties import decode_partition_metadata
-from duralog.storage.checks.chain import Chain, Checked, Counts, Snapshot
+from duralog.storage.checks.chain import Chain, Checked, CheckedCounts, CheckedSnapshot
 from duralog.storage.checks.checked_files import LOCAL_FILES, CheckedFiles
 from duralog.storage.checks.findings import Findings, Note, unreadable
 from duralog.storage.disk.found_files import Content, FoundFile
@@ -44,7 +44,7 @@ class PartitionReport:
     partition: PartitionFolder | None
     """From the folder's name."""
     topic_id: str | None
-    counts: Counts
+    counts: CheckedCounts
     base_offset: int
     """Of the first segment."""
     end_offset: int
@@ -113,7 +113,7 @@ class PartitionCheck:
 
     def finish(self, checked: Sequence[Checked]) -> PartitionReport:
         """Put the results of the chains together. REQUIRES: they are in the order of `chains`."""
-        counts = Counts()
+        counts = CheckedCounts()
         end_offset = self._logs[-1].offset if self._logs else 0
         assert end_offset is not None
         for result in checked:
@@ -181,7 +181,7 @@ class PartitionCheck:
             )
         return chains
 
-    def _read_snapshot(self, file: FoundFile) -> Snapshot | None:
+    def _read_snapshot(self, file: FoundFile) -> CheckedSnapshot | None:
         if file.content is not Content.PRODUCER_SNAPSHOT or file.offset is None or file.state is not FileState.LIVE:
             return None
         for is_last in (*[False] * _SNAPSHOT_ATTEMPTS, True):
@@ -189,7 +189,9 @@ class PartitionCheck:
                 data = self._source.read_small(file.path)
                 if data is None:
                     return None
-                return Snapshot(path=file.path, offset=file.offset, data=data, entries=decode_producer_snapshot(data))
+                return CheckedSnapshot(
+                    path=file.path, offset=file.offset, data=data, entries=decode_producer_snapshot(data)
+                )
             except CorruptRecord as error:
                 if is_last:
                     self.findings.report(error.in_file(file.path))

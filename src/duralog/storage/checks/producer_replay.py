@@ -18,7 +18,7 @@ from duralog.format.index_entries import AbortedTransaction
 from duralog.format.producer_snapshot import ProducerEntry
 from duralog.storage.append.producer_batch import ProducerBatch, producer_batches, reader_of
 from duralog.storage.append.producer_state import ProducerState
-from duralog.storage.checks.findings import Report
+from duralog.storage.checks.findings import OnFinding
 
 _LONG_AGO_MS = -(2**62)
 """Seen from there, no producer has expired."""
@@ -78,7 +78,7 @@ class ProducerReplay:
         before = np.concatenate(([self._state.end_offset - 1], rows["last_offset"][:-1]))
         return bool((rows["base_offset"] == before + 1).all())
 
-    def compare(self, path: str, offset: int, entries: tuple[ProducerEntry, ...], report: Report) -> None:
+    def compare(self, path: str, offset: int, entries: tuple[ProducerEntry, ...], report: OnFinding) -> None:
         """Hold a snapshot that was taken at this offset against the log."""
         if not self._is_whole or self._state.end_offset != offset:
             return
@@ -95,7 +95,9 @@ class ProducerReplay:
                 _report(path, report, f"nothing of producer {left.producer_id}, whose transaction is open", left, None)
 
 
-def _report(path: str, report: Report, what: str, expected: ProducerEntry | None, found: ProducerEntry | None) -> None:
+def _report(
+    path: str, report: OnFinding, what: str, expected: ProducerEntry | None, found: ProducerEntry | None
+) -> None:
     report(
         CorruptRecord(
             f"the producer snapshot has {what}",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from duralog.columnar.pieces import Piece
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.filenames import FileKind
-from duralog.storage.checks.findings import Report, TakeNote, unreadable
+from duralog.storage.checks.findings import OnFinding, TakeNote, unreadable
 from duralog.storage.checks.indexes import OffsetIndexCheck, RebuildCheck, TimeIndexCheck
 from duralog.storage.checks.producer_replay import ProducerReplay
 from duralog.storage.checks.transactions import TransactionIndexCheck
@@ -29,7 +29,7 @@ class SegmentCheck:
         self,
         log: FoundFile,
         replay: ProducerReplay,
-        report: Report,
+        report: OnFinding,
         note: TakeNote,
         *,
         interval_bytes: int,
@@ -89,7 +89,7 @@ class SegmentCheck:
             self._report(unreadable(path, error))
         return None
 
-    def _remembering(self, report: Report) -> Report:
+    def _remembering(self, report: OnFinding) -> OnFinding:
         def remember(error: CorruptRecord) -> None:
             self._wrong.add(error.file)
             report(error)

@@ -16,13 +16,13 @@ from duralog.format.control_records import ControlType
 from duralog.format.index_entries import AbortedTransaction, decode_transaction_index
 from duralog.format.layout import TRANSACTION_INDEX_ENTRY
 from duralog.storage.append.producer_batch import ProducerBatch
-from duralog.storage.checks.findings import Report
+from duralog.storage.checks.findings import OnFinding
 
 
 class TransactionIndexCheck:
     """Of one segment. `data` is None if there is no index, as there is none without aborted transactions."""
 
-    def __init__(self, path: str, data: bytes | None, base_offset: int, report: Report) -> None:
+    def __init__(self, path: str, data: bytes | None, base_offset: int, report: OnFinding) -> None:
         self._path = path
         self._exists = data is not None
         self._report = report

@@ -28,7 +28,7 @@ from duralog.format.filenames import (
     parse_partition_folder,
 )
 from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
-from duralog.storage.checks.chain import Advance, Chain, Checked, Counts, Options
+from duralog.storage.checks.chain import Advance, Chain, Checked, CheckedCounts, CheckOptions
 from duralog.storage.checks.checked_files import LOCAL_FILES, CheckedFiles
 from duralog.storage.checks.directory import DirectoryCheck
 from duralog.storage.checks.findings import Note
@@ -38,14 +38,14 @@ from duralog.storage.disk.found_files import Content, FoundFile
 DEFAULT_THREADS = 2
 _LOOK_SECONDS = 0.1
 
-Show = Callable[[int, str], None]
+ShowVerification = Callable[[int, str], None]
 """Told now and then, in the calling thread, how many bytes have been read in all, and which partition is next."""
 
 
 @dataclass(slots=True)
-class Totals:
+class VerifiedTotals:
     partitions: int = 0
-    counts: Counts = field(default_factory=Counts)
+    counts: CheckedCounts = field(default_factory=CheckedCounts)
     errors: int = 0
     seconds: float = 0.0
 
@@ -65,7 +65,7 @@ class ChainWork:
     name: str
     """Of the partition's folder."""
     chain: Chain
-    options: Options
+    options: CheckOptions
 
     size_bytes: int
     """Of its logs."""
@@ -97,7 +97,7 @@ class Verification:
         With `interval_bytes`, indexes must be just what the rule gives for it. With `decode`, every record is unpacked.
         """
         self.path = path
-        self.totals = Totals()
+        self.totals = VerifiedTotals()
         self.reports: list[PartitionReport] = []
         """Of the partitions that are done."""
         self.errors: Sequence[CorruptRecord] = ()
@@ -134,7 +134,7 @@ class Verification:
         """Of all logs that will be read."""
         return sum(check.size_bytes for check in self._checks)
 
-    def run(self, show: Show | None = None) -> Iterator[PartitionReport]:
+    def run(self, show: ShowVerification | None = None) -> Iterator[PartitionReport]:
         """Check partition after partition, once. Afterwards `totals`, `errors` and `notes` are complete."""
         started = time.monotonic()
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="duralog-verify")
@@ -180,7 +180,7 @@ class Verification:
 
         return verification_html(self)
 
-    def _wait(self, future: Future[Checked], name: str, show: Show | None) -> Checked:
+    def _wait(self, future: Future[Checked], name: str, show: ShowVerification | None) -> Checked:
         while True:
             try:
                 checked = future.result(_LOOK_SECONDS)
@@ -199,13 +199,13 @@ class Verification:
         with self._counting:
             self._bytes_done += read_bytes
 
-    def _options(self, check: PartitionCheck) -> Options:
+    def _options(self, check: PartitionCheck) -> CheckOptions:
         if self._interval_bytes is not None:
-            return Options(interval_bytes=self._interval_bytes, exact_indexes=True, decode=self._decode)
+            return CheckOptions(interval_bytes=self._interval_bytes, exact_indexes=True, decode=self._decode)
         interval_bytes = DEFAULT_INTERVAL_BYTES
         if self._directory is not None and check.partition is not None:
             interval_bytes = self._directory.index_interval_bytes(check.partition.topic)
-        return Options(interval_bytes=interval_bytes, decode=self._decode)
+        return CheckOptions(interval_bytes=interval_bytes, decode=self._decode)
 
     def _refuse_missing(self, topics: Collection[str] | None, number: int | None) -> None:
         """What was asked for by name must be there."""

@@ -43,7 +43,7 @@ class DirtySegment(Protocol):
         """The largest timestamp of the first batch; None without a batch."""
 
 
-class Limit(StrEnum):
+class CleaningLimit(StrEnum):
     """What keeps the rest of a log from being compacted."""
 
     ACTIVE_SEGMENT = "active segment"
@@ -64,7 +64,7 @@ class FirstUncleanable(NamedTuple):
 
     offset: int
     """The base of a segment. Neither it nor any later segment can be compacted."""
-    limit: Limit
+    limit: CleaningLimit
     limit_offset: int
     """Where the active segment, the open transaction or the segment with the young record starts."""
     age_ms: int | None = None
@@ -80,7 +80,7 @@ class FirstUncleanable(NamedTuple):
                 f"the newest record of the segment at offset {self.limit_offset} is {duration(self.age_ms)} old,"
                 f" min.compaction.lag.ms is {duration(self.lag_ms)}"
             )
-        if self.limit is Limit.OPEN_TRANSACTION:
+        if self.limit is CleaningLimit.OPEN_TRANSACTION:
             return f"a transaction is open since offset {self.limit_offset}"
         return f"the active segment starts at offset {self.limit_offset}"
 
@@ -168,21 +168,21 @@ def _first_uncleanable(
     segments: Sequence[DirtySegment], first_dirty: int, last_stable_offset: int, config: TopicConfig, now_ms: int
 ) -> FirstUncleanable:
     active_base = segments[-1].base_offset
-    found = FirstUncleanable(active_base, Limit.ACTIVE_SEGMENT, active_base)
+    found = FirstUncleanable(active_base, CleaningLimit.ACTIVE_SEGMENT, active_base)
     lag_ms = config.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in _between(segments, first_dirty, active_base):
             base_offset, largest_ms = segment.base_offset, segment.largest_timestamp_ms
             if largest_ms > now_ms - lag_ms:
                 found = FirstUncleanable(
-                    *(base_offset, Limit.COMPACTION_LAG, base_offset),
+                    *(base_offset, CleaningLimit.COMPACTION_LAG, base_offset),
                     age_ms=now_ms - largest_ms,
                     lag_ms=lag_ms,
                     cleanable_from_ms=largest_ms + lag_ms,
                 )
                 break
     if last_stable_offset < found.offset:
-        found = FirstUncleanable(last_stable_offset, Limit.OPEN_TRANSACTION, last_stable_offset)
+        found = FirstUncleanable(last_stable_offset, CleaningLimit.OPEN_TRANSACTION, last_stable_offset)
     # The segment that holds it is left alone as a whole.
     following = _between(segments, max(first_dirty, found.offset), active_base)
     return found._replace(offset=next((segment.base_offset for segment in following), active_base))

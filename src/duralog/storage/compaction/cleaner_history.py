@@ -21,7 +21,7 @@ LONGEST_RETRY_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class CleaningRecord:
     """Of one partition."""
 
     attempts: int = 0
@@ -34,7 +34,7 @@ class History:
     last_ended_ms: int | None = None
 
 
-_UNKNOWN = History()
+_UNKNOWN = CleaningRecord()
 
 
 class CleanerHistory:
@@ -45,12 +45,12 @@ class CleanerHistory:
         self._clock = clock
         self._steady_clock = steady_clock
         self._lock = threading.Lock()
-        self._by_partition: dict[TopicPartition, History] = {}
+        self._by_partition: dict[TopicPartition, CleaningRecord] = {}
         self._latest: deque[CompactionReport] = deque(maxlen=latest)
         self.succeeded = 0
         self.failed = 0
 
-    def of(self, partition: TopicPartition) -> History:
+    def of(self, partition: TopicPartition) -> CleaningRecord:
         return self._by_partition.get(partition, _UNKNOWN)
 
     @property
@@ -72,7 +72,7 @@ class CleanerHistory:
 
     def note_success(self, partition: TopicPartition, report: CompactionReport) -> None:
         with self._lock:
-            self._by_partition[partition] = History(last_report=report, last_ended_ms=self._clock())
+            self._by_partition[partition] = CleaningRecord(last_report=report, last_ended_ms=self._clock())
             self._latest.append(report)
             self.succeeded += 1
 

@@ -19,7 +19,7 @@ import numpy as np
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import PIECE_BYTES, Piece, read_pieces
 from duralog.columnar.python_records import to_records
-from duralog.columnar.refusals import OnCorrupt
+from duralog.columnar.refusals import OnCorruptBatch
 from duralog.columnar.runs import Rows
 from duralog.errors import CorruptRecord, Fault, RecordTooLarge
 from duralog.format.index_entries import AbortedTransaction
@@ -192,7 +192,7 @@ def piece_to_arrow(
     *,
     partition: TopicPartition,
     columns: Sequence[str] | None,
-    on_corrupt: OnCorrupt | None = None,
+    on_corrupt: OnCorruptBatch | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of these rows from `start_offset` up to, not including, `end_offset`.
 

@@ -30,7 +30,7 @@ from duralog.format.filenames import (
     parse_segment_file,
 )
 from duralog.format.internal.internal_topics import CLUSTER_METADATA, INTERNAL_TOPICS
-from duralog.storage.checks.chain import Options
+from duralog.storage.checks.chain import CheckOptions
 from duralog.storage.checks.checked_files import LOCAL_FILES, CheckedFiles, FilesOf
 from duralog.storage.checks.partition import PartitionCheck, PartitionReport
 from duralog.storage.compaction.cleaner_checkpoint import CleanerCheckpoint
@@ -303,13 +303,13 @@ class PartitionRepairer:
 def check_partition(
     folder: str,
     partition: PartitionFolder | None,
-    options: Options | None = None,
+    options: CheckOptions | None = None,
     *,
     source: CheckedFiles = LOCAL_FILES,
 ) -> PartitionReport:
     """What there is to find in a partition's folder, in this thread."""
     check = PartitionCheck(folder, partition, source)
-    return check.finish([chain.check(options or Options(), lambda _: None, source) for chain in check.chains])
+    return check.finish([chain.check(options or CheckOptions(), lambda _: None, source) for chain in check.chains])
 
 
 def _put_back(folder: str, restored: Sequence[Restored]) -> Iterator[Action]:

@@ -27,7 +27,7 @@ from duralog.format.filenames import (
 )
 from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.storage.checks.partition import PartitionReport
-from duralog.storage.checks.verification import Show, Verification
+from duralog.storage.checks.verification import ShowVerification, Verification
 from duralog.storage.disk.background import Clock, wall_clock_ms
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem, Lock
 from duralog.storage.disk.local_lock import LocalLock
@@ -81,7 +81,7 @@ class Repair:
         """Of the logs to look at."""
         return self._verification.size_bytes
 
-    def run(self, show: Show | None = None) -> Iterator[PartitionRepair]:
+    def run(self, show: ShowVerification | None = None) -> Iterator[PartitionRepair]:
         """Repair partition after partition."""
         repairs: list[PartitionRepair] = []
         try:

@@ -9,7 +9,7 @@ import pytest
 
 from duralog.config import TopicConfig
 from duralog.errors import CorruptRecord
-from duralog.storage.compaction.cleanable import DirtyRange, Limit, dirty_range
+from duralog.storage.compaction.cleanable import CleaningLimit, DirtyRange, dirty_range
 
 NOW_MS = 1_800_000_000_000
 OLD_MS = NOW_MS - 1_000_000
@@ -77,7 +77,7 @@ def test_a_checkpoint_above_the_end_makes_all_of_the_log_new() -> None:
 
 def test_the_active_segment_is_left_alone() -> None:
     found = three().first_uncleanable
-    assert (found.offset, found.limit, found.cleanable_from_ms) == (20, Limit.ACTIVE_SEGMENT, None)
+    assert (found.offset, found.limit, found.cleanable_from_ms) == (20, CleaningLimit.ACTIVE_SEGMENT, None)
     assert found.reason() == "the active segment starts at offset 20"
 
 
@@ -91,18 +91,18 @@ def test_a_log_of_one_segment_has_nothing_to_compact() -> None:
 @pytest.mark.parametrize(("stable", "offset"), [(19, 10), (10, 10), (9, 0), (0, 0)])
 def test_the_segment_with_the_last_stable_offset_is_left_alone_as_a_whole(stable: int, offset: int) -> None:
     found = three(last_stable_offset=stable).first_uncleanable
-    assert (found.offset, found.limit) == (offset, Limit.OPEN_TRANSACTION)
+    assert (found.offset, found.limit) == (offset, CleaningLimit.OPEN_TRANSACTION)
     assert found.reason() == f"a transaction is open since offset {stable}"
 
 
 def test_a_transaction_that_is_open_in_the_active_segment_changes_nothing() -> None:
-    assert three(last_stable_offset=20).first_uncleanable.limit is Limit.ACTIVE_SEGMENT
+    assert three(last_stable_offset=20).first_uncleanable.limit is CleaningLimit.ACTIVE_SEGMENT
 
 
 def test_a_segment_with_a_record_that_is_too_young_is_left_alone_and_those_behind_it() -> None:
     segments = Segment(0), Segment(10, largest_timestamp_ms=NOW_MS - 400), Segment(20), Segment(30)
     found = look(*segments, min_compaction_lag_ms=1000).first_uncleanable
-    assert (found.offset, found.limit, found.cleanable_from_ms) == (10, Limit.COMPACTION_LAG, NOW_MS + 600)
+    assert (found.offset, found.limit, found.cleanable_from_ms) == (10, CleaningLimit.COMPACTION_LAG, NOW_MS + 600)
     assert "the segment at offset 10 is 400 ms old, min.compaction.lag.ms is 1000" in found.reason()
 
 
@@ -123,10 +123,10 @@ def test_the_age_of_what_was_compacted_before_does_not_count() -> None:
 def test_the_lowest_of_the_limits_counts() -> None:
     segments = Segment(0), Segment(10, largest_timestamp_ms=NOW_MS), Segment(20)
     assert look(*segments, min_compaction_lag_ms=1, last_stable_offset=12).first_uncleanable.limit is (
-        Limit.COMPACTION_LAG
+        CleaningLimit.COMPACTION_LAG
     )
     assert look(*segments, min_compaction_lag_ms=1, last_stable_offset=9).first_uncleanable.limit is (
-        Limit.OPEN_TRANSACTION
+        CleaningLimit.OPEN_TRANSACTION
     )
 
 

@@ -23,7 +23,7 @@ _SMALL_BYTES = 4096
 """Many buffers that are small on average take longer to hand over than to join."""
 
 
-class Outcome:
+class FilterResult:
     """A fate and a place for each batch of a piece. A batch that nobody says anything about is dropped."""
 
     def __init__(self, piece: Piece) -> None:
