@@ -26,7 +26,8 @@ from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import decode_offset_checkpoint
 from duralog.format.filenames import LOCK
-from duralog.storage.compaction.cleaner import Cleaner, CleanerOwner
+from duralog.storage.compaction.cleaner import Cleaner
+from duralog.storage.compaction.cleaner_manager import CleanerOwner
 from duralog.storage.compaction.cleaning import CompactLog
 from duralog.storage.compaction.compact import compact_log
 from duralog.storage.disk.background import Clock, Scheduler, wall_clock_ms

@@ -1,56 +1,47 @@
 """The cleaner: threads that compact the logs which need it most.
 
-A thread looks at all compacted logs, takes the one with the highest dirty ratio of those that are due
-(`duralog.storage.compaction.cleanable`), compacts it, and looks again. When none is due it rests for
+A thread checks all compacted logs, takes the one with the highest dirty ratio of those that are due
+(`duralog.storage.compaction.cleanable`), compacts it, and checks again. When none is due it sleeps for
 `log.cleaner.backoff.ms`.
 
 What must always be true:
-- No log is compacted by two at the same time (`duralog.storage.compaction.cleaning_claims`), threads or callers of
-  `compact`.
-- A compaction that fails costs the other logs nothing. It is tried again later
-  (`duralog.storage.compaction.cleaner_history`), and `states` shows why. Nothing that a compaction raises ends a
-  thread.
-- The checkpoint is raised after the segments of a round are in their places, and lowered before the end of a log is cut
-  off. Both happen under the log's lock. A crash in between only has work done twice.
-- Before offsets go missing, the recovery point beyond them and the start of the log are on disk. Above the recovery
-  point, recovery takes missing offsets for a loss, if it does not know that the log was compacted: the topic's policy
-  may be another one by then. What is below the start is not compacted: if a crash brought it back, it would be found
-  without the tombstones that had come after it.
-- Whoever deletes a topic, or takes `compact` from its policy, stops its compactions and waits for their end. Closing
-  the store does that to all.
+- A failed compaction does not stop the others. It is retried later (`duralog.storage.compaction.cleaner_history`), and
+  `states` shows why it failed. No error of a compaction ends a thread.
+- Before offsets go missing, the recovery point after them and the start offset of the log are on disk. Above the
+  recovery point, recovery takes missing offsets for a loss unless it knows that the log was compacted: the topic's
+  policy may have changed by then. Records below the start offset are not compacted: if a crash brought them back, the
+  tombstones that came after them would be missing.
 
-Kafka lets its cleaner do the retention of compacted logs; here that is done beside. It may take segments that are to be
-compacted: those whose turn has not come are left out. Of those whose turn it is, the compaction finds out before it
-puts anything in their place, and is done again. Nor does retention take what a compaction has put into the place of the
-segments that it looked at (`duralog.storage.log.log_retention`).
+Kafka's cleaner also does the retention of compacted logs; here that is a task of its own. It may delete segments that
+are about to be compacted. Those of later groups are skipped. If it deletes segments of the group that is being written,
+the compaction notices before it swaps the group in, and is repeated. Retention does not delete what a compaction has
+swapped in for the segments that it checked (`duralog.storage.log.log_retention`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from duralog.config import BrokerConfig
-from duralog.errors import DuralogError, InvalidConfig, StorageError
+from duralog.errors import InvalidConfig, StorageError
 from duralog.kernels.offset_map import MakeMap
-from duralog.storage.compaction.cleanable import DirtyRange, dirty_range, first_dirty_offset
-from duralog.storage.compaction.cleaner_checkpoint import CleanerCheckpoint
-from duralog.storage.compaction.cleaner_history import CleanerHistory
-from duralog.storage.compaction.cleaner_state import CleanerTotals, PartitionState, state_of, totals_of
+from duralog.storage.compaction.cleanable import DirtyRange
+from duralog.storage.compaction.cleaner_manager import CleanerManager, CleanerOwner
+from duralog.storage.compaction.cleaner_state import CleanerTotals, PartitionState, totals_of
 from duralog.storage.compaction.cleaning import Cleaning, CompactLog, WaitFor, wait_for
-from duralog.storage.compaction.cleaning_claims import CleaningClaims
 from duralog.storage.compaction.compact import compact_log
 from duralog.storage.compaction.kept_maps import KeptMaps
 from duralog.storage.compaction.report import CompactionProgress, CompactionReport, CompactionStopped, summary
 from duralog.storage.compaction.settings import CleanerSettings, CompactionSettings
 from duralog.storage.compaction.throttle import Throttle
-from duralog.storage.disk.background import Clock, Scheduler, steady_clock_ms
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
-from duralog.storage.log.partition_log import Logs, PartitionLog
-from duralog.storage.log.retention import COMPACT, DELETE
+from duralog.storage.disk.background import Clock, steady_clock_ms
+from duralog.storage.disk.log_directory import TopicPartition
+from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.retention import COMPACT
 
 _TASK = "compaction"
 _MOST_REPETITIONS = 5
@@ -58,23 +49,8 @@ _MOST_REPETITIONS = 5
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanerOwner:
-    """What the cleaner has from the store, or from the borrowed partition, that it works for."""
-
-    directory: LogDirectory
-    logs: Logs
-    clock: Clock
-    scheduler: Scheduler
-    """Its threads are the cleaner's."""
-    report_error: Callable[[str, BaseException], None]
-    """Called with the name of the task and the error when a compaction in the background fails."""
-    write_checkpoints: Callable[[], None]
-    """Writes the recovery points and start offsets of all logs."""
-
-
 class Cleaner:
-    """Compacts the logs of one directory. Any thread may call anything. In Kafka: `LogCleaner`."""
+    """Compacts the logs of one directory. Any thread may call any method. In Kafka: `LogCleaner`."""
 
     def __init__(
         self,
@@ -87,17 +63,14 @@ class Cleaner:
     ) -> None:
         """`steady_clock` advances while `wait` waits. The scheduler's clock may stand still."""
         self.settings = CleanerSettings.of(config)
-        self._logs = owner.logs
         self._clock = owner.clock
         self._scheduler = owner.scheduler
         self._report_error = owner.report_error
         self._write_checkpoints = owner.write_checkpoints
         self._compact_log = compact_log
-        self._checkpoint = CleanerCheckpoint(owner.directory)
-        self._claims = CleaningClaims(owner.logs, owner.clock, wait)
-        self._history = CleanerHistory(
-            clock=owner.clock, steady_clock=owner.scheduler.clock, latest=self.settings.threads
-        )
+        self._manager = CleanerManager(owner, wait, latest_reports=self.settings.threads)
+        self._claims = self._manager.claims
+        self._history = self._manager.history
         self._steady_clock = steady_clock
         self._throttle = Throttle(self.settings.bytes_per_second, steady_clock)
         self._maps = KeptMaps()
@@ -109,10 +82,7 @@ class Cleaner:
 
     def start(self) -> None:
         """Begin to compact in the background, if `log.cleaner.enable` says so."""
-        for partition, log in self._logs().items():
-            self.watch(partition, log)
-            self._correct(partition, log)
-        self._checkpoint.write()
+        self._manager.start()
         if self.settings.is_enabled:
             self._is_started = True
             self._begin_row()
@@ -168,7 +138,7 @@ class Cleaner:
         """Compact the log that needs it most, in this thread. Returns whether there was one."""
         self._last_run = self._scheduler.clock()
         try:
-            self._checkpoint.write()  # What could not be written before.
+            self._manager.checkpoint.write()  # Retries a write that failed before.
         except StorageError as error:
             self._report_error(f"{_TASK}: writing the checkpoint", error)
         return any(self._clean_if_due(partition, log) for partition, log in self._due_logs())
@@ -176,11 +146,11 @@ class Cleaner:
     def _due_logs(self) -> list[tuple[TopicPartition, PartitionLog]]:
         """The dirtiest first."""
         ratios: dict[TopicPartition, float] = {}
-        logs = self._compacted_logs()
+        logs = self._manager.compacted_logs()
         for partition, log in logs.items():
             if self._claims.of(partition) is None and not self._history.is_waiting(partition) and not log.in_doubt:
                 try:
-                    dirty = self._look(partition, log)
+                    dirty = self._manager.dirty_range(partition, log)
                 except Exception as error:
                     self._fail(partition, error)
                 else:
@@ -197,7 +167,7 @@ class Cleaner:
                 if cleaning is None or COMPACT not in log.config.cleanup_policy or self._history.is_waiting(partition):
                     return False
                 cleaning.begin()
-                dirty = self._look(partition, log)
+                dirty = self._manager.dirty_range(partition, log)
                 if not dirty.is_eligible:
                     return False
                 self._clean(cleaning, dirty, self.settings.compaction)
@@ -249,7 +219,7 @@ class Cleaner:
     def _clean_now(self, cleaning: Cleaning, settings: CompactionSettings, *, again: bool) -> CompactionReport:
         try:
             cleaning.begin()
-            dirty = self._look(cleaning.partition, cleaning.log, again=again)
+            dirty = self._manager.dirty_range(cleaning.partition, cleaning.log, again=again)
             if dirty.cleanable_bytes:
                 return self._clean(cleaning, dirty, settings)
         except CompactionStopped:
@@ -293,12 +263,12 @@ class Cleaner:
                     settings,
                     on_bytes=pass_bytes,
                     check_stop=cleaning.check_stop,
-                    on_round=lambda end_offset: self._advance(cleaning, end_offset),
+                    on_round=lambda end_offset: self._manager.advance(cleaning, end_offset),
                     on_progress=show,
                     make_map=make_map,
                 ),
             )
-        self._advance(cleaning, report.end_offset)
+        self._manager.advance(cleaning, report.end_offset)
         if report.end_offset <= dirty.first_dirty_offset:
             # Or it would be tried again and again without a pause.
             raise StorageError(f"{cleaning.log.folder}: compaction does not come beyond offset {report.end_offset}")
@@ -317,93 +287,30 @@ class Cleaner:
         finally:
             self._scheduler.after(self.settings.backoff_ms, "giving memory back", self._maps.drop)
 
-    def _advance(self, cleaning: Cleaning, end_offset: int) -> None:
-        with cleaning.log.writers_waiting():
-            # Of what was cut off meanwhile, and written anew, nothing is compacted.
-            limit = end_offset if cleaning.cut_at is None else min(end_offset, cleaning.cut_at)
-            self._checkpoint.put(cleaning.partition, limit)
-        self._checkpoint.write()
-
     # What happens to partitions
 
     def watch(self, partition: TopicPartition, log: PartitionLog) -> None:
-        """Follow a log, whose end may be cut off."""
-        log.before_cut = lambda offset: self._lose_end(partition, offset)
-
-    def _correct(self, partition: TopicPartition, log: PartitionLog) -> None:
-        """Before the first append: after it, a log that has lost its end may reach beyond the checkpoint again."""
-        offset, correction = first_dirty_offset(self._checkpoint.get(partition), log.start_offset, log.end_offset)
-        if correction is not None:
-            # With both policies it is ordinary that retention takes more than was compacted.
-            level = logging.INFO if DELETE in log.config.cleanup_policy else logging.WARNING
-            _logger.log(level, "%s: compaction begins at offset %d: %s", partition, offset, correction)
-            self._checkpoint.put(partition, offset)
-
-    def _lose_end(self, partition: TopicPartition, offset: int) -> None:
-        """REQUIRES: the log's lock is held."""
-        cleaning = self._claims.of(partition)
-        if cleaning is not None and (cleaning.end is None or offset < cleaning.end):
-            cleaning.cut_at = offset if cleaning.cut_at is None else min(offset, cleaning.cut_at)
-            cleaning.stop(f"the log is cut off at offset {offset}")
-        self._checkpoint.lower(partition, offset)
-        self._checkpoint.write()
+        """Follow the truncations of a new log."""
+        self._manager.watch(partition, log)
 
     def kept_away(self, partitions: Collection[TopicPartition], reason: str) -> AbstractContextManager[None]:
-        """While it lasts, nobody compacts these. Compactions that run are stopped and waited for."""
+        """Inside the context these are not compacted. Running compactions of them are stopped and waited for."""
         return self._claims.kept_away(partitions, reason)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Leave nothing of deleted partitions to a new topic of the name."""
-        self._checkpoint.forget(partitions)
-        self._history.forget(partitions)
-        self._checkpoint.write()
+        """Forget deleted partitions, so that a new topic of the same name inherits nothing."""
+        self._manager.forget(partitions)
 
-    # Looking
+    # States
 
     def states(self) -> list[PartitionState]:
-        """What goes on with each compacted partition, by name, and why."""
-        return [self._state(partition, log) for partition, log in sorted(self._compacted_logs().items())]
+        """What each compacted partition is doing, and why, by name."""
+        return self._manager.states(has_threads=self._is_started)
 
     def totals(self) -> CleanerTotals:
         since_ms = None if self._last_run is None else self._scheduler.clock() - self._last_run
         threads = self.settings.threads if self._is_started else 0
         return totals_of(self.states(), self._history, threads=threads, time_since_last_run_ms=since_ms)
-
-    def _state(self, partition: TopicPartition, log: PartitionLog) -> PartitionState:
-        try:
-            dirty: DirtyRange | str = self._look(partition, log)
-        except DuralogError as error:
-            dirty = str(error)
-        return state_of(
-            partition,
-            dirty,
-            is_in_doubt=log.in_doubt,
-            cleaning=self._claims.of(partition),
-            history=self._history,
-            has_threads=self._is_started,
-        )
-
-    def _compacted_logs(self) -> dict[TopicPartition, PartitionLog]:
-        return {partition: log for partition, log in self._logs().items() if COMPACT in log.config.cleanup_policy}
-
-    def _look(self, partition: TopicPartition, log: PartitionLog, *, again: bool = False) -> DirtyRange:
-        """With `again`, as if the log had never been compacted."""
-        while True:
-            view = log.view
-            try:
-                return dirty_range(
-                    view.segments,
-                    start_offset=view.start_offset,
-                    end_offset=view.end_offset,
-                    last_stable_offset=view.last_stable_offset,
-                    checkpoint=None if again else self._checkpoint.get(partition),
-                    config=log.config,
-                    now_ms=self._clock(),
-                )
-            except StorageError:
-                # Of a segment that was deleted meanwhile, nothing has to be known.
-                if log.view.segments is view.segments:
-                    raise
 
 
 @contextmanager

@@ -13,7 +13,8 @@ import pytest
 from duralog import PartitionLog, Record
 from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, StorageError
-from duralog.storage.compaction.cleaner import Cleaner, CleanerOwner
+from duralog.storage.compaction.cleaner import Cleaner
+from duralog.storage.compaction.cleaner_manager import CleanerOwner
 from duralog.storage.compaction.cleaner_state import Activity, PartitionState
 from duralog.storage.compaction.report import (
     CompactionPhase,
@@ -419,7 +420,7 @@ def test_a_checkpoint_below_the_start_is_corrected(
     log = bench.topic("orders", [10, 10, 1], cleanup_policy=policy)
     log.delete_records(15)
     bench.write_checkpoint("orders 0 3")
-    with caplog.at_level(logging.INFO, "duralog.storage.compaction.cleaner"):
+    with caplog.at_level(logging.INFO, "duralog.storage.compaction.cleaner_manager"):
         bench.cleaner()
     assert bench.checkpoint() == ["orders 0 15"]
     (line,) = caplog.records
