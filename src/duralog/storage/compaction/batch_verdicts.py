@@ -1,9 +1,9 @@
 """What becomes of each batch as a whole in the second pass of a compaction.
 
 Which records of a batch survive is decided record by record elsewhere. Here it is decided by the headers: whether the
-batch goes with all its records, stays as it is, or keeps its header even if it loses all its records. A header is kept
-for what it tells: the last batch of each active producer tells its sequence number, and the last batch of the
-compacted part tells where that part ends.
+batch goes with all its records, stays as it is, or keeps its header even if it loses all its records. Two kinds of
+headers are kept: that of each active producer's last batch, for its sequence number, and that of the last batch of the
+compacted part, for its end offset.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Judgement(NamedTuple):
 
 
 class BatchJudge:
-    """Judges the batches of a log from the first to the last. `tracker` is told of all of them."""
+    """Judges the batches of a log from the first to the last, and passes each on to `tracker`."""
 
     def __init__(
         self, tracker: TransactionTracker, producers: Sequence[ProducerEntry], *, end: int, round_ms: int
@@ -90,7 +90,7 @@ class BatchJudge:
     def _is_last_of_producer(
         self, rows: NDArray[Any], is_control: NDArray[np.bool_] | None
     ) -> NDArray[np.bool_] | None:
-        """Which batches tell the state of an active producer; None if none does."""
+        """Which batches hold the state of an active producer; None if none does."""
         known = self._producer_ids
         producer_ids = rows["producer_id"]
         if not len(known) or not (producer_ids > NO_PRODUCER_ID).any():
@@ -99,7 +99,7 @@ class BatchJudge:
         last_offsets = self._last_offsets[places]
         is_last = rows["last_offset"] == last_offsets
         if is_control is not None:
-            # A producer of which only a marker is left: that tells its epoch.
+            # A producer of which only a marker is left: the marker has its epoch.
             is_last |= (last_offsets < 0) & is_control & (rows["producer_epoch"] == self._epochs[places])
         is_last &= (known[places] == producer_ids) & (producer_ids > NO_PRODUCER_ID)
         return is_last if is_last.any() else None

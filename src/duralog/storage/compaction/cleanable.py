@@ -1,14 +1,14 @@
-"""How much of a log can be compacted now, and what keeps the rest. Nothing here touches a file or a thread.
+"""How much of a log can be compacted now, and what prevents the rest. Nothing here touches a file or a thread.
 
-A compacted log is read as two parts. Below the first dirty offset it was compacted before; from there on it is new.
+A compacted log has two parts. Below the first dirty offset it was compacted before; from there on it is new.
 Of the new part only whole segments are compacted, up to the first uncleanable offset:
 
 - never the active segment: it is still written to;
-- nothing from the last stable offset on: it is not known yet which records of an open transaction count;
-- with `min.compaction.lag.ms`, nothing from the first segment on that has a record younger than that.
+- nothing from the last stable offset on: an open transaction may still be aborted;
+- with `min.compaction.lag.ms`, nothing from the first segment on that has a younger record.
 
-The first dirty offset comes from `cleaner-offset-checkpoint`. One that does not lie within the log is not believed: the
-log was trimmed from the front, or its end was lost, and everything counts as new.
+The first dirty offset comes from `cleaner-offset-checkpoint`. If it is outside of the log, the log was trimmed from the
+front or has lost its end: the offset is ignored, and everything counts as new.
 
 All rules are Kafka's, down to the bytes that a half-dirty segment counts for on both sides.
 """
@@ -25,7 +25,7 @@ from duralog.errors import CorruptRecord
 
 
 class DirtySegment(Protocol):
-    """What has to be known of a segment."""
+    """What the rules need to know about a segment."""
 
     @property
     def base_offset(self) -> int: ...
@@ -36,7 +36,7 @@ class DirtySegment(Protocol):
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """The largest timestamp of a record; where records have none, the time of the file."""
+        """The largest timestamp of a record; if records have none, the modification time of the file."""
 
     @property
     def first_timestamp_ms(self) -> int | None:
@@ -44,7 +44,7 @@ class DirtySegment(Protocol):
 
 
 class CleaningLimit(StrEnum):
-    """What keeps the rest of a log from being compacted."""
+    """What prevents the rest of a log from being compacted."""
 
     ACTIVE_SEGMENT = "active segment"
     OPEN_TRANSACTION = "open transaction"
@@ -87,18 +87,18 @@ class FirstUncleanable(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirtyRange:
-    """What of a log is new since its last compaction, and how much of that can be compacted."""
+    """What is new in a log since its last compaction, and how much of that can be compacted."""
 
     first_dirty_offset: int
     correction: str | None
-    """Why the checkpoint is not believed, if it is not. It has to be written anew then."""
+    """Why the checkpoint is wrong, if it is. It has to be written again then."""
     first_uncleanable: FirstUncleanable
     clean_bytes: int
     """Of the segments that were compacted, at least in part."""
     cleanable_bytes: int
     """Of the segments that can be compacted now."""
     overdue_ms: int
-    """For how long a record has waited longer than `max.compaction.lag.ms`; 0 if none has."""
+    """How much longer than `max.compaction.lag.ms` a record has waited; 0 if none has."""
     min_dirty_ratio: float
 
     @property
@@ -125,14 +125,14 @@ class DirtyRange:
 
 
 def first_dirty_offset(checkpoint: int | None, start_offset: int, end_offset: int) -> tuple[int, str | None]:
-    """Where the new part of a log begins, and why that is not what the checkpoint says."""
+    """Where the new part of a log begins, and why the checkpoint says something else, if it does."""
     if checkpoint is None:
         return start_offset, None
     if checkpoint < start_offset:
         return start_offset, f"it was compacted up to offset {checkpoint}, but starts at {start_offset}"
     if checkpoint > end_offset:
-        told = f"it was compacted up to offset {checkpoint}, but ends at {end_offset}: all of it counts as new"
-        return start_offset, told
+        reason = f"it was compacted up to offset {checkpoint}, but ends at {end_offset}: all of it counts as new"
+        return start_offset, reason
     return checkpoint, None
 
 
@@ -191,20 +191,20 @@ def _first_uncleanable(
 def _overdue_ms(segments: Sequence[DirtySegment], first_dirty: int, max_lag_ms: int, now_ms: int) -> int:
     latest_ms = now_ms - max_lag_ms
     if latest_ms <= 0:
-        return 0  # Without a look into the files: no timestamp that counts is below this.
+        return 0  # No timestamp that counts is below this: no need to read the files.
     earliest_ms = latest_ms
     for segment in _between(segments, first_dirty, segments[-1].base_offset):
         try:
             timestamp_ms = segment.first_timestamp_ms
         except CorruptRecord:
-            continue  # Damage must not keep the rest of a log from being compacted.
+            continue  # Damage must not prevent the rest of a log from being compacted.
         if timestamp_ms is not None and timestamp_ms > 0:
             earliest_ms = min(earliest_ms, timestamp_ms)
     return latest_ms - earliest_ms
 
 
 def _between(segments: Sequence[DirtySegment], begin: int, end: int) -> Iterator[DirtySegment]:
-    """The segment that holds the offset `begin`, and those behind it, as far as they start below `end`."""
+    """The segment that holds the offset `begin`, and those after it that start below `end`."""
     for place, segment in enumerate(segments):
         holds_begin = place + 1 == len(segments) or segments[place + 1].base_offset > begin
         if holds_begin and segment.base_offset < end:

@@ -1,7 +1,7 @@
-"""A new segment while compaction writes it: `.cleaned` files that count for nothing until they are swapped in.
+"""A new segment while compaction writes it: `.cleaned` files, which have no effect until they are swapped in.
 
-If the machine dies, the next start removes them. The indexes are written when the log is complete, by the same rule
-that a growing segment follows.
+If the machine dies, the next start removes them. The indexes are written when the log is complete, by the same rule as
+for a growing segment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_BYTES = 2**31 - 1
 
 
 _WRITTEN_AHEAD = 8 << 20
-"""So many bytes go to disk while the next ones are made, or the sync at the end would wait for all of them."""
+"""The writeback of this many bytes starts while the next ones are made, or the sync at the end would wait for all."""
 
 
 class CleanedSegment:
@@ -43,7 +43,7 @@ class CleanedSegment:
         self._aborted: list[AbortedTransaction] = []
         self.size_bytes = 0
         self._sync_begun = 0
-        # Those of an attempt that could not clean up after itself.
+        # An earlier attempt may have left files behind.
         for kind in KINDS:
             fs.remove(self._path(kind))
         self._log = fs.open(self._path(FileKind.LOG), writable=True, create=True)
@@ -51,12 +51,12 @@ class CleanedSegment:
     def append(self, buffers: Sequence[Bytes], batches: NDArray[Any]) -> int:
         """Write batches (`BATCH_DTYPE`) at the end, positions counted from the first byte of the buffers.
 
-        Returns how many bytes that was.
+        Returns the number of bytes.
         """
         rows = copy_rows(batches)
         positions = rows["position"]
         positions += self.size_bytes
-        # Of a batch that was copied although it is damaged, the place is known all the same.
+        # A damaged batch that was copied has a place in the index all the same.
         rows["crc_ok"] = 1
         if self._indexes.add(rows) < len(rows):
             raise InvalidRecord(f"{self._path(FileKind.LOG)}: the batches to write are not in order")
@@ -68,7 +68,7 @@ class CleanedSegment:
         return written
 
     def fits(self, size_bytes: int) -> bool:
-        """Whether so much more can be written."""
+        """Whether this many more bytes can be written."""
         return self.size_bytes + size_bytes <= MOST_BYTES
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
@@ -76,8 +76,8 @@ class CleanedSegment:
         self._aborted += transactions
 
     def finish(self, *, modified_ms: int, created_ms: int) -> Segment:
-        """Bring everything to disk, but for the names of the files. Their time becomes `modified_ms`."""
-        # Also the room that was set aside behind the end.
+        """Sync everything but the folder. The modification time of the files becomes `modified_ms`."""
+        # Also cuts off the preallocated room.
         self._log.truncate(self.size_bytes)
         self._log.sync()
         self._log.close()
@@ -98,18 +98,18 @@ class CleanedSegment:
         )
 
     def discard(self) -> None:
-        """Remove the files. What cannot be removed goes with the next attempt, or the next start."""
+        """Remove the files. The next attempt, or the next start, removes what cannot be removed now."""
         self._log.close()
         for kind in KINDS:
             with suppress(StorageError):
                 self._fs.remove(self._path(kind))
 
     def _limited(self, offset_entries: bytes, time_entries: bytes) -> tuple[bytes, bytes]:
-        """No more than the configured size, which a smaller interval than before may ask for."""
+        """Within the configured size: a smaller `index.interval.bytes` than before may give more entries."""
         offset_limit = _whole_entries(self._options.index_max_bytes, OFFSET_INDEX_ENTRY)
         time_limit = _whole_entries(self._options.index_max_bytes, TIME_INDEX_ENTRY)
         if len(time_entries) > time_limit:
-            # The last one tells the segment's largest timestamp.
+            # The last one holds the segment's largest timestamp.
             last = time_entries[-TIME_INDEX_ENTRY.size :]
             time_entries = time_entries[: time_limit - TIME_INDEX_ENTRY.size] + last
         return offset_entries[:offset_limit], time_entries

@@ -81,27 +81,27 @@ class Cleaner:
     # The threads
 
     def start(self) -> None:
-        """Begin to compact in the background, if `log.cleaner.enable` says so."""
+        """Start to compact in the background, if `log.cleaner.enable` is set."""
         self._manager.start()
         if self.settings.is_enabled:
             self._is_started = True
             self._begin_row()
 
     def stop(self) -> None:
-        """Stop all compactions, and return when none is running any more."""
+        """Stop all compactions, and return when none is running."""
         self._claims.stop_all("the store is closed")
         self._scheduler.stop()
         self._maps.drop()
 
     def wake(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Look for logs to compact now, and not only after the pause. These have changed: failures do not count."""
+        """Check for logs to compact now, without waiting for the backoff. These have changed: retry them at once."""
         for partition in partitions:
             self._history.forgive(partition)
         if self._is_started:
             self._scheduler.after(0, _TASK, self._clean_all)
 
     def follow(self, config: BrokerConfig) -> None:
-        """Go by other configs from now on. A compaction that is going on has its share of memory until its end."""
+        """Use other configs from now on. A running compaction keeps its share of memory until its end."""
         settings = CleanerSettings.of(config)
         if settings == self.settings:
             return
@@ -115,7 +115,7 @@ class Cleaner:
             self._begin_row()
 
     def _begin_row(self) -> None:
-        """Let every thread have its turns, at once and then after each pause. Those that were begun before end."""
+        """Schedule a series of turns for every thread, at once and then after each pause. Older series end."""
         self._row += 1
         for _ in range(self.settings.threads):
             self._scheduler.after(0, _TASK, partial(self._turn, self._row))
@@ -159,11 +159,11 @@ class Cleaner:
         return [(partition, logs[partition]) for partition in sorted(ratios, key=lambda found: (-ratios[found], found))]
 
     def _clean_if_due(self, partition: TopicPartition, log: PartitionLog) -> bool:
-        """Returns False if the log was not due any more, or is compacted by somebody else."""
+        """Returns False if the log is no longer due, or another thread compacts it."""
         cleaning: Cleaning | None = None
         try:
             with self._claims.claim(partition, log, wait=False) as cleaning:
-                # Again, now that nobody changes the policy without stopping this, and no other thread is at the log.
+                # Check again: from here on, a change of the policy stops this, and no other thread has the log.
                 if cleaning is None or COMPACT not in log.config.cleanup_policy or self._history.is_waiting(partition):
                     return False
                 cleaning.begin()
@@ -178,7 +178,7 @@ class Cleaner:
             self._history.note_postponed(partition, str(stopped), self.settings.backoff_ms)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # A panic of a native library is no `Exception`.
+        except BaseException as error:  # A panic of a native library is not an `Exception`.
             self._fail(partition, error)
         return True
 
@@ -204,14 +204,14 @@ class Cleaner:
         _check_policy(partition, log)
         with self._claims.claim(partition, log, wait=True) as cleaning:
             assert cleaning is not None
-            # Again, now that nobody changes it without stopping this.
+            # Check again: from here on, a change of the policy stops this.
             _check_policy(partition, log)
             repetitions = 0
             while True:
                 try:
                     return self._clean_now(cleaning, settings, again=again)
                 except CompactionStopped:
-                    # If nobody wanted it, then retention has taken segments: what is left can be compacted.
+                    # Without a reason to stop, retention has deleted segments: the rest can be compacted.
                     repetitions += 1
                     if cleaning.stop_reason is not None or repetitions == _MOST_REPETITIONS:
                         raise
@@ -270,8 +270,8 @@ class Cleaner:
             )
         self._manager.advance(cleaning, report.end_offset)
         if report.end_offset <= dirty.first_dirty_offset:
-            # Or it would be tried again and again without a pause.
-            raise StorageError(f"{cleaning.log.folder}: compaction does not come beyond offset {report.end_offset}")
+            # Or it would be retried forever without a pause.
+            raise StorageError(f"{cleaning.log.folder}: compaction makes no progress beyond offset {report.end_offset}")
         self._history.note_success(cleaning.partition, report)
         _logger.info("%s", summary(report))
         for note in (*report.notes, *report.left_segments, *report.corrupt_batches):
@@ -280,7 +280,7 @@ class Cleaner:
 
     @contextmanager
     def _lent_maps(self) -> Iterator[MakeMap]:
-        """For one compaction. However it ends, what is kept of them goes after the pause."""
+        """Lend maps to one compaction. The kept memory is freed after the backoff."""
         try:
             with self._maps.lent() as make_map:
                 yield make_map
@@ -315,7 +315,7 @@ class Cleaner:
 
 @contextmanager
 def reports_only() -> Iterator[None]:
-    """Keep the cleaner from logging what is in the report of a compaction, too."""
+    """Do not log what the report of a compaction says too."""
     level = _logger.level
     _logger.setLevel(logging.ERROR)
     try:
@@ -327,7 +327,7 @@ def reports_only() -> Iterator[None]:
 def _check_policy(partition: TopicPartition, log: PartitionLog) -> None:
     policy = log.config.cleanup_policy
     if COMPACT not in policy:
-        told = log.config.text("cleanup.policy") if policy else "empty"
+        shown = log.config.text("cleanup.policy") if policy else "empty"
         raise InvalidConfig(
-            f"{partition} is not compacted: the cleanup.policy of its topic is {told}, without {COMPACT}"
+            f"{partition} is not compacted: the cleanup.policy of its topic is {shown}, without {COMPACT}"
         )

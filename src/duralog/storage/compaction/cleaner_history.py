@@ -1,7 +1,7 @@
-"""What the cleaner remembers of partitions: how the last compaction ended, and when the next may be tried.
+"""What the cleaner remembers about partitions: how the last compaction ended, and when the next may start.
 
-A compaction that failed is tried again after a pause, which doubles with each failure in a row up to an hour. It is
-never given up: the disk may have room again, a damaged segment may be repaired, or be gone by retention.
+A failed compaction is retried after a pause, which doubles with each failure in a row up to an hour. The retries never
+stop: the disk may have room again, and a damaged segment may be repaired or deleted by retention.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LONGEST_RETRY_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningRecord:
-    """Of one partition."""
+    """The last compaction of one partition."""
 
     attempts: int = 0
-    """That failed, one after the other."""
+    """Failures in a row."""
     reason: str | None = None
-    """Why the last one came to nothing; None after one that did not."""
+    """Why the last one failed or was postponed; None after a success."""
     retry_at: int = 0
     """On the steady clock."""
     last_report: CompactionReport | None = None
@@ -38,10 +38,10 @@ _UNKNOWN = CleaningRecord()
 
 
 class CleanerHistory:
-    """Any thread may call anything."""
+    """Any thread may call any method."""
 
     def __init__(self, *, clock: Clock, steady_clock: Clock, latest: int) -> None:
-        """`latest`: how many reports to keep of all partitions together."""
+        """`latest` reports are kept, of all partitions together."""
         self._clock = clock
         self._steady_clock = steady_clock
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class CleanerHistory:
         return tuple(self._latest)
 
     def keep_latest(self, latest: int) -> None:
-        """How many reports to keep of all partitions together, from now on."""
+        """Keep this many reports from now on."""
         with self._lock:
             self._latest = deque(self._latest, maxlen=latest)
 
@@ -90,14 +90,14 @@ class CleanerHistory:
             return pause_ms
 
     def note_postponed(self, partition: TopicPartition, reason: str, pause_ms: int) -> None:
-        """Nothing has failed, but it has to be done again, and not at once."""
+        """Nothing has failed, but the compaction has to be repeated after a pause."""
         with self._lock:
             self._by_partition[partition] = replace(
                 self.of(partition), reason=reason, retry_at=self._steady_clock() + pause_ms
             )
 
     def forgive(self, partition: TopicPartition) -> None:
-        """Let the next attempt be made at once: what made the last one fail may be changed."""
+        """Retry without a pause: the cause of the last failure may be gone."""
         with self._lock:
             if partition in self._by_partition:
                 self._by_partition[partition] = replace(self.of(partition), retry_at=0)

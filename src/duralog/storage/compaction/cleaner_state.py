@@ -1,4 +1,4 @@
-"""What the cleaner shows of itself: of each compacted partition what goes on and why, and figures over all of them."""
+"""What the cleaner shows: what each compacted partition is doing and why, and the metrics of all of them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from duralog.storage.disk.log_directory import TopicPartition
 
 class Activity(StrEnum):
     IDLE = "idle"
-    """Nothing is to be done, and `reason` says why."""
+    """There is nothing to do, and `reason` says why."""
     DUE = "due"
-    """To be compacted as soon as a thread has time for it."""
+    """To be compacted as soon as a thread is free."""
     CLEANING = "cleaning"
     RETRYING = "waiting to retry"
     """The last attempt failed, and `reason` says why."""
@@ -32,15 +32,15 @@ class PartitionState:
     activity: Activity
     reason: str
     dirty: DirtyRange | None
-    """What is new, how much of it can be compacted, and why not more. None if the log cannot be looked at."""
+    """What is new, how much of it can be compacted, and why not more. None if the log cannot be read."""
     progress: CompactionProgress | None = None
-    """Of the compaction that runs, if it has come to a first piece."""
+    """Of the running compaction, once it has read a first piece."""
     started_ms: int | None = None
-    """Since when it runs."""
+    """When the running compaction started."""
     attempts: int = 0
-    """How many have failed, one after the other."""
+    """Failures in a row."""
     retry_at_ms: int | None = None
-    """No attempt before this time."""
+    """The time of the next attempt, after a failure."""
     last_report: CompactionReport | None = None
     """Of the last compaction since the store was opened."""
     last_ended_ms: int | None = None
@@ -48,30 +48,30 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerTotals:
-    """Kafka's figures of its cleaner, each named as there. Those of the last cleanings take one for each thread."""
+    """The metrics of Kafka's cleaner, under its names. "The last cleanings" are as many as there are threads."""
 
     max_buffer_utilization_percent: float
-    """How full the map of keys was, at most, in the last cleanings."""
+    """How full the offset map was, at most, in the last cleanings."""
     cleaner_recopy_percent: float
-    """What the last cleanings wrote, of what they read."""
+    """Bytes that the last cleanings wrote, as a share of the bytes they read."""
     max_clean_time_secs: float
-    """What the longest of the last cleanings took."""
+    """The duration of the longest of the last cleanings."""
     max_compaction_delay_secs: float
-    """How long a record has waited beyond `max.compaction.lag.ms`, at most."""
+    """The longest time that a record has waited beyond `max.compaction.lag.ms`."""
     uncleanable_partitions_count: int
-    """Partitions whose last attempt failed. In Kafka they stay so until a restart; here they are tried again."""
+    """Partitions whose last attempt failed. In Kafka they stay so until a restart; here they are retried."""
     uncleanable_bytes: int
-    """What could be compacted in them."""
+    """The bytes in them that could be compacted."""
     max_dirty_percent: float
     """The dirty ratio of the dirtiest log."""
     time_since_last_run_ms: int | None
-    """Since a thread last looked for something to compact; None if none has."""
+    """Since a thread last checked for something to compact; None if none has."""
     cleanings: int
-    """That came to their end, since the store was opened."""
+    """Completed since the store was opened."""
     failed_cleanings: int
     threads: int
     dead_threads: int = 0
-    """Always 0: whatever a cleaning raises ends that cleaning, and never its thread."""
+    """Always 0: an error ends a cleaning, and never its thread."""
 
 
 def state_of(
@@ -83,13 +83,13 @@ def state_of(
     history: CleanerHistory,
     has_threads: bool,
 ) -> PartitionState:
-    """`dirty` may be the reason why that cannot be found out."""
+    """`dirty` may be the reason why the log cannot be read."""
     known = history.of(partition)
     is_due = not isinstance(dirty, DirtyRange) or dirty.is_eligible
     if cleaning is not None:
         activity, reason = Activity.CLEANING, "it is being compacted"
     elif is_in_doubt:
-        activity, reason = Activity.IDLE, "a failing disk has left it in doubt: open the directory again"
+        activity, reason = Activity.IDLE, "a disk error has left the log in doubt: open the directory again"
     elif known.reason is not None and is_due:
         activity, reason = Activity.RETRYING, known.reason
     elif not isinstance(dirty, DirtyRange):
@@ -97,7 +97,7 @@ def state_of(
     elif (why_not := dirty.why_not()) is not None:
         activity, reason = Activity.IDLE, why_not
         if known.reason is not None:
-            reason += f"; the last attempt came to nothing: {known.reason}"
+            reason += f"; the last attempt failed: {known.reason}"
     elif not has_threads:
         activity, reason = Activity.IDLE, "it is due, but this store does not compact by itself"
     else:

@@ -1,4 +1,4 @@
-"""One compaction that is going on: who does it, how far it is, and how it is made to stop."""
+"""One running compaction: its thread, its progress, and how to stop it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 
 WaitFor = Callable[[threading.Event, float], object]
-"""Lets seconds pass, but no more when the event is set."""
+"""Waits for a number of seconds, or until the event is set."""
 
 _LONGEST_WAIT_SECONDS = 1.0
 
 
 def wait_for(event: threading.Event, seconds: float) -> None:
-    """Wait, but not beyond the end of the process's main thread."""
+    """Wait, but no longer than the main thread of the process lives."""
     end = time.monotonic() + seconds
     while threading.main_thread().is_alive() and (left := end - time.monotonic()) > 0:
         if event.wait(min(left, _LONGEST_WAIT_SECONDS)):
@@ -44,21 +44,21 @@ class Cleaning:
         self.thread = threading.current_thread()
         self.progress: CompactionProgress | None = None
         self.end: int | None = None
-        """Up to which offset it goes."""
+        """The offset up to which it goes."""
         self.cut_at: int | None = None
-        """The log was cut off here meanwhile, below the end."""
+        """The log was truncated here meanwhile, below the end."""
         self.stop_reason: str | None = None
         self._wait = wait
         self._woken = threading.Event()
 
     def begin(self) -> None:
-        """To be called before the log is looked at: who cuts off its end is done with that by now, or stops this."""
+        """Call this before reading the log: a truncation is complete afterwards, or stops this compaction."""
         self.end = None
         with self.log.writers_waiting():
             pass
 
     def stop(self, reason: str) -> None:
-        """End it where it can end, which is soon. What it has put in place stays."""
+        """Stop it at the next check. Groups that are swapped in stay."""
         self.stop_reason = self.stop_reason or reason
         self._woken.set()
 
@@ -69,11 +69,11 @@ class Cleaning:
             raise CompactionStopped(f"{self.partition}: the compaction was stopped: {self.stop_reason}")
 
     def hurry(self) -> None:
-        """End a pause: what it was for has changed."""
+        """End a pause: the limit that it was for has changed."""
         self._woken.set()
 
     def pause(self, seconds: float) -> None:
-        """Let time pass, or no more when it is to hurry, or stopped."""
+        """Wait for the time, or until `hurry` or `stop` is called."""
         self._wait(self._woken, seconds)
         if self.stop_reason is None:
             self._woken.clear()

@@ -1,6 +1,6 @@
-"""Who compacts which log: one at a time for each, and nobody while its topic is deleted or the store is closed.
+"""Which thread compacts which log: one at a time for each, and none while its topic is deleted or the store is closed.
 
-The lock in here is held for moments only: never while a log's lock is taken, a file is touched, or a compaction runs.
+The lock in here is held briefly: never while a log's lock is taken, a file is touched, or a compaction runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from duralog.storage.log.partition_log import Logs, PartitionLog
 
 
 class CleaningClaims:
-    """The compactions that are going on. Any thread may call anything."""
+    """The running compactions. Any thread may call any method."""
 
     def __init__(self, logs: Logs, clock: Clock, wait: WaitFor) -> None:
         self._logs = logs
@@ -31,7 +31,7 @@ class CleaningClaims:
         forks.belongs_here(self)
 
     def on_fork(self) -> None:
-        """The threads that compact are not in the child, nor does any begin there."""
+        """The child has none of the threads that compact, and starts none."""
         self._changed = threading.Condition()
         self._is_stopping = True
         self._cleanings = {}
@@ -41,17 +41,17 @@ class CleaningClaims:
 
     @contextmanager
     def claim(self, partition: TopicPartition, log: PartitionLog, *, wait: bool) -> Iterator[Cleaning | None]:
-        """Compact a log as the only one. None if another does, unless that one's end is to be waited for.
+        """Claim a log for this thread. None if another thread has it; with `wait`, wait for that thread's end instead.
 
-        Raises `CompactionStopped` if the log must not be compacted any more.
+        Raises `CompactionStopped` if the log must no longer be compacted.
         """
         with self._changed:
             if wait:
                 running = self._cleanings.get(partition)
                 if running is not None and running.thread is threading.current_thread():
-                    raise CompactionStopped(f"{partition} is being compacted by this very thread")
+                    raise CompactionStopped(f"{partition} is already being compacted by this thread")
                 self._changed.wait_for(lambda: self._is_stopping or partition not in self._cleanings)
-            # A log that is not the partition's any more belonged to a topic that was deleted.
+            # A log that is no longer the partition's belonged to a deleted topic.
             if self._is_stopping or partition in self._kept_away or self._logs().get(partition) is not log:
                 raise CompactionStopped(f"{partition} is not compacted: its topic changes, or the store is closed")
             cleaning: Cleaning | None = None
@@ -67,7 +67,7 @@ class CleaningClaims:
 
     @contextmanager
     def kept_away(self, partitions: Collection[TopicPartition], reason: str) -> Iterator[None]:
-        """While it lasts, nobody compacts these. Compactions that run are stopped and waited for."""
+        """Inside the context these are not compacted. Running compactions of them are stopped and waited for."""
         with self._changed:
             self._kept_away.update(partitions)
             self._stop(partitions, reason)
@@ -93,7 +93,7 @@ class CleaningClaims:
         for cleaning in self._running(partitions):
             cleaning.stop(reason)
         self._changed.notify_all()
-        # What this thread itself does, and is in the middle of, cannot be waited for.
+        # A thread cannot wait for its own compaction.
         this = threading.current_thread()
         self._changed.wait_for(lambda: all(cleaning.thread is this for cleaning in self._running(partitions)))
 

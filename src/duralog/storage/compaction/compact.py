@@ -1,19 +1,21 @@
-"""Compaction of a log: of each key, only the last record stays.
+"""Compaction of a log: only the last record of each key stays.
 
-A round has two passes. The first one goes over the dirty part, what was appended since the last compaction, and
-remembers the last offset of each key. The second one goes over the whole log, as far as the first one came, and copies
-what survives, group by group, each of which replaces the segments it was made from. If the keys do not all fit into
-the map, a round ends where it was full, and the next one goes on from there.
+A round has two passes. The first reads the dirty part, which was appended since the last compaction, and maps each key
+to its last offset. The second reads the whole log, as far as the first one came, and copies what survives, group by
+group. Each group replaces the segments it was made from. If the keys do not all fit into the map, a round ends where
+the map was full, and the next one starts there.
 
 What must always be true:
 - Offsets and the order of records never change; the last record of a key stays, unless it is a tombstone whose time has
   passed.
-- Only one group is on disk twice at any time, but for the old files until `file.delete.delay.ms` has passed. At any
-  moment the log is complete: if the machine dies, each group is found old or new, and the same compaction can be done
-  again.
-- Readers and appends are not kept waiting, but for the moment of renaming the files of a group.
-- Damage stops nothing. A batch that cannot be read is copied as it is, a segment that cannot be walked through stays.
+- Only one group is on disk twice at any time, apart from old files that wait for `file.delete.delay.ms`. The log is
+  always complete: if the machine dies, each group is found old or new, and the same compaction can be repeated.
+- Readers and appends wait only while the files of a group are renamed.
+- Damage does not stop a compaction. A batch that cannot be read is copied as it is, and a segment whose batches cannot
+  be found stays as it is.
 - Memory is bounded: the map, and a few pieces for each worker.
+
+In Kafka: `Cleaner`.
 """
 
 from __future__ import annotations
@@ -93,17 +95,17 @@ def compact_log(
 
 
 def _compact_to_the_end(run: CompactionRun, files: FileSystem) -> None:
-    """As many rounds as it takes, and the report of them."""
+    """All rounds, and their report."""
     log, report, settings = run.log, run.report, run.settings
     settings.check_stop()
-    # Gaps in offsets are a loss above the recovery point, and compaction below it.
+    # Recovery takes gaps in offsets for a loss above the recovery point, and for compaction below it.
     log.flush(run.end)
     before = log.view
     keys = 0
     while report.end_offset < run.end:
         reached = _compact_once(run, files, report.end_offset)
         if reached <= report.end_offset:
-            raise StorageError(f"{log.folder}: compaction does not come beyond offset {reached}")
+            raise StorageError(f"{log.folder}: compaction makes no progress beyond offset {reached}")
         report.end_offset = reached
         keys += run.offset_map.size
         settings.on_round(report.end_offset)
@@ -115,7 +117,7 @@ def _compact_to_the_end(run: CompactionRun, files: FileSystem) -> None:
 
 
 def _compact_once(run: CompactionRun, files: FileSystem, first_dirty_offset: int) -> int:
-    """One round. Returns up to where it came."""
+    """One round. Returns the offset up to which the log is compacted."""
     report = run.report
     report.rounds += 1
     view = run.log.view
@@ -134,21 +136,21 @@ def _compact_once(run: CompactionRun, files: FileSystem, first_dirty_offset: int
 
 
 def _rewrite(run: CompactionRun, files: FileSystem, rewriter: Rewriter, group: list[SegmentSource]) -> Tallies | None:
-    """Compact one group and put the result into its place; None if it has to be given up."""
+    """Compact one group and swap in the result; None if a segment of it is broken."""
     log = run.log
     tallies = Tallies()
     cleaned = CleanedSegment(files, log.folder, group[0].base_offset, segment_options(log.config))
     segment: Segment | None = None
-    # What is written takes memory of the system's cache. As much of what it replaces is let go, so that the cache does
-    # not lose what others read; and memory that was at hand a moment ago is faster than any other.
+    # Writing takes pages of the page cache. Drop as many pages of the old segments, so that the cache keeps what others
+    # read; memory that was just freed is also the fastest.
     cached_more = 0
     try:
         with closing(rewriter.rewrite(group, tallies)) as pieces:
             for found in pieces:
                 cleaned.add_aborted(found.kept_aborts)
                 if not cleaned.fits(found.compacted.size_bytes):
-                    # Compressing anew may take more room than there was.
-                    raise SegmentBroken(found.source, "what is left of it does not fit a segment")
+                    # Compressed again, the records may take more room than before.
+                    raise SegmentBroken(found.source, "what is left of it does not fit into a segment")
                 if len(found.compacted.batches):
                     cached_more += found.compacted.size_bytes
                     if cached_more > 0:
@@ -170,7 +172,7 @@ def _rewrite(run: CompactionRun, files: FileSystem, rewriter: Rewriter, group: l
 
 
 def extent_below(view: LogView, end_offset: int) -> tuple[int, int]:
-    """How many segments start below the offset, and how many bytes they have."""
+    """The number of inactive segments that start below the offset, and their bytes."""
     sizes = [segment.size_bytes for segment in view.segments.inactive if segment.base_offset < end_offset]
     return len(sizes), sum(sizes)
 
@@ -184,10 +186,10 @@ def _too_small(rounds: int, keys: int, settings: CompactionSettings) -> str:
 
 
 class PreviewedPiece(NamedTuple):
-    """What would become of a piece of the log."""
+    """What compaction would do to a piece of the log."""
 
     group: int
-    """Pieces with the same number would be in one segment."""
+    """Pieces with the same number would become one segment."""
     segment: Segment
     piece: Piece
     verdicts: NDArray[np.int8]
@@ -201,7 +203,7 @@ class CompactionPreview:
     def __init__(self, run: CompactionRun) -> None:
         self._run = run
         self.report = run.report
-        """Filled while the pieces are gone through."""
+        """Filled while `pieces` is iterated."""
         view = run.log.view
         sources = run.sources(view)
         run.report.rounds = 1
@@ -211,14 +213,14 @@ class CompactionPreview:
         self.map_fill = run.map_fill
         self.offset_map = run.offset_map
         for source in sources:
-            # The first pass has seen the others to their end.
+            # The first pass has read the others to their end.
             if source.bad_checksums is None:
                 _find_break(run, source)
         self._rewriter = Rewriter(run, view, sources, run.report.first_dirty_offset)
         self.groups = tuple(tuple(source.segment for source in group) for group in self._rewriter.groups())
 
     def pieces(self) -> Iterator[PreviewedPiece]:
-        """What would become of each piece of the log, in order. To be called once."""
+        """What compaction would do to each piece of the log, in order. Call it once."""
         run, report = self._run, self.report
         run.begin_phase(CompactionPhase.REWRITING, sum(source.size_bytes for source in self._rewriter.sources))
         report.segments_before, report.bytes_before = extent_below(run.log.view, self.end_offset)
@@ -238,7 +240,7 @@ class CompactionPreview:
 
 
 def _find_break(run: CompactionRun, source: SegmentSource) -> None:
-    """Look whether the segment would have to stay as it is."""
+    """Check whether the segment would have to stay as it is."""
     try:
         for _ in source.pieces(check_crc=False):
             run.settings.check_stop()

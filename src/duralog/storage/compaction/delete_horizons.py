@@ -17,18 +17,18 @@ _MOST_TIMES = 1000
 
 
 class DeleteHorizons:
-    """Counts batches by their horizons. Memory is bounded, whatever the batches say."""
+    """Counts batches by their horizons. Memory is bounded for any batches."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
         self.batches = 0
         """How many have a horizon."""
         self.passed_batches = 0
-        """Of how many it has passed."""
+        """How many have a horizon that has passed."""
         self.earliest_ms: int | None = None
         self.latest_ms: int | None = None
         self.by_time: dict[int, int] = {}
-        """How many batches have each horizon; of very many horizons, the first that were met."""
+        """How many batches have each horizon; only the first ones, if there are very many horizons."""
 
     def add(self, batches: NDArray[Any]) -> None:
         """Count these rows (`BATCH_DTYPE`)."""

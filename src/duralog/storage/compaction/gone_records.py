@@ -36,7 +36,7 @@ class GoneRecord:
 
 
 def gone_records(found: PreviewedPiece, offset_map: OffsetMap, most: int) -> list[GoneRecord]:
-    """The first ones, at most so many. Damaged batches stay as they are, so they have none."""
+    """The first records that would go, at most `most`. Damaged batches stay as they are, and lose none."""
     gone: list[GoneRecord] = []
     kept = _offsets(found.compacted)
     for decoded in found.piece.decode(on_corrupt=_pass):

@@ -1,7 +1,7 @@
 """The memory of a large offset map, kept from one compaction to the next.
 
-Some machines, virtual ones above all, are slow to give memory that was given back to them: filling a new map then takes
-half as long again as filling one that is at hand. Small maps are not kept, and no more than one large one.
+Some machines, above all virtual ones, are slow to hand out freed memory again: filling a new map then takes half as
+long again as filling one that was used before. Small maps are not kept, and no more than one large one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LARGE_BYTES = 16 << 20
 
 
 class KeptMaps:
-    """Any thread may call anything."""
+    """Any thread may call any method."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -24,7 +24,7 @@ class KeptMaps:
 
     @contextmanager
     def lent(self) -> Iterator[MakeMap]:
-        """Makes maps as `OffsetMap` does, of the one that is kept if it is as large. They are for use inside only."""
+        """A factory of maps, which reuses the kept one if it has the same size. Use its maps inside the context only."""
         lent: list[OffsetMap] = []
 
         def make(memory_bytes: int, load_factor: float) -> OffsetMap:
@@ -46,6 +46,6 @@ class KeptMaps:
                         self._spare = used
 
     def drop(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         with self._lock:
             self._spare = None

@@ -1,8 +1,8 @@
 """The first pass of a compaction: the offset of the last record of each key in the dirty part of the log.
 
-Reading keys can be done by several threads; they are put into the map in the order of the log, so that the last one
-wins. Data of aborted transactions, control batches and damaged batches are not mapped: what is not there for readers
-must not supersede what is.
+Several threads can read keys; the keys are put into the map in the order of the log, so that the last one wins. Data of
+aborted transactions, control batches and damaged batches are not mapped: records that readers cannot see must not
+supersede records that they can.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from duralog.storage.log.view import LogView
 from duralog.storage.segment.source import SegmentBroken, SegmentSource, batch_bytes, check_crc
 
 _MOST_BAD_CHECKSUMS = 10_000
-"""Of a segment with more, the places are not kept: the second pass looks at its checksums again."""
+"""The positions of more bad batches in a segment are not kept: the second pass checks its checksums again."""
 
 
 class _Readable(NamedTuple):
     source: SegmentSource
     piece: Piece
     rows: NDArray[np.intp] | None
-    """The batches with data that counts; None for all."""
+    """The batches with data to map; None for all."""
 
 
 def map_keys(run: CompactionRun, view: LogView, sources: Sequence[SegmentSource], first_dirty_offset: int) -> None:
     """Fill the run's map from the first dirty offset on, to the end of the segments or until it is full.
 
-    Afterwards, the map's `latest_offset` is the last one up to which all keys are in it.
+    Afterwards the map holds all keys up to its `latest_offset`.
     """
     began = time.perf_counter()
     offset_map = run.offset_map
@@ -81,7 +81,7 @@ def _map_sources(run: CompactionRun, view: LogView, sources: Sequence[SegmentSou
             run.has_read(batch_bytes(piece))
             run.report.map_bytes += batch_bytes(piece)
             if source is not sources[0]:
-                # There may be no record up to here.
+                # There may be no record before this segment.
                 offset_map.reach(source.base_offset - 1)
             is_bad = piece.batches["crc_ok"] == 0
             if len(bad := bad_checksums[source]) <= _MOST_BAD_CHECKSUMS and is_bad.any():
@@ -98,7 +98,7 @@ def _map_sources(run: CompactionRun, view: LogView, sources: Sequence[SegmentSou
 
 
 def _put(run: CompactionRun, piece: Piece, chunks: Sequence[KeyedRecords], first_dirty_offset: int) -> bool:
-    """Whether the keys of a piece all went into the map, or had their place there."""
+    """Whether the map took all keys of a piece."""
     for keyed in chunks:
         taken = run.offset_map.put(keyed.digests, keyed.offsets)
         run.report.map_records += taken
@@ -110,9 +110,9 @@ def _put(run: CompactionRun, piece: Piece, chunks: Sequence[KeyedRecords], first
 
 
 def _reach(run: CompactionRun, piece: Piece, row: int, first_dirty_offset: int, *, is_whole: bool) -> None:
-    """All batches before this one were taken in, and this one at least in part."""
+    """The map has taken all batches before this one, and at least a part of this one."""
     last_offsets, offset_map = piece.batches["last_offset"], run.offset_map
     if is_whole or row > 0:
         offset_map.reach(max(int(last_offsets[row if is_whole else row - 1]), first_dirty_offset - 1))
-    # A record's offset is what it claims to be. One beyond its batch must not make others count as taken in.
+    # A damaged record may claim an offset beyond its batch. It must not make other records count as mapped.
     offset_map.latest_offset = min(offset_map.latest_offset, max(int(last_offsets[row]), first_dirty_offset))

@@ -1,4 +1,4 @@
-"""The same work on a row of things, several at a time, with the results in order and only a few things held at once."""
+"""The same work on a sequence of things by several threads, with results in order and only a few things in memory."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ R = TypeVar("R")
 
 
 class OrderedWork:
-    """So many workers, of which the caller's thread is one: it works, too, while a result is not there yet.
+    """A number of workers. The caller's thread is one of them: it works while it waits for a result.
 
-    It pays where the work releases the GIL. At most two things for each worker are taken and not yet handed out.
+    This is faster if the work releases the GIL. At most two things for each worker are in flight.
     """
 
     def __init__(self, workers: int) -> None:
@@ -36,8 +36,8 @@ class OrderedWork:
     def map(self, work: Callable[[T], R], things: Iterable[T]) -> Generator[tuple[T, R], None, None]:
         """Each thing with its result, in order. Things are taken ahead of the results, one at a time, by any worker.
 
-        Whatever `things` or the work raises comes after the results of all things before it. Whoever stops early closes
-        the iterator: it waits for what is under way.
+        An error of `things` or of the work is raised after the results of all things before it. To stop early, close
+        the iterator: it waits for the things in flight.
         """
         if self._pool is None:
             for thing in things:
@@ -61,7 +61,7 @@ class _Place(Generic[T, R]):
 
 
 class _Row(Generic[T, R]):
-    """The things that are under way, in their order."""
+    """The things in flight, in their order."""
 
     def __init__(self, work: Callable[[T], R], things: Iterable[T], *, most: int) -> None:
         self._work = work
@@ -71,9 +71,9 @@ class _Row(Generic[T, R]):
         self._failure: BaseException | None = None
         self._has_more = True
         self._changed = threading.Condition()
-        """Guards all of this, and tells of a place that is done, or free."""
+        """Guards all of this, and is notified when a place is done, or free."""
         self._taking = threading.Lock()
-        """Held by who takes the next thing. Taken before `_changed`, never while that is held."""
+        """Held while the next thing is taken. Acquired before `_changed`, never while that is held."""
 
     def help(self) -> None:
         """Work until nothing is left to take."""
@@ -98,13 +98,13 @@ class _Row(Generic[T, R]):
             raise self._failure
 
     def end(self) -> None:
-        """Nothing more is taken."""
+        """Take nothing more."""
         with self._changed:
             self._has_more = False
             self._changed.notify_all()
 
     def _next_done(self) -> _Place[T, R] | None:
-        """The place whose turn it is, if it is done: it is free then."""
+        """The first place, if it is done; it is removed then."""
         with self._changed:
             if not self._waiting or not self._waiting[0].is_done:
                 return None

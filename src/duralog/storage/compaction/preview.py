@@ -1,9 +1,8 @@
 """Why a log is compacted or not, and what a compaction would do to it. Nothing is written.
 
-The range comes from the cleaner's own rules (`duralog.storage.compaction.cleanable`), and what would go from the
-compaction itself, done without writing (`duralog.storage.compaction.compact`). So what is told here is what happens,
-and no guess. If the keys do not all fit into the map, the figures are of the first round only, and `MapNeed` tells of
-the others.
+The range comes from the cleaner's own rules (`duralog.storage.compaction.cleanable`), and the figures from the
+compaction itself, run without writing (`duralog.storage.compaction.compact`). So the result is exact. If the keys do
+not all fit into the map, the figures are those of the first round, and `MapNeed` estimates the others.
 
 The log may be in use: it is read as it was when it was loaded. Memory is bounded as in a compaction.
 """
@@ -30,7 +29,7 @@ from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.segment.source import SegmentBroken
 
 _MOST_ROUNDS = 10
-"""So many rounds are counted, no more: each means to read the log once."""
+"""Count no more rounds than this: each reads the log once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +44,7 @@ class ExplainSettings:
 
 @dataclass(slots=True, kw_only=True)
 class SegmentGroup:
-    """Segments that would become one."""
+    """Segments that would become one segment."""
 
     base_offsets: tuple[int, ...]
     bytes_before: int
@@ -58,14 +57,14 @@ class MapNeed:
 
     memory_bytes: int
     capacity: int
-    """How many keys it takes."""
+    """How many keys fit."""
     keys: int
-    """How many there are, at most: a key may be met in several rounds."""
+    """How many keys there are, at most: a key may occur in several rounds."""
     rounds: int
     is_complete: bool
     """Whether the rounds were counted to the end."""
     one_round_bytes: int
-    """With so much memory, one round is enough."""
+    """The memory with which one round is enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ class OpenTransaction:
 
 @dataclass(slots=True, kw_only=True)
 class Explanation:
-    """A log as the cleaner sees it."""
+    """The state of a log, and what a compaction would do."""
 
     topic: str
     partition: int
@@ -90,18 +89,18 @@ class Explanation:
     active_bytes: int
     """Of the active segment, which is never compacted."""
     checkpoint: int | None
-    """Up to where it was compacted, if ever."""
+    """The offset up to which it was compacted; None if it never was."""
     dirty: DirtyRange
     open_transactions: tuple[OpenTransaction, ...]
     horizons: DeleteHorizons
-    """Of the batches as they are."""
+    """Of the batches as they are now."""
     report: CompactionReport | None = None
-    """What a compaction would do; None if there is nothing that it could take up."""
+    """What a compaction would do; None if there is nothing to compact."""
     spent_markers: int = 0
     """Control records that would go."""
     groups: list[SegmentGroup] = field(default_factory=list)
     horizons_after: DeleteHorizons | None = None
-    """Of what the compaction would leave."""
+    """Of the batches that the compaction would leave."""
     map: MapNeed | None = None
     records: list[GoneRecord] = field(default_factory=list)
     """Some of those that would go."""
@@ -137,8 +136,8 @@ def explain_compaction(log: PartitionLog, checkpoint: int | None, settings: Expl
         try:
             _rehearse(explanation, log, settings)
         except SegmentBroken as broken:
-            # What was broken from the beginning is told in the report.
-            raise StorageError(f"{log.folder}: changed while it was read, look again: {broken}") from broken
+            # Segments that were broken before are in the report.
+            raise StorageError(f"{log.folder}: changed while it was read, try again: {broken}") from broken
     else:
         for segment in view.segments.inactive:
             for piece in read_pieces(segment.file, end=segment.size_bytes, check_crc=False):
@@ -209,7 +208,7 @@ def _spent_markers(found: PreviewedPiece) -> int:
 
 
 def _open_transactions(log: PartitionLog) -> tuple[OpenTransaction, ...]:
-    """The oldest first: that is the one that keeps the log from being compacted."""
+    """The oldest first: that one prevents the log from being compacted."""
     found = [
         OpenTransaction(
             producer.producer_id, producer.producer_epoch, producer.transaction_first_offset, producer.timestamp_ms

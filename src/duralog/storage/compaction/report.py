@@ -1,4 +1,4 @@
-"""What a compaction tells: how far it is, what it did, and why it stopped."""
+"""What a compaction reports: its progress while it runs, and its figures at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CompactionPhase(StrEnum):
     MAPPING = "mapping"
     """The first pass: which offset is the last of each key."""
     REWRITING = "rewriting"
-    """The second pass: copying what survives."""
+    """The second pass: copying the records that survive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class CompactionProgress:
     round: int
     """Counted from 1."""
     bytes_done: int
-    """Of the source, in this phase of this round."""
+    """Bytes of the log that were read in this phase of this round."""
     bytes_total: int
     map_fill: float
     """How much of the map is used, 0 to 1."""
@@ -69,7 +69,7 @@ ShowCompaction = Callable[[CompactionProgress], None]
 
 @dataclass(slots=True)
 class Tallies:
-    """What became of the records of a group."""
+    """The figures of a group."""
 
     records_read: int = 0
     records_kept: int = 0
@@ -96,15 +96,15 @@ class Tallies:
 
 @dataclass(slots=True, kw_only=True)
 class CompactionReport:
-    """What a compaction did. Figures are of the part of the log below `end_offset`, in all rounds together."""
+    """What a compaction did. The figures are of the log below `end_offset`, in all rounds together."""
 
     topic: str
     partition: int
     first_dirty_offset: int
     end: int
-    """Up to where it was to go."""
+    """The offset up to which the log could be compacted."""
     end_offset: int
-    """Up to where it went: the next compaction's first dirty offset."""
+    """The offset up to which it was compacted: the next compaction's first dirty offset."""
     rounds: int = 0
     segments_before: int = 0
     segments_after: int = 0
@@ -118,9 +118,9 @@ class CompactionReport:
     map_bytes: int = 0
     """Read by the first pass."""
     map_records: int = 0
-    """Records with a key that the first pass took in."""
+    """Records with a key that the first pass mapped."""
     map_fill: float = 0.0
-    """How full the map was, in the round that filled it most."""
+    """How full the map was, in the round that filled it most, 0 to 1."""
     read_bytes: int = 0
     """By the second pass."""
     written_bytes: int = 0
@@ -129,16 +129,16 @@ class CompactionReport:
     kept_tombstones: int = 0
     """Left by the last round."""
     keyless_records: int = 0
-    """Dropped, since nothing tells what they would be replaced by: a compacted log should have none."""
+    """Dropped because they have no key: a compacted log should have none."""
     aborted_records: int = 0
-    """Dropped with the transactions they belonged to."""
+    """Dropped because their transactions were aborted."""
     earliest_horizon_ms: int | None = None
-    """When the first of the tombstones and markers that the last round left may go; None if none has a time yet."""
+    """When the first of the tombstones and markers that the last round left may go; None if none has a horizon yet."""
     latest_horizon_ms: int | None = None
     corrupt_batches: list[str] = field(default_factory=list)
-    """Copied as they are."""
+    """Damaged batches, which were copied as they are."""
     left_segments: list[str] = field(default_factory=list)
-    """Not touched, and why."""
+    """Segments that were left as they are, and why."""
     notes: list[str] = field(default_factory=list)
     idle: DirtyRange | None = None
     """If there was nothing to compact: what was found, as values. The first note says the same in words."""
@@ -153,7 +153,7 @@ class CompactionReport:
         return {name: value for name, value in asdict(self).items() if name != "idle"}
 
     def begin_round(self) -> None:
-        """Forget what only the last round tells."""
+        """Reset the figures that describe the last round only."""
         self.records_before -= self.records_after
         self.records_after = 0
         self.kept_tombstones = 0
@@ -193,7 +193,7 @@ def summary(report: CompactionReport) -> str:
         f" {_less(report.records_before, report.records_after)} fewer records",
     ]
     if report.keyless_records:
-        lines.append(f"{plural(report.keyless_records, 'record')} without a key went")
+        lines.append(f"{plural(report.keyless_records, 'record')} without a key removed")
     return "; ".join(lines)
 
 

@@ -1,6 +1,7 @@
-"""The second pass of a compaction: group after group, what survives of its segments.
+"""The second pass of a compaction: what survives of the segments, group by group.
 
-Pieces are read and judged in order, by one thread at a time; several can compact them, and the results come in order.
+Pieces are read and judged in order, by one thread at a time. Several threads can compact them; the results stay in
+order.
 A segment that turns out to be broken stays as it is: its group is started again without it.
 
 A group is neighbours that become one segment. Compaction makes segments smaller; so that a log does not end up as many
@@ -51,7 +52,7 @@ class _Judged(NamedTuple):
 
 
 class Rewriter:
-    """The second pass of one round. Groups are to be asked for in order, each gone through to its end."""
+    """The second pass of one round. Take the groups in order, and iterate each to its end."""
 
     def __init__(
         self, run: CompactionRun, view: LogView, sources: Sequence[SegmentSource], first_dirty_offset: int
@@ -75,15 +76,15 @@ class Rewriter:
         return self._sources
 
     def groups(self) -> list[list[SegmentSource]]:
-        """The segments that become one, as far as is known; those that stay as they are are in none."""
+        """The segments that become one, as far as is known; without those that stay as they are."""
         return [group for group in self._planned(self._sources) if not self._run.is_left(group[0])]
 
     def keeps_legacy_tombstones(self, source: SegmentSource) -> bool:
-        """Formats v0 and v1 have no delete horizon: whether the segment is too young to lose its tombstones."""
+        """Whether the segment is too young to lose tombstones of formats v0 and v1, which have no delete horizon."""
         return source.modified_ms > self._legacy_horizon_ms
 
     def __iter__(self) -> Iterator[list[SegmentSource]]:
-        """The groups. One with a segment that turned out to be left is followed by what can be made of the rest."""
+        """The groups. If a segment of one turns out to be broken, new groups are made of the rest."""
         waiting = deque(self._planned(self._sources))
         while waiting:
             group = self._without_gone(waiting.popleft())
@@ -101,8 +102,7 @@ class Rewriter:
     def rewrite(self, group: Sequence[SegmentSource], tallies: Tallies) -> Generator[RewrittenPiece, None, None]:
         """What is left of the group, piece by piece.
 
-        Raises `SegmentBroken` if it has to be given up: who tells the run to leave that segment gets the rest as new
-        groups.
+        Raises `SegmentBroken` if a segment is broken: pass it to `run.leave`, and the rest comes as new groups.
         """
 
         def compact(judged: _Judged) -> CompactedPiece:
@@ -127,22 +127,22 @@ class Rewriter:
                 round_ms=run.now_ms,
                 delete_retention_ms=self._config.delete_retention_ms,
                 keep_legacy_tombstones=self.keeps_legacy_tombstones(source),
-                # A value in a segment that stays as it is would come back.
+                # Otherwise a value in a segment that stays as it is would come back.
                 keep_tombstones=run.has_left_below(source),
             )
             for piece in source.checked_pieces(piece_bytes=run.settings.piece_bytes):
                 yield _Judged(source, piece, self._judge.judge(piece), rules)
 
     def _without_gone(self, group: list[SegmentSource]) -> list[SegmentSource]:
-        """Without segments that retention has taken from the front of the log since the round began.
+        """Without segments that retention has deleted from the front of the log since the round began.
 
-        Were it all done again for them, a log that loses a segment in every round would never be compacted.
+        If the round were repeated for them, a log that loses a segment in every round would never be compacted.
         """
         there = set(map(id, self._run.log.view.segments))
         return list(dropwhile(lambda source: id(source.segment) not in there, group))
 
     def _pass_over(self, source: SegmentSource) -> None:
-        """Take in the transactions of a segment that stays as it is."""
+        """Track the transactions of a segment that stays as it is."""
         tracker = self._judge.tracker
         tracker.expect(self._run.aborted_transactions(self._view, source))
         with suppress(SegmentBroken):
@@ -152,7 +152,7 @@ class Rewriter:
         tracker.lose_sight()
 
     def _planned(self, sources: Sequence[SegmentSource]) -> list[list[SegmentSource]]:
-        """Those that stay as they are are groups of their own."""
+        """Each segment that stays as it is is a group by itself."""
         planned: list[list[SegmentSource]] = []
         run: list[SegmentSource] = []
 
@@ -208,7 +208,7 @@ def _fitting(segments: Sequence[SegmentExtent], segment_bytes: int, index_bytes:
         log += segment.log_bytes
         offsets += segment.offset_index_bytes
         times += segment.time_index_bytes
-        # An empty segment has no offset that could lie too far off. Were it held back for what it might hold, a log
+        # An empty segment has no offset that could be too far away. If the offsets that it might hold counted, a log
         # that skips offsets would keep an empty segment for every 2^31 of them.
         is_far = segment.log_bytes > 0 and segment.last_offset - first.base_offset > _INT32_MAX
         if log > segment_bytes or offsets > index_bytes or times > index_bytes or is_far:

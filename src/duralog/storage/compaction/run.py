@@ -1,4 +1,4 @@
-"""What the two passes of a compaction share: the log, its settings, who wants to be told, and the report."""
+"""What the two passes of a compaction share: the log, the settings, the offset map, the progress and the report."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.view import LogView
 from duralog.storage.segment.source import SegmentBroken, SegmentSource
 
-_MOST_DAMAGE_TOLD = 1000
-"""So many damaged batches are named, no more: there may be millions."""
+_MOST_DAMAGE_REPORTED = 1000
+"""The report names no more damaged batches than this: there may be millions."""
 
 
 class CompactionRun:
-    """One compaction of one log, or a rehearsal of it."""
+    """One compaction of one log, or a preview of it."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class CompactionRun:
         inactive_end = log.view.segments.active.base_offset
         floor = log.view.segments.floor(min(end, inactive_end))
         self.end = log.view.segments.first.base_offset if floor is None else floor.base_offset
-        """The first offset that may not be compacted: where a segment starts."""
+        """The first offset that may not be compacted: the base offset of a segment."""
         self.report = CompactionReport(
             topic=log.topic,
             partition=log.partition,
@@ -63,19 +63,19 @@ class CompactionRun:
         self._records_kept = 0
 
     def _make_map(self, offsets: int) -> OffsetMap:
-        """No larger than it could become: a small one stays in the CPU's cache."""
+        """No larger than the offsets can fill: a small map stays in the CPU's cache."""
         settings = self.settings
         needed = map_bytes_for(max(offsets, 0), settings.load_factor)
-        # A map that takes nothing is refused by its settings, not by what there is to do.
+        # An impossible size comes from the settings, and is refused there: a small range never makes one.
         return settings.make_map(min(settings.memory_bytes, needed), settings.load_factor)
 
     @property
     def map_fill(self) -> float:
-        """How much of the map's memory is used, whether or not all of it was taken."""
+        """How much of the configured memory is used, even if less was allocated."""
         return self.offset_map.size / (self.settings.memory_bytes // SLOT_BYTES)
 
     def sources(self, view: LogView) -> list[SegmentSource]:
-        """The segments that may be compacted; `CompactionStopped` if retention has taken all of them meanwhile."""
+        """The segments that may be compacted; `CompactionStopped` if retention has deleted all of them."""
         found = [segment for segment in view.segments.inactive if segment.base_offset < self.end]
         if not found:
             raise CompactionStopped(f"{self.log.folder}: no segment is left below offset {self.end}")
@@ -87,9 +87,9 @@ class CompactionRun:
 
     @staticmethod
     def aborted_transactions(view: LogView, source: SegmentSource) -> Iterator[AbortedTransaction]:
-        """Those that may have something in the segment, whichever segment their marker is in.
+        """Those that may have data in the segment, whichever segment their marker is in.
 
-        As with Kafka, those that ended below the log's start are left out.
+        As in Kafka, those that ended below the log's start are left out.
         """
         for transaction in view.unlisted_aborted_transactions(source.base_offset, source.next_base_offset):
             if transaction.last_offset >= view.start_offset:
@@ -103,13 +103,13 @@ class CompactionRun:
     # What cannot be compacted
 
     def refuse(self, error: CorruptRecord, _row: int) -> None:
-        """A batch is damaged, and is copied as it is. Any thread may tell, and both passes do."""
-        # One more than is told, to know that there are more.
-        if len(self._corrupt) <= _MOST_DAMAGE_TOLD:
+        """Note a damaged batch, which is copied as it is. Any thread may call this, and both passes do."""
+        # One more than is reported, to know that there are more.
+        if len(self._corrupt) <= _MOST_DAMAGE_REPORTED:
             self._corrupt[str(error)] = None
 
     def leave(self, broken: SegmentBroken) -> None:
-        """The segment stays as it is."""
+        """Leave the segment as it is."""
         path = broken.source.segment.path(FileKind.LOG)
         self._left.setdefault(broken.source.base_offset, f"{path} stays as it is: {broken}")
 
@@ -119,7 +119,7 @@ class CompactionRun:
     def has_left_below(self, source: SegmentSource) -> bool:
         return any(base_offset < source.base_offset for base_offset in self._left)
 
-    # How far it is
+    # Progress
 
     def begin_phase(self, phase: CompactionPhase, bytes_total: int) -> None:
         self._phase = phase
@@ -156,8 +156,8 @@ class CompactionRun:
             self.settings.on_bytes(size_bytes)
 
     def finish_report(self) -> None:
-        told = list(self._corrupt)
-        if len(told) > _MOST_DAMAGE_TOLD:
-            told[_MOST_DAMAGE_TOLD:] = [f"more batches are damaged than the {_MOST_DAMAGE_TOLD} that are named"]
-        self.report.corrupt_batches = told
+        corrupt = list(self._corrupt)
+        if len(corrupt) > _MOST_DAMAGE_REPORTED:
+            corrupt[_MOST_DAMAGE_REPORTED:] = [f"more than {_MOST_DAMAGE_REPORTED} batches are damaged"]
+        self.report.corrupt_batches = corrupt
         self.report.left_segments = [self._left[base_offset] for base_offset in sorted(self._left)]

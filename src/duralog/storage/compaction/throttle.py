@@ -1,8 +1,7 @@
 """A limit of bytes per second that several threads share.
 
-Bytes are told after they were read or written, and whoever tells them waits for his share of time. Time that the work
-itself took counts, so that only work that is too fast is slowed down. Time in which nobody worked does not: a pause is
-not followed by a burst.
+Callers add bytes after they have read or written them, and wait as long as the limit requires. Time that the work
+itself took counts, so that only work that is too fast is slowed down. Idle time does not: no burst follows a pause.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from collections.abc import Callable
 from duralog.storage.disk.background import Clock
 
 Wait = Callable[[float], object]
-"""Lets seconds pass, or fewer of them when there is a reason to hurry."""
+"""Waits for a number of seconds, or less if it is interrupted."""
 
 _SHORTEST_WAIT_MS = 10
-"""Less is not waited for now, but added to the next time: short sleeps take longer than they say."""
+"""Shorter waits are added to the next one: short sleeps take longer than requested."""
 _MOST_CREDIT_MS = 300
-"""Time that was not used counts no longer than this, or than the bytes themselves take."""
+"""The most unused time that counts, or the time that the bytes themselves take."""
 
 
 class Throttle:
@@ -34,7 +33,7 @@ class Throttle:
         self._paid_until_ms = -math.inf
 
     def add(self, count: int, wait: Wait) -> None:
-        """Tell bytes, and wait until they may have passed."""
+        """Add bytes, and wait until the limit allows them."""
         took_ms = count / self._bytes_per_ms
         with self._lock:
             now_ms = self._clock()

@@ -1,16 +1,18 @@
 """Which transactional batches compaction may drop: the data of aborted transactions, and markers that end nothing.
 
-A pass over a log goes from its first batch to its last and tells the tracker of every batch. Data of an aborted
-transaction can go at once. A marker can go when no data of its transaction was met before it in this pass; until then
-readers need it, and of an abort marker that stays the segment needs the entry in its transaction index.
+A pass over a log passes every batch, from the first to the last, to the tracker. Data of an aborted transaction can go
+at once. A marker can go if the pass found no data of its transaction before it; until then readers need it, and if an
+abort marker stays, the segment needs its entry in the transaction index.
 
-What must always be true: no batch is taken for aborted that is not between the first offset and the marker of an
-aborted transaction of its producer, wherever the pass begins. Kafka goes by the markers that it reads alone: a first
-pass that begins behind one takes committed data for aborted. If that is a tombstone, it is not mapped, and when its
-time has passed it goes without what it has deleted.
+What must always be true: a batch counts as aborted only if it is between the first offset and the marker of an aborted
+transaction of its producer, wherever the pass begins. Kafka uses only the markers that it reads: a first pass that
+begins after one takes committed data for aborted. If that is a tombstone, it is not mapped, and when it expires it goes
+without the values that it has deleted.
 
-Where a batch is damaged, nobody knows what it was: from there on, each producer's next marker is kept, since its data
-may be what cannot be read.
+A damaged batch could be anything: from there on, each producer's next marker is kept, since its data may be in the
+damaged batch.
+
+In Kafka: `CleanedTransactionMetadata`.
 """
 
 from __future__ import annotations
@@ -56,19 +58,19 @@ class TransactionTracker:
 
     def __init__(self) -> None:
         self._expected: list[tuple[int, int, AbortedTransaction]] = []
-        """A heap by the first offset: aborted transactions that the pass has not come to."""
+        """A heap by the first offset: aborted transactions that the pass has not reached."""
         self._count = 0
         self._aborted: dict[int, AbortedTransaction] = {}
         """By producer: the aborted transaction that the pass is in."""
         self._has_data: set[int] = set()
-        """The producers of `_aborted` whose data was met."""
+        """The producers of `_aborted` whose data was found."""
         self._committed: set[int] = set()
-        """Producers whose data was met outside of aborted transactions, and no marker since."""
+        """Producers with data outside of aborted transactions, and no marker since."""
         self._known: set[int] | None = None
-        """Producers with a marker since the last damage; None as long as there was none."""
+        """Producers with a marker since the last damage; None without damage."""
 
     def copy(self) -> TransactionTracker:
-        """As it is now, to come back to."""
+        """The state as it is now, to come back to."""
         same = TransactionTracker()
         same._expected = list(self._expected)
         same._count = self._count
@@ -79,7 +81,7 @@ class TransactionTracker:
         return same
 
     def expect(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Aborted transactions that the batches to come may be part of. One may be told several times."""
+        """Add aborted transactions that the next batches may be part of. One may be added several times."""
         for transaction in transactions:
             self._count += 1
             heappush(self._expected, (transaction.first_offset, self._count, transaction))
@@ -89,9 +91,9 @@ class TransactionTracker:
         self._known = set()
 
     def take(self, piece: Piece, *, has_checksums: bool = True) -> TrackedBatches | None:
-        """Take in the next batches. None if they are all ordinary: no control batches, and none of a transaction.
+        """Track the next batches. None if they are all ordinary: no control batches, and none of a transaction.
 
-        Checksums are computed if that was not done, and if it is not only for ordinary ones.
+        Without `has_checksums`, checksums are computed if a batch is not ordinary.
         """
         rows = piece.batches
         is_special = (rows["attributes"] & _SPECIAL_BITS != 0) & (rows["magic"] == 2)
@@ -126,7 +128,7 @@ class TransactionTracker:
         self._begin_aborted(last_offset)
         aborted = self._aborted.get(producer_id)
         if aborted is not None and base_offset > aborted.last_offset:
-            # Its marker was not met: it is damaged, or lies before where the pass began.
+            # Its marker was not found: it is damaged, or before the start of the pass.
             del self._aborted[producer_id]
             self._has_data.discard(producer_id)
             aborted = None
@@ -161,7 +163,7 @@ class TransactionTracker:
         return may_go, kept
 
     def _begin_aborted(self, offset: int) -> None:
-        """The pass has come to this offset."""
+        """The pass has reached this offset."""
         expected = self._expected
         while expected and expected[0][0] <= offset:
             transaction = heappop(expected)[2]

@@ -341,7 +341,7 @@ def test_very_much_damage_takes_little_memory_and_costs_no_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction_mapping, "_MOST_BAD_CHECKSUMS", 1)
-    monkeypatch.setattr(compaction_run, "_MOST_DAMAGE_TOLD", 2)
+    monkeypatch.setattr(compaction_run, "_MOST_DAMAGE_REPORTED", 2)
     owner = make(tmp_path)
     log = owner.open()
     write(log, "aaaaaa", "a")
@@ -356,7 +356,7 @@ def test_very_much_damage_takes_little_memory_and_costs_no_batch(
     assert log.view.segments.first.file.read(0, 4 * batch_bytes) == damaged
     assert log.segments[0].size_bytes == 5 * batch_bytes
     assert len(report.corrupt_batches) == 3
-    assert report.corrupt_batches[-1] == "more batches are damaged than the 2 that are named"
+    assert report.corrupt_batches[-1] == "more than 2 batches are damaged"
 
 
 @pytest.mark.parametrize("memory_bytes", [1 << 20, 4 * SLOT_BYTES])
@@ -435,7 +435,7 @@ def test_a_segment_that_would_become_too_large_stays_as_it_is(tmp_path: Path, mo
     report = compact(log)
     owner.catch_up()
     assert report.left_segments == [
-        f"{owner.path}/{2:020}.log stays as it is: what is left of it does not fit a segment"
+        f"{owner.path}/{2:020}.log stays as it is: what is left of it does not fit into a segment"
     ]
     assert [segment.base_offset for segment in log.segments] == [0, 2, 10, 12]
     assert owner.contents()[f"{2:020}.log"] == left
