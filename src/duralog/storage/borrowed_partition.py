@@ -1,17 +1,16 @@
 """One partition of a directory that a job has locked, open for writing in one of its tasks.
 
 A store opens all partitions in one process. A job holds the directory instead (`duralog.spark.jobs.holding`) and hands
-a `Loan` to each task, which opens just its partition here: recovered if it was not closed in order, with the cleaner's
-checkpoint corrected as a store does it, closed in order at the end, also when the task fails.
+a `Loan` to each task, which opens only its partition: recovered if it was not closed cleanly, with the cleaner's
+checkpoint corrected as in a store, and closed cleanly at the end, even if the task fails.
 
 What must always be true:
-- A task writes to its partition's folder, and in the checkpoint files to its partition's lines. Those are changed while
-  no other task changes them, and are on disk when the partition is given back. So nothing depends on the job's driver
-  coming to its end.
-- Who has the partition next knows whether it was given back in order (`duralog.storage.disk.lent_lock`). After a task
-  that died it is recovered, as after a crash, whatever the directory was when the job began.
+- A task writes to its partition's folder, and in the checkpoint files to its partition's lines. One task at a time
+  changes those, and they are on disk when the partition is returned. So nothing depends on the end of the job's driver.
+- The next task knows whether the partition was returned cleanly (`duralog.storage.disk.lent_lock`). After a task that
+  died it is recovered, as after a crash, even if the directory was clean when the job began.
 
-Deleted segments' files go at once: there is no store that would remove them later.
+The files of deleted segments are removed at once: there is no store that would remove them later.
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ from duralog.storage.upkeep import Upkeep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loan:
-    """What a task has to know to open its partition. Can be pickled."""
+    """What a task needs to open its partition. Can be pickled."""
 
     path: str
-    """Of the directory, the same on all hosts."""
+    """The directory, the same on all hosts."""
     job: str
     slot: int
     partition: TopicPartition
@@ -54,7 +53,7 @@ class Loan:
     topic_config: TopicConfig
     broker_config: BrokerConfig
     was_clean: bool
-    """The directory was closed in order when the job began."""
+    """The directory was closed cleanly when the job began."""
 
     @property
     def lock_path(self) -> str:
@@ -62,7 +61,7 @@ class Loan:
 
 
 class BorrowedDirectory(LogDirectory):
-    """The directory as a task sees it: of the checkpoints, only the lines of its partition change."""
+    """The directory as a task sees it: in the checkpoints, only the lines of its partition change."""
 
     def __init__(self, file_system: FileSystem, path: str, partition: TopicPartition, lock: BorrowedLock) -> None:
         super().__init__(file_system, path)
@@ -73,7 +72,7 @@ class BorrowedDirectory(LogDirectory):
         self._borrowed_lock.check()
 
     def read_checkpoint(self, name: str) -> Mapping[TopicPartition, int]:
-        """Of a directory with very many partitions, decoding costs more than all else: once for the same contents."""
+        """Decoded once for the same contents: with very many partitions, decoding takes most of the time."""
         path = self.path_of(name)
         try:
             return _decoded(self._files.read_all(path)) if self._files.exists(path) else {}
@@ -100,7 +99,7 @@ def _decoded(data: bytes) -> Mapping[TopicPartition, int]:
 
 
 class BorrowedFolder:
-    """A partition's folder with nobody else at it. Nothing is loaded."""
+    """A partition's folder that no other task has. Nothing is loaded."""
 
     def __init__(self, loan: Loan, lock: BorrowedLock) -> None:
         self.loan = loan
@@ -110,9 +109,9 @@ class BorrowedFolder:
         self.path = self.directory.folder_of(loan.partition)
         state = lock.state
         self.was_in_order = state is SlotState.RETURNED or (state is SlotState.AS_FOUND and loan.was_clean)
-        """It was closed in order, so that nothing has to be checked."""
+        """It was closed cleanly, so that nothing has to be recovered."""
         self.is_in_order = False
-        """To be set when all is on disk, as after closing in order. Otherwise the next one to open it recovers it."""
+        """Set this when everything is on disk. Otherwise the next task recovers the partition."""
 
 
 class BorrowedPartition:
@@ -122,7 +121,7 @@ class BorrowedPartition:
         loan = folder.loan
         self.partition = loan.partition
         self.config = replace(loan.broker_config, log_cleaner_enable=False)
-        # Its clock stands still: what is to happen at once happens when told so.
+        # Its clock stands still: tasks without a delay run when `run_due` is called.
         self._scheduler = Scheduler(lambda: 0, threads=0)
         loader = PartitionLoader(
             folder.file_system,
@@ -149,15 +148,15 @@ class BorrowedPartition:
         self.cleaner.start()
 
     def checkpoint(self) -> None:
-        """Bring what the checkpoints say of this partition to disk."""
+        """Write this partition's lines of the checkpoints."""
         self._upkeep.checkpoint()
 
     def run_due(self) -> None:
-        """Remove the files of deleted segments, and whatever else is to be done at once."""
+        """Run the tasks that are due, such as removing the files of deleted segments."""
         self._scheduler.run_due()
 
     def close(self) -> None:
-        """In a forked child, only let go of the files."""
+        """In a forked child, only close the descriptors."""
         if self.log.is_inherited:
             self.log.close()
             return
@@ -170,7 +169,7 @@ class BorrowedPartition:
 
 @contextmanager
 def borrow_folder(loan: Loan) -> Iterator[BorrowedFolder]:
-    """Have a partition's folder for oneself, to work on its files. Waits for another task that has it."""
+    """Borrow a partition's folder to work on its files. Waits for another task that has it."""
     with borrowed(loan.lock_path, loan.job, loan.slot) as lock:
         folder = BorrowedFolder(loan, lock)
         lock.put_state(SlotState.BORROWED)
@@ -185,9 +184,9 @@ def borrow_folder(loan: Loan) -> Iterator[BorrowedFolder]:
 def borrow(
     loan: Loan, *, clock: Clock = wall_clock_ms, compact_log: CompactLog = compact_log
 ) -> Iterator[BorrowedPartition]:
-    """Have a partition open for writing, recovered if need be. Waits for another task that has it.
+    """Borrow a partition, open for writing and recovered if necessary. Waits for another task that has it.
 
-    It is closed in order at the end, also after an exception. `compact_log` is what its cleaner compacts with.
+    It is closed cleanly at the end, even after an exception. Its cleaner compacts with `compact_log`.
     """
     raise_open_file_limit()
     with borrow_folder(loan) as folder:

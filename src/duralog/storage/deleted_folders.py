@@ -1,6 +1,6 @@
-"""The end of a partition's folder: renamed first, so that a crash finds it and goes on, then removed after a delay.
+"""Deletes the folders of partitions: renamed first, so that a start after a crash continues, removed after a delay.
 
-The delay is for readers that still open the partition's older files. What a reader has open, it can read to its end.
+The delay is for readers that still open the partition's older files. A reader can read an open file to its end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class DeletedFolders:
         self.delay_ms = delay_ms
 
     def delete(self, partitions: Iterable[TopicPartition]) -> None:
-        """Rename the folders of these partitions, for good, and remove them later. One that fails stops no other."""
+        """Rename the folders of these partitions durably, and remove them later. A failure does not stop the others."""
         renamed: list[PartitionFolder] = []
         failure: StorageError | None = None
         for partition in partitions:

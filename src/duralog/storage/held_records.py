@@ -1,18 +1,18 @@
 """Records that the built-in retention must not delete: those that were due when the directory was opened.
 
-Seven days of retention are Kafka's default. Somebody who opens a backup, or a directory of old records, did not choose
-them. So the default deletes only what becomes due while the store is open; what was due before is held. A retention
-that somebody chose, for the topic or for the broker, deletes what is due, as in Kafka, and so does a call of
+Kafka's default retention is seven days. The user who opens a backup, or a directory of old records, did not choose it.
+So the default deletes only records that expire while the store is open; those that had expired before are held. A
+retention that was chosen, for the topic or for the broker, deletes expired records as in Kafka, and so does
 `Store.apply_retention`.
 
 What must always be true:
 - Which records are held is decided once, by the clock and the segments at the opening, before the first append.
-  Records that are appended later, with whatever timestamps, age as in Kafka until the next opening.
+  Records that are appended later age as in Kafka until the next opening, even with old timestamps.
 - Records are held by their offsets: a compaction that merges their segment with others does not release them.
 - A segment with one held record stays as a whole, and with it all that follow: a log has no holes.
 
-Only the ends of logs are kept of those whose retention was chosen. If that choice is taken back while the store is
-open, their segments are measured then, against the clock of the opening.
+For logs with a chosen retention, only the end offset is remembered. If that config is removed while the store is open,
+their segments are checked then, against the clock of the opening.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTopic:
-    """What a chosen retention of seven days would delete of a topic now, and the default does not."""
+    """What a chosen retention of seven days would delete from a topic now, and the default does not."""
 
     topic: str
     records: int
@@ -53,7 +53,7 @@ class HeldTopic:
 
 
 class HeldRecords:
-    """The held records of one store. Any thread may call anything."""
+    """The held records of one store. Any thread may call any method."""
 
     def __init__(self, logs: Mapping[TopicPartition, PartitionLog], opened_ms: int) -> None:
         """REQUIRES: nothing was appended to the logs since they were loaded."""

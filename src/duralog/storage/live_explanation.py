@@ -1,4 +1,4 @@
-"""Explaining the compaction of a log that a broker may compact at the same time."""
+"""Explains the compaction of a log that a broker may compact at the same time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
 from duralog.storage.store import Store
 
 _ATTEMPTS = 4
-"""A log that a broker compacts meanwhile may have lost the segments that were found. Then it is read again."""
+"""A broker that compacts the log meanwhile may delete segments that were listed. Then the log is read again."""
 
 
 class CleanerCheckpoints:
-    """Up to where each log is compacted, by the file as it is at the moment. It is read only if it has changed."""
+    """The offsets in `cleaner-offset-checkpoint` as it is now. The file is read again only if it has changed."""
 
     def __init__(self, path: str) -> None:
         self._files = LocalFileSystem()
@@ -45,7 +45,7 @@ def explain_live(
     """What a compaction of the partition would do, if its topic had these configs. REQUIRES: the store is read-only."""
 
     def explained(found: Store) -> Explanation:
-        # Before the log: a broker may go on compacting it, and the checkpoint must not be ahead of what is read.
+        # Before the log: a broker may compact it meanwhile, and the checkpoint must not be ahead of the log.
         checkpoint = checkpoints.get(partition)
         log = found.partition(*partition)
         log.update_config(config)

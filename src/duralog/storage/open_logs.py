@@ -1,10 +1,9 @@
 """Which logs of a directory are open, and whether that may still change.
 
 What must always be true:
-- `by_partition` is a mapping that nobody changes once it is there: when logs come or go it is another one, so that who
-  holds it needs no lock and can tell that something has changed. Opened for reading only, logs are added in place as
-  they are asked for.
-- Who changes topics, or what is open, holds `changing`. After `end` no change begins.
+- `by_partition` is an immutable mapping: when logs are opened or closed it is replaced, so that a holder needs no lock
+  and can see that something has changed. In a read-only store, logs are added in place when they are first used.
+- A change of topics, or of the open logs, holds the lock `changing`. After `end` no change begins.
 - In a forked child no log is open, and none can be opened.
 """
 
@@ -25,7 +24,7 @@ from duralog.storage.opening import OpenedDirectory
 
 
 class OpenLogs:
-    """The logs of one directory that are open."""
+    """The open logs of one directory."""
 
     def __init__(self, opened: OpenedDirectory) -> None:
         self._opened = opened
@@ -35,10 +34,10 @@ class OpenLogs:
         self.is_closed = False
         self.by_partition: Mapping[TopicPartition, PartitionLog] = opened.logs
         self.loss: str | None = None
-        """Why nothing is changed any more, though the store is open: the lock does not keep others out."""
+        """Why the open store makes no more changes: it has lost the directory's lock."""
         self._process = forks.here
         self._inherited: Mapping[TopicPartition, PartitionLog] | None = None
-        """In a forked child: what was open in its parent."""
+        """In a forked child: the logs that were open in its parent."""
         forks.belongs_here(self)
 
     def on_fork(self) -> None:
@@ -57,7 +56,7 @@ class OpenLogs:
         self._opened.metadata.close()
 
     def everywhere(self) -> list[TopicPartition]:
-        """All partitions that belong into the directory, by name, be they open or not."""
+        """All partitions of the directory, open or not, by name."""
         topics = sorted(self._opened.topics.by_name.items())
         return [TopicPartition(name, number) for name, topic in topics for number in topic.partitions]
 
@@ -74,9 +73,9 @@ class OpenLogs:
             raise StorageError(self.loss)
 
     def find(self, partition: TopicPartition) -> PartitionLog | None:
-        """The log of a partition. Opened for reading only, it is loaded now if nobody has asked for it before.
+        """The log of a partition. In a read-only store it is loaded on first use.
 
-        None for a partition that the metadata names and that has no log. Raises for one that is offline or unknown.
+        None for a partition in the metadata that has no log. Raises for one that is offline or unknown.
         """
         self.check_open()
         error = self._opened.offline.get(partition)
@@ -96,13 +95,13 @@ class OpenLogs:
         return topic
 
     def load(self, partition: TopicPartition) -> PartitionLog:
-        """A log of its own for the caller, who closes it."""
+        """A new log of the partition. The caller closes it."""
         self.check_open()
         opened = self._opened
         return opened.loader.load(partition, self._topic(opened, partition))
 
     def _load_and_keep(self, partition: TopicPartition) -> PartitionLog:
-        # Not under the lock: of many partitions on an object store, several are loaded at a time.
+        # Not under the lock: on an object store, several partitions are loaded at a time.
         opened = self._opened
         loaded = opened.loader.load(partition, self._topic(opened, partition))
         log: PartitionLog | None = None
@@ -133,19 +132,19 @@ class OpenLogs:
         self.by_partition = {**self.by_partition, **added}
 
     def take(self, partitions: Collection[TopicPartition]) -> list[PartitionLog]:
-        """Let these be open no more. They are the caller's to close. REQUIRES: `changing` is held."""
+        """Remove these from the open logs. The caller closes them. REQUIRES: `changing` is held."""
         taken = [log for partition, log in self.by_partition.items() if partition in partitions]
         self.by_partition = {found: log for found, log in self.by_partition.items() if found not in partitions}
         return taken
 
     def end(self) -> bool:
-        """Let no change begin any more. Returns False if it was so already."""
+        """Allow no more changes. Returns False if that was so already."""
         with self.changing:
             was_closed, self.is_closed = self.is_closed, True
         return not was_closed
 
     def close(self, threads: int) -> dict[TopicPartition, Exception]:
-        """Close all, the metadata log last. Returns what went wrong."""
+        """Close all, the metadata log last. Returns the errors."""
         failures: dict[TopicPartition, Exception] = {}
         if self.read_only:
             # No disk is waited for, so threads would only cost time.
@@ -163,7 +162,7 @@ class OpenLogs:
         return failures
 
     def disown(self, loss: str) -> None:
-        """Let nothing change any more: another process may write to the directory."""
+        """Make no more changes: another process may write to the directory."""
         self.loss = loss
         for log in self._all_logs():
             log.disown(loss)

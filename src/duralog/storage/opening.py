@@ -1,25 +1,25 @@
-"""How a directory is opened: what has to happen, in which order, until its topics and logs are known.
+"""How a directory is opened: the steps, in their order, until its topics and logs are known.
 
-For writing: lock the directory; take the clean-shutdown marker away; read the metadata log; bring folders and metadata
-together; load all partitions in parallel, which recovers those that need it. A partition that cannot be loaded is
-offline, and the others are served. For lending: the same, but partitions are left for others to load. For reading: none
-of that, only look.
+For writing: lock the directory; remove the clean-shutdown marker; read the metadata log; reconcile folders and
+metadata; load all partitions in parallel, which recovers those that need it. A partition that cannot be loaded is
+offline, and the others are served. For lending: the same, but tasks load the partitions. For reading: nothing is
+locked or changed.
 
-Folders and metadata may differ. What is done about it, for writing:
+Folders and metadata may differ. For writing, they are reconciled so:
 
 | the metadata knows                     | a folder | then                                                            |
 |----------------------------------------|----------|-----------------------------------------------------------------|
 | the partition, on this node            | no       | the partition is made, as Kafka makes it                        |
 | the topic, but not this partition here | yes      | the partition is offline: Kafka would set the folder aside      |
-| that an older topic was deleted, its id the folder's | yes | the folder is deleted, and the partition made anew     |
+| that an older topic was deleted, its id the folder's | yes | the folder is deleted, and the partition made again    |
 | that the topic was deleted             | yes      | the folder is deleted: a crash has interrupted that             |
 | nothing                                | yes      | the topic is adopted, unless another node leads the metadata;   |
-|                                        |          | unless the store was told otherwise, it keeps its records       |
+|                                        |          | unless a retention is configured, it keeps its records forever  |
 | nothing, after a loss of records       | yes      | the partition is offline: retention must not go by defaults     |
 | nothing, and no folder of the topic has files of a log | yes | it is not a partition: the folder stays as it is     |
 
-A directory without metadata gets it now if nobody owns it yet. If it belongs to a Kafka node that keeps its metadata in
-another directory, it gets none before a topic is created or changed here.
+A directory without metadata gets it now if no node owns it yet. If it belongs to a Kafka node that keeps its metadata
+in another directory, it gets none before a topic is created or changed here.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class OpenedDirectory:
     directory: LogDirectory
     meta: MetaProperties
     config: BrokerConfig
-    """With what the cluster metadata sets for brokers."""
+    """Includes what the cluster metadata sets for brokers."""
     was_clean: bool
-    """All logs had been closed in order."""
+    """All logs had been closed cleanly."""
     lock: Lock | None
     """None for a directory that is only read."""
     metadata: MetadataFolder
@@ -69,7 +69,7 @@ class OpenedDirectory:
     loader: PartitionLoader
     deleted: DeletedFolders
     logs: dict[TopicPartition, PartitionLog]
-    """Empty for a directory that is only read: its logs are loaded when they are asked for."""
+    """Empty for a directory that is only read: its logs are loaded on first use."""
     offline: dict[TopicPartition, Exception]
     """The partitions that could not be loaded, and why."""
 
@@ -96,8 +96,8 @@ class Opening:
             metadata = metadata_folder.load()
             metadata_folder.tell_what_is_missing(metadata, has_topics=bool(live))
         except DuralogError as error:
-            # Reading can do without: folders tell the topics, and configs matter little to readers.
-            _logger.warning("the metadata is not used: %s; folders tell the topics, with default configs", error)
+            # Readers can do without: folders name the topics, and configs matter little to readers.
+            _logger.warning("the metadata cannot be read: %s; topics come from folders, with default configs", error)
         present = set(live)
         topics = self._topics(
             metadata,
@@ -110,7 +110,7 @@ class Opening:
             known = topics.by_name[name].partitions if name in topics.by_name else ()
             found = [partition for partition in partitions if partition.partition not in known]
             if self._directory.are_partitions(found):
-                topic_id = _told_id(_own_id(loader, partition) for partition in found)
+                topic_id = _first_id(_own_id(loader, partition) for partition in found)
                 topics.add_found(name, topic_id, (partition.partition for partition in found))
         if not topics.by_name and meta is _NOBODY and not metadata_folder.exists:
             self._directory.check()
@@ -130,7 +130,7 @@ class Opening:
         except BaseException:
             lock.release()
             raise
-        _tell_offline(opened)
+        _log_offline(opened)
         return opened
 
     def for_lending(self) -> OpenedDirectory:
@@ -142,7 +142,7 @@ class Opening:
         except BaseException:
             lock.release()
             raise
-        _tell_offline(opened)
+        _log_offline(opened)
         return opened
 
     def _for_writing(self, lock: Lock) -> OpenedDirectory:
@@ -161,8 +161,8 @@ class Opening:
             metadata = metadata_folder.load()
             leader_id = metadata_folder.leader_id()
         except CorruptRecord as error:
-            # Not without: configs that are not known could mean that data is deleted which must be kept. And the next
-            # start should not take this one for a crash, after which it would cut the log off.
+            # Stop here: without the configs, retention could delete data that must be kept. And the next start must not
+            # take this one for a crash, after which it would truncate the log.
             if clean:
                 self._directory.put_clean_shutdown()
             raise _with_advice(error, self._directory.path) from None
@@ -176,7 +176,7 @@ class Opening:
         return opened
 
     def _bring_together(self, opened: OpenedDirectory, *, may_adopt: bool) -> None:
-        """Folders and metadata, as the table above has it. Missing partitions are made when all are loaded."""
+        """Reconcile folders and metadata, by the table above. Missing partitions are made when all are loaded."""
         folders = self._directory.folders()
         opened.deleted.remove_later(folders.deleted)
         topics = opened.topics
@@ -200,7 +200,7 @@ class Opening:
                 reason = "the topic is not in the cluster metadata, of which damaged records are in quarantine"
                 self._set_offline(opened, kept, f"{reason}: its configs are not known")
             elif kept:
-                topics.add_found(name, _told_id(kept.values()), (partition.partition for partition in kept))
+                topics.add_found(name, _first_id(kept.values()), (partition.partition for partition in kept))
                 if topics.get(name).config.retention_ms == -1:
                     kept_for_ever.append(name)
                 if may_adopt:
@@ -248,7 +248,7 @@ class Opening:
         opened.offline.update(outcome.failures)
 
     def _finish_deletions(self, opened: OpenedDirectory) -> None:
-        """Of older topics, whose names others have by now: who loads all partitions finds that out by loading."""
+        """Of older topics whose names are in use again. Loading all partitions would find them too."""
         removed_ids = cache(opened.metadata.removed_topic_ids)
         left_over = [
             partition
@@ -322,7 +322,7 @@ class Opening:
         )
 
 
-def _tell_offline(opened: OpenedDirectory) -> None:
+def _log_offline(opened: OpenedDirectory) -> None:
     for partition, error in opened.offline.items():
         _logger.error("%s is offline: %s", partition, error)
 
@@ -338,20 +338,20 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> Iterator[tuple[str, list[
 
 
 def _own_id(loader: PartitionLoader, partition: TopicPartition) -> str | None:
-    """The topic id that the folder tells. That it is damaged is told when the partition is loaded."""
+    """The topic id in the folder. Damage of the file is reported when the partition is loaded."""
     try:
         return loader.topic_id(partition)
     except DuralogError:
         return None
 
 
-def _told_id(ids: Iterable[str | None]) -> str | None:
-    """The id of a topic, by the first of its folders that tells."""
+def _first_id(ids: Iterable[str | None]) -> str | None:
+    """The id of a topic: the first that its folders have."""
     return next((topic_id for topic_id in ids if topic_id is not None), None)
 
 
 def _not_of(removed_ids: set[str], ids: Mapping[TopicPartition, str | None]) -> dict[TopicPartition, str | None]:
-    """Without the folders of deleted topics. One that does not tell belongs to the same topic as the others."""
+    """Without the folders of deleted topics. A folder without an id belongs to the same topic as the others."""
     kept = {partition: topic_id for partition, topic_id in ids.items() if topic_id not in removed_ids}
     return kept if len(kept) == len(ids) or any(kept.values()) else {}
 
@@ -366,7 +366,7 @@ def _adopt(topics: Topics, name: str) -> None:
 def _bytes_to_check(loader: PartitionLoader, partitions: Iterable[TopicPartition]) -> int:
     total = 0
     for partition in partitions:
-        # What cannot be listed cannot be loaded either: that is told then, of this partition alone.
+        # A folder that cannot be listed cannot be loaded either: loading reports that, for this partition alone.
         with suppress(StorageError):
             total += loader.bytes_to_check(partition)
     return total
@@ -377,7 +377,7 @@ def _refuse_to_write() -> WritableLog:
 
 
 def _with_advice(error: CorruptRecord, path: str) -> CorruptRecord:
-    """The same error, with what to do about metadata that cannot be loaded."""
+    """The same error, with advice for metadata that cannot be loaded."""
     detail = "" if error.expected is None else f" (expected {error.expected}, found {error.found})"
     advice = (
         f"run duralog repair --dry-run {path} --topic {CLUSTER_METADATA}, bring the folder back from a backup,"

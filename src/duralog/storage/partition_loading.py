@@ -1,4 +1,4 @@
-"""How the store comes to a log: from a partition's folder, and from what the directory's checkpoints know of it."""
+"""Loads logs: from the folder of a partition, and its entries in the directory's checkpoints."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class FolderOfAnotherTopic(StorageError):
     def __init__(self, message: str, topic_id: str) -> None:
         super().__init__(message)
         self.topic_id = topic_id
-        """The one that the folder tells."""
+        """The id in the folder."""
 
 
 class PartitionLoader:
-    """Loads the partitions of one directory. Any thread may ask it, for different partitions."""
+    """Loads the partitions of one directory. Several threads may use it, for different partitions."""
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class PartitionLoader:
         self._recovery_points = dict(directory.read_checkpoint(RECOVERY_POINT_CHECKPOINT))
         self._log_starts = dict(directory.read_checkpoint(LOG_START_OFFSET_CHECKPOINT))
         self._cleaner_checkpoint = CleanerCheckpoint(directory)
-        """Written only while a directory is opened: the cleaner reads it after that, and has it for itself then."""
+        """Written only while a directory is opened. After that it belongs to the cleaner."""
 
     def topic_id(self, partition: TopicPartition) -> str | None:
-        """The topic that the folder says it belongs to; None if it does not say."""
+        """The id of the topic that the folder belongs to; None if it has none."""
         path = f"{self._directory.folder_of(partition)}/{PARTITION_METADATA}"
         if not self._files.exists(path):
             return None
@@ -76,7 +76,7 @@ class PartitionLoader:
             raise error.in_file(path) from None
 
     def load(self, partition: TopicPartition, topic: Topic, on_bytes: OnBytes | None = None) -> PartitionLog:
-        """The log in the partition's folder. A folder of another topic is refused, one of none gets the topic's id."""
+        """The log in the partition's folder. A folder of another topic is refused, one without an id gets it."""
         found_id = self.topic_id(partition)
         folder = self._directory.folder_of(partition)
         if found_id is None:
@@ -92,7 +92,7 @@ class PartitionLoader:
         return self._open(partition, topic.config, clean=self._clean, leader_epoch=leader_epoch, on_bytes=on_bytes)
 
     def make_folders(self, partitions: Iterable[TopicPartition]) -> None:
-        """The folders of new partitions, which are there after a crash too."""
+        """Make the folders of new partitions durably."""
         for partition in partitions:
             self._files.make_folder(self._directory.folder_of(partition))
         self._files.sync_folder(self._directory.path)
@@ -104,7 +104,7 @@ class PartitionLoader:
 
     def create_in_folder(self, partition: TopicPartition, topic: Topic) -> PartitionLog:
         """A partition that has an empty folder."""
-        # What a checkpoint says is of another partition, which had this name before.
+        # An entry in a checkpoint is that of an older partition of this name.
         self._recovery_points.pop(partition, None)
         self._log_starts.pop(partition, None)
         self._cleaner_checkpoint.forget([partition])
@@ -117,7 +117,7 @@ class PartitionLoader:
         return self._open(METADATA_PARTITION, METADATA_CONFIG, clean=self._clean)
 
     def bytes_to_check(self, partition: TopicPartition) -> int:
-        """How much of a log has to be recovered, as far as the names and sizes of its files tell."""
+        """How many bytes of a log have to be recovered, by the names and sizes of its files."""
         if self._clean:
             return 0
         sizes: dict[int, int] = {}
@@ -165,6 +165,6 @@ class PartitionLoader:
         )
 
     def _count_as_new(self, partition: TopicPartition, offset: int) -> None:
-        """From this offset on, the log is not to count as compacted."""
+        """Let the log count as new from this offset on."""
         if self._cleaner_checkpoint.lower_on_disk(partition, offset):
             _logger.warning("%s: compaction begins at offset %d, where the log is repaired", partition, offset)

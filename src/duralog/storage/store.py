@@ -1,19 +1,19 @@
-"""A whole log directory: its topics, their logs, and the work that goes on beside the callers.
+"""A whole log directory: its topics, their logs, and the background threads that maintain them.
 
-Opened for writing, the directory is locked and looked after in the background. Closing stops that work, closes all logs
-in parallel, writes the checkpoints, and last of all the marker of a clean shutdown. Where a log could not be closed,
-or could not be recovered, there is no marker, so that the next start looks closely.
+Opened for writing, the directory is locked, and background threads flush, retain and compact. Closing stops them,
+closes all logs in parallel, writes the checkpoints, and at the very end the marker of a clean shutdown. If a log could
+not be closed or recovered, there is no marker, so that the next start recovers.
 
-A store belongs to the process that opened it. In a forked child it behaves as one that is closed, and `close` only lets
-go of descriptors (`duralog.storage.disk.forks`). A writer whose lock file somebody has removed writes nothing from then
-on, and leaves no marker either: another process may have opened the directory.
+A store belongs to the process that opened it. In a forked child it behaves like a closed one, and `close` only closes
+descriptors (`duralog.storage.disk.forks`). A writer whose lock file was removed writes nothing from then on, and leaves
+no marker: another process may have opened the directory.
 
-Opened for reading only, nothing is locked, nothing runs in the background and no file changes, so that it works on a
-directory that somebody else writes to. A partition is loaded when it is first asked for, and shows what was there then,
-until `refresh` (`duralog.storage.read_only_directory`).
+Opened read-only, nothing is locked, nothing runs in the background and no file changes. So it works on a directory that
+another process writes to. A partition is loaded on first use, and stays as it was then until `refresh`
+(`duralog.storage.read_only_directory`).
 
-Any thread may call anything. Changes of topics wait for each other (`duralog.storage.topic_changes`); appending,
-reading and asking for logs wait for none of that.
+Any thread may call any method. Changes of topics wait for each other (`duralog.storage.topic_changes`); appends, reads
+and lookups of logs do not wait for them.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ from duralog.storage.upkeep import Upkeep
 
 _LOCK_CHECK_MS = 1000
 _MOST_SHOWN = 200
-"""Of more partitions than these, a notebook shows only those that are loaded already."""
-_MOST_TOLD = 20
-"""Partitions that an error of the background tells of: on a bad disk it may be all of them, again and again."""
+"""With more partitions than this, a notebook shows only those that are loaded."""
+_MOST_NAMED = 20
+"""The most partitions that a background error names: on a bad disk it may be all of them, again and again."""
 
 
 class Store:
-    """One log directory. `duralog.open` makes it. It belongs to this process, and not to children forked from it."""
+    """One log directory; `duralog.open` returns it. It belongs to this process, and not to children forked from it."""
 
     # These are the options of `duralog.open`, which users and tests give by name.
     def __init__(
@@ -123,19 +123,19 @@ class Store:
             write_checkpoints=self._upkeep.checkpoint,
         )
         self.cleaner = Cleaner(cleaner_owner, opened.config)
-        """Compacts in the background, and tells how that goes."""
+        """Compacts in the background, and shows its state."""
         self._changes = TopicChanges(opened, self._given_config, self._open, self.cleaner, self._upkeep)
 
-    # What there is
+    # Contents
 
     @property
     def config(self) -> BrokerConfig:
-        """What the store was opened with, and over it what the cluster metadata sets for brokers."""
+        """The configs that the store was opened with, overridden by those of brokers in the cluster metadata."""
         return self._changes.config
 
     @property
     def given_config(self) -> BrokerConfig:
-        """What the store was opened with."""
+        """The configs that the store was opened with."""
         return self._given_config
 
     @property
@@ -148,7 +148,7 @@ class Store:
 
     @property
     def features(self) -> Mapping[str, int]:
-        """The levels of Kafka's features; those of a new directory where the metadata says nothing yet."""
+        """The levels of Kafka's features; those of a new directory if the metadata has none yet."""
         return self._topics.features
 
     @property
@@ -158,14 +158,14 @@ class Store:
 
     @property
     def background_errors(self) -> tuple[BackgroundError, ...]:
-        """What went wrong beside the callers, the latest last."""
+        """Errors of the background threads, the latest last."""
         return self._scheduler.errors
 
     @property
     def logs(self) -> Mapping[TopicPartition, PartitionLog]:
-        """The logs that are open: another mapping whenever one has come or gone, so that a holder can tell.
+        """The open logs. The mapping is replaced when one is opened or closed, so that a holder can see the change.
 
-        Opened for reading only: those that were asked for so far.
+        In a read-only store: those that were used so far.
         """
         return self._open.by_partition
 
@@ -173,7 +173,7 @@ class Store:
         return sorted(self._topics.by_name)
 
     def find_topic(self, name: str) -> Topic | None:
-        """All that is known of a topic, as it is now; None if there is none of the name."""
+        """All that is known about a topic now; None if there is no topic of the name."""
         return self._topics.by_name.get(name)
 
     def partitions(self, topic: str) -> list[int]:
@@ -181,15 +181,15 @@ class Store:
         return list(self._topics.get(topic).partitions)
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions the topic has in all, be they in this directory, in another, or not made yet."""
+        """How many partitions the topic has in all: in this directory, in another, or not made yet."""
         return self._topics.partition_count(topic)
 
     def topic_id(self, topic: str) -> str | None:
-        """Kafka's id of the topic; None for a topic that only has folders, none of which tells."""
+        """Kafka's id of the topic; None for a topic without metadata whose folders have no id."""
         return self._topics.get(topic).topic_id
 
     def topic_config(self, topic: str) -> TopicConfig:
-        """The configs in force: the topic's own ones over the store's."""
+        """The configs in effect: the store's, overridden by the topic's own."""
         return self._topics.get(topic).config
 
     def topic_overrides(self, topic: str) -> dict[str, str]:
@@ -197,7 +197,7 @@ class Store:
         return dict(self._topics.get(topic).overrides)
 
     def partition(self, topic: str, partition: int) -> PartitionLog:
-        """The log of a partition. `__cluster_metadata` can be had, too."""
+        """The log of a partition, also of `__cluster_metadata`."""
         log = self._open.by_partition.get(TopicPartition(topic, partition))
         return log if log is not None and not self._open.is_closed else self._find_log(TopicPartition(topic, partition))
 
@@ -247,7 +247,7 @@ class Store:
             for partition in everywhere:
                 log = self._open.by_partition.get(partition)
                 if log is None and may_load:
-                    # Only for the table: what a reader asks for later shall be as it is then.
+                    # Only for the table: a reader that uses it later must see it as it is then.
                     with suppress(DuralogError):
                         log = loaded.enter_context(self.loaded(*partition))
                 if log is not None:
@@ -264,23 +264,23 @@ class Store:
     # Topics
 
     def create_topic(self, name: str, partitions: int | None = None, config: Mapping[str, object] | None = None) -> str:
-        """A new topic, with configs of its own by Kafka's names. Returns its id."""
+        """Create a topic, with its own configs by Kafka's names. Returns its id."""
         return self._changes.create_topic(name, partitions, config or {})
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Let a topic have so many partitions, more than now."""
+        """Increase the number of a topic's partitions to `total`."""
         self._changes.add_partitions(topic, total)
 
     def delete_topic(self, topic: str) -> None:
-        """Take a topic away. Its folders go after `log.segment.delete.delay.ms`; open files stay readable."""
+        """Delete a topic. Its folders are removed after `log.segment.delete.delay.ms`; open files stay readable."""
         self._changes.delete_topic(topic)
 
     def alter_topic_config(self, topic: str, changes: Mapping[str, object]) -> TopicConfig:
-        """Set configs of a topic; None takes one back. They are in force at once."""
+        """Set configs of a topic; None removes one. They take effect at once."""
         return self._changes.alter_topic_config(topic, changes)
 
     def take_producer_ids(self) -> range:
-        """A block of producer ids. The metadata tells that they are taken: nobody gets them again, nor from Kafka."""
+        """Allocate a block of producer ids. The metadata records it: neither duralog nor Kafka hands them out again."""
         return self._changes.take_producer_ids()
 
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
@@ -288,9 +288,9 @@ class Store:
         return self._topics.configs_of(resource_type, name)
 
     def alter_configs_of(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
-        """Set configs of brokers or of a group; None takes one back. Those of this broker are in force at once.
+        """Set configs of brokers or of a group; None removes one. Those of this broker take effect at once.
 
-        They are not checked: what cannot be understood has no effect, and `BrokerConfig.ignored` names it.
+        They are not checked: invalid ones have no effect, and are listed in `BrokerConfig.ignored`.
         """
         self._changes.alter_configs_of(resource_type, name, changes)
 
@@ -298,9 +298,9 @@ class Store:
 
     @property
     def held(self) -> Sequence[HeldTopic]:
-        """What the default retention would delete, but was due when the directory was opened. The largest first.
+        """What the default retention does not delete, because it had expired when the directory was opened.
 
-        It stays until somebody chooses a retention or calls `apply_retention`.
+        The largest first. It stays until a retention is configured or `apply_retention` is called.
         """
         self._open.check_open()
         return self._upkeep.held_topics() if self._deletes_by_age and not self.read_only else ()
@@ -312,7 +312,7 @@ class Store:
     def apply_retention(self, policies: Iterable[RetentionPolicy] | None = None) -> RetentionReport:
         """Delete the segments that have expired, by these policies or those that the store was opened with.
 
-        Where nobody chose a retention, the default of seven days applies, also to what is `held`.
+        If no retention is configured, the default of seven days applies, also to what is `held`.
         """
         self._open.check_writable()
         return self._retain(policies, delete=True)
@@ -328,24 +328,24 @@ class Store:
                 break
             log: PartitionLog | None = None
             try:
-                # Not by `partition`: what runs in the background may still be at it while the store closes.
+                # Not by `partition`, which raises while the store closes: background threads may still run then.
                 log = self._open.by_partition.get(partition) or self._find_log(partition)
                 kept = () if held is None else held.of(partition, log)
                 removals += retain(log, chosen, self._clock(), delete=delete, held=kept)
             except UnknownTopic:
                 continue  # It was deleted meanwhile.
-            except Exception as error:  # Policies may be anybody's.
+            except Exception as error:  # Users write policies.
                 if log is not None and self._open.by_partition.get(partition) is not log:
-                    continue  # Likewise, while it was looked after.
+                    continue  # Likewise, during the check.
                 failures[partition] = str(error) if isinstance(error, DuralogError) else repr(error)
         return RetentionReport(removals=removals, failures=failures)
 
     def _retain_unasked(self) -> None:
         failures = self._retain(None, delete=True, held=self._upkeep.held).failures
-        told = [error for partition, error in failures.items() if partition not in self._opened.offline]
-        if told:
-            more = f"; and {len(told) - _MOST_TOLD:,} more" if len(told) > _MOST_TOLD else ""
-            raise StorageError("; ".join(told[:_MOST_TOLD]) + more)
+        errors = [error for partition, error in failures.items() if partition not in self._opened.offline]
+        if errors:
+            more = f"; and {len(errors) - _MOST_NAMED:,} more" if len(errors) > _MOST_NAMED else ""
+            raise StorageError("; ".join(errors[:_MOST_NAMED]) + more)
 
     # Compaction
 
@@ -361,11 +361,11 @@ class Store:
     ) -> CompactionReport:
         """Compact a partition now, however little of it is new, and return when it is done.
 
-        `cleanup.policy` must have `compact` in it. Where there is nothing to do, a note in the report says why. If the
-        log is being compacted already, this waits for it first. `workers` is the number of threads that do it,
-        `log.cleaner.threads` if nothing is said; `memory_bytes` is for the map of keys, a cleaner thread's share if
-        nothing is said; `on_progress` is told how far it is. With `again`, what was compacted before counts as new: a
-        log to which nothing is written any more loses its tombstones, too.
+        `cleanup.policy` must contain `compact`. If there is nothing to do, a note in the report says why. If the log is
+        being compacted already, this waits for that first. `workers` is the number of threads, by default
+        `log.cleaner.threads`; `memory_bytes` is for the offset map, by default a cleaner thread's share. `on_progress`
+        is called with the progress. With `again`, what was compacted before counts as new, so that an idle log loses
+        its tombstones, too.
         """
         self._open.check_writable()
         log = self.partition(topic, partition)
@@ -375,17 +375,17 @@ class Store:
         return self.cleaner.compact(TopicPartition(topic, partition), log, settings, again=again)
 
     def _load_compacted(self) -> Mapping[TopicPartition, PartitionLog]:
-        """All logs so far, and those of compacted topics that can be loaded."""
+        """The open logs, and those of compacted topics that can be loaded."""
         for partition in self._open.everywhere():
             if COMPACT in self.topic_config(partition.topic).cleanup_policy:
                 with suppress(DuralogError):
                     self.partition(*partition)
         return dict(self._open.by_partition)
 
-    # The end
+    # Closing
 
     def close(self) -> None:
-        """Bring everything to disk and let go of the directory. Closing again does nothing.
+        """Sync everything and unlock the directory. Closing again does nothing.
 
         In a forked child of the process that opened the store, nothing is written, and the directory stays locked.
         """
@@ -411,7 +411,7 @@ class Store:
             raise error
 
     def _check_lock(self) -> None:
-        """If another process may have opened the directory, write nothing more, and end all background work."""
+        """If another process may have opened the directory, write nothing more, and stop all background threads."""
         try:
             self._opened.directory.check_lock()
         except LockLost as error:

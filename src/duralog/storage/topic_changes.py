@@ -1,7 +1,7 @@
 """Changes of topics and of configs: first in the metadata, then in folders and logs, one change at a time.
 
-The metadata decides. A change that is in it is made, whatever happens after: what a crash or a failing disk has kept
-from being done to folders is done at the next start (`duralog.storage.opening`), or when the partition is asked for.
+The metadata decides. A change that is in it will be completed: if a crash or a disk error prevents the change of the
+folders, the next start does it (`duralog.storage.opening`), or the next use of the partition.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _logger = logging.getLogger(__name__)
 
 
 class TopicChanges:
-    """What is changed in one directory. Any thread may call anything: a change waits for the one before it."""
+    """Changes one directory. Any thread may call any method: a change waits for the one before it."""
 
     def __init__(
         self, opened: OpenedDirectory, given_config: BrokerConfig, logs: OpenLogs, cleaner: Cleaner, upkeep: Upkeep
@@ -41,7 +41,7 @@ class TopicChanges:
         self._cleaner = cleaner
         self._upkeep = upkeep
         self.config = opened.config
-        """What the store was opened with, and over it what the cluster metadata sets for brokers."""
+        """The configs that the store was opened with, overridden by those of brokers in the cluster metadata."""
 
     def create_topic(self, name: str, partitions: int | None, config: Mapping[str, object]) -> str:
         """Returns the topic's id."""
@@ -62,14 +62,14 @@ class TopicChanges:
             self._create_logs(self._topics.add_partitions(topic, total))
 
     def make_missing(self, partition: TopicPartition) -> PartitionLog:
-        """The log of a partition that is in the metadata, but of which an error has left no log."""
+        """Make the log of a partition that is in the metadata, but has no log because of an earlier error."""
         with self._logs.changing:
             self._logs.check_writable()
             if partition not in self._logs.by_partition:
                 self._create_logs(self._topics.get(partition.topic))
             log = self._logs.by_partition.get(partition)
         if log is None:
-            # Since it was looked for, the topic was deleted and made again with fewer partitions.
+            # Meanwhile the topic was deleted and created again with fewer partitions.
             raise UnknownTopic(f"there is no partition {partition} in this directory")
         return log
 
@@ -124,7 +124,7 @@ class TopicChanges:
         new = [partition for partition in named if partition not in known]
         if not new:
             return
-        # First: a log must not be there beside what the checkpoints say of another one of its name, nor its folder.
+        # First: the checkpoints must not have entries of an older log of this name, nor may its folder be there.
         self._cleaner.forget(new)
         self._upkeep.forget(new)
         self._finish_deletions(new, topic)
@@ -150,7 +150,7 @@ class TopicChanges:
             self._logs.add(added)
 
     def _finish_deletions(self, partitions: Iterable[TopicPartition], topic: Topic) -> None:
-        """The folders of a deleted topic of the name may be in their places, if the disk has refused to rename them."""
+        """Folders of a deleted topic of this name may still be in place, if they could not be renamed."""
         ids = {partition: self._opened.loader.topic_id(partition) for partition in partitions}
         left = [partition for partition, topic_id in ids.items() if topic_id not in (None, topic.topic_id)]
         if left:
@@ -158,7 +158,7 @@ class TopicChanges:
             self._opened.deleted.delete(partition for partition in left if ids[partition] in removed_ids)
 
     def _update_logs(self, changed: Topic) -> list[TopicPartition]:
-        """Let the logs of a topic go by its configs as they are now. Returns which they are."""
+        """Apply the current configs of a topic to its logs. Returns the partitions."""
         logs = self._logs.by_partition
         known = [TopicPartition(changed.name, number) for number in changed.partitions]
         partitions = [partition for partition in known if partition in logs]

@@ -1,9 +1,9 @@
-"""What a store does by itself while it is open: flush, retain, forget producers, write checkpoints.
+"""What an open store does in the background: flush, retain, expire producers, write checkpoints.
 
-It also watches for records that are appended though they have expired already, and warns once for each topic.
+It also watches for appended records that have expired already, and warns once for each topic.
 
-Each task goes over the logs as they are then. A log that fails does not keep the others from their turn: what it raised
-is raised at the end, and so reaches `Scheduler.errors`.
+Each task goes through the logs that are open then. An error in one log does not stop the others: it is raised at the
+end, and so reaches `Scheduler.errors`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from duralog.storage.log.partition_log import Logs, PartitionLog
 
 _LONGEST_FLUSH_CHECK_MS = 1000
 _SOON_MS = 1
-"""Not at once: a command that opens a store for a moment runs what is due at once, and deletes nothing by itself."""
+"""Not 0: a command that opens a store briefly runs only what is due at once, and deletes nothing by itself."""
 _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -50,18 +50,18 @@ class Upkeep:
             self.watch(log)
 
     def keep(self, offline: Iterable[TopicPartition]) -> None:
-        """Leave in the checkpoints what they say of partitions that could not be loaded."""
+        """Keep the entries of partitions that could not be loaded in the checkpoints."""
         for name in _CHECKPOINTS:
             offsets = self._directory.read_checkpoint(name)
             self._kept[name] = {partition: offsets[partition] for partition in offline if partition in offsets}
 
     def watch(self, log: PartitionLog) -> None:
         """Warn when records are appended that have expired already."""
-        # Without a reference to the log: a circle would keep the files of a deleted topic open.
+        # Without a reference to the log: a reference cycle would keep the files of a deleted topic open.
         log.on_expired = partial(self._warn_of_expired, TopicPartition(log.topic, log.partition))
 
     def held_topics(self) -> tuple[HeldTopic, ...]:
-        """What the default retention does not delete because it was due when the directory was opened."""
+        """What the default retention does not delete, because it had expired when the directory was opened."""
         return self.held.topics(self._logs(), self._clock())
 
     def start(self, apply_retention: Callable[[], None], *, deletes_by_age: bool = True) -> None:
@@ -71,7 +71,7 @@ class Upkeep:
         later_ms = config.log_initial_task_delay_ms
         for name, work, interval_ms, first_after_ms in (
             ("retention", apply_retention, config.log_retention_check_interval_ms, later_ms),
-            # Kafka never looks at `flush.ms` of a topic unless its flusher is switched on for the broker, too.
+            # Kafka ignores a topic's `flush.ms` unless the broker's flusher is enabled, too.
             ("flush", self.flush, min(config.log_flush_scheduler_interval_ms, _LONGEST_FLUSH_CHECK_MS), later_ms),
             (
                 "checkpoint of recovery points",
@@ -105,7 +105,7 @@ class Upkeep:
         now_ms = self._clock()
 
         def flush_if_due(log: PartitionLog) -> None:
-            # Below zero, the clock was set back: they must not wait until it is as late again.
+            # Below zero, the clock was set back: do not wait until it is as late again.
             waited_ms = abs(now_ms - log.last_flush_ms)
             if waited_ms >= log.config.flush_ms and log.recovery_point < log.end_offset and not log.in_doubt:
                 log.flush()
@@ -125,17 +125,14 @@ class Upkeep:
         self._write(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
 
     def checkpoint_log_starts(self) -> None:
-        """Only those that the names of the segments do not tell."""
-        self._write(
-            LOG_START_OFFSET_CHECKPOINT,
-            _start_offset_to_tell,
-        )
+        """Only those that differ from the base offset of the first segment."""
+        self._write(LOG_START_OFFSET_CHECKPOINT, _start_offset_to_write)
 
     def checkpoint_high_watermarks(self) -> None:
         self._write(HIGH_WATERMARK_CHECKPOINT, lambda log: log.high_watermark)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take partitions out of the checkpoints that are no more, so that new ones of their names inherit nothing.
+        """Remove deleted partitions from the checkpoints, so that new ones of their names inherit nothing.
 
         REQUIRES: none of them is open.
         """
@@ -183,14 +180,14 @@ class Upkeep:
             try:
                 work(log)
             except Exception as error:
-                # That a log was closed because its topic is deleted is no failure.
+                # A log that was closed because its topic is deleted is not a failure.
                 if self._logs().get(partition) is log:
                     failure = failure or error
         if failure is not None:
             raise failure
 
 
-def _start_offset_to_tell(log: PartitionLog) -> int | None:
+def _start_offset_to_write(log: PartitionLog) -> int | None:
     view = log.view
-    is_told = view.start_offset == view.segments.first.base_offset and not log.has_left_files
-    return None if is_told else view.start_offset
+    is_known = view.start_offset == view.segments.first.base_offset and not log.has_left_files
+    return None if is_known else view.start_offset

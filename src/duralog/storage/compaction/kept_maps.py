@@ -24,7 +24,7 @@ class KeptMaps:
 
     @contextmanager
     def lent(self) -> Iterator[MakeMap]:
-        """A factory of maps, which reuses the kept one if it has the same size. Use its maps inside the context only."""
+        """A factory that reuses the kept map if it has the same size. Use its maps inside the context only."""
         lent: list[OffsetMap] = []
 
         def make(memory_bytes: int, load_factor: float) -> OffsetMap:

@@ -61,7 +61,11 @@ def change(path: Path, damage: Callable[[bytearray], None]) -> None:
 @pytest.mark.parametrize(
     ("damage", "told", "went_by"),
     [
-        (too_long, f"{LOG}: position 0: the file ends inside a batch", "folders tell the topics, with default configs"),
+        (
+            too_long,
+            f"{LOG}: position 0: the file ends inside a batch",
+            "topics come from folders, with default configs",
+        ),
         (
             cut_short,
             f"{LOG}: position 0: the file ends inside a batch",
