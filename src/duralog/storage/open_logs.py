@@ -125,6 +125,10 @@ class OpenLogs:
             opened.logs.update(
                 (partition, log) for partition, log in self.by_partition.items() if partition in unchanged
             )
+            metadata_log = self._opened.metadata.log
+            if metadata_log is not None and opened.metadata is not self._opened.metadata:
+                for segment in metadata_log.view.segments:
+                    segment.let_go()
             self._opened, self.by_partition = opened, opened.logs
 
     def add(self, added: Mapping[TopicPartition, PartitionLog]) -> None:
