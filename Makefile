@@ -1,6 +1,6 @@
 # Every target makes its own set-up: .venv, the pinned requirements, Java. Nothing but Python 3.11+ is presumed.
 .DEFAULT_GOAL := help
-.PHONY: help run console test check lint types imports docs fuzz bench clean env env-dev env-bench java test-programs
+.PHONY: help run console quick test check lint types imports docs fuzz bench clean env env-dev env-bench java test-programs
 
 BIN := .venv/bin
 TESTS ?= tests
@@ -15,6 +15,9 @@ run: env java ## the whole story: write a change stream, stream and compact it o
 
 console: env ## the page in the browser, on the directory that `make run` left (DATA=path for another)
 	@$(BIN)/duralog console $(DATA)
+
+quick: env-dev ## unit tests of all layers, without the slow ones: no Java, no browser
+	@$(BIN)/python -m scripts.run_tests -n $(PROCESSES) --quick
 
 test: env-dev java test-programs ## all tests, in two processes, and the few that fail a second time (TESTS=path for some)
 	@$(BIN)/python -m scripts.run_tests -n $(PROCESSES) $(TESTS)

@@ -1,51 +1,111 @@
 """All tests in two processes, and a second try for the few that failed, each on its own with the machine to itself.
 
     python -m scripts.run_tests                     what `make test` runs
+    python -m scripts.run_tests --quick             what `make quick` runs: unit tests that are not marked `slow`
     python -m scripts.run_tests -n 4 tests/unit     some of them, in four processes
+    python -m scripts.run_tests --record            all, and write down how long each file took
+
+The files that took longest come first, so that all processes end together: `tests/seconds.tsv` has their times. Each
+kernel is compiled once, before the tests start. Temporary files are in memory if there is room: tests wait for
+thousands of fsyncs otherwise. Those of failed tests are kept.
 
 Many tests drive programs that are not ours (Kafka, Spark, Chromium, clients with threads of their own), on a machine
-that is busy with all of them at once; what one of these does once in ten thousand times says nothing about a change. A
-test that fails twice fails. One that passes on the second try is told as unsteady at the very end: that is a defect, of
-the test or of duralog, to be looked into with the report of its first try, which stays in the output. More than a
-handful of failures are no chance, and get no second try.
+that is busy with all of them at once. What one of these does once in ten thousand times does not depend on a change. A
+test that fails twice fails. One that passes on the second try is reported as unsteady at the very end: that is a
+defect of the test or of duralog. The report of its first try stays in the output. More than a handful of failures get
+no second try.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
+QUICK = ["-m", "not slow", "tests/unit"]
 MOST_SECOND_TRIES = 5
+ROOT = Path(__file__).parents[1]
+SECONDS = ROOT / "tests" / "seconds.tsv"
+"""How long the tests of a file take together, for the files that matter."""
+LEAST_SECONDS = 2
+IN_MEMORY = Path("/dev/shm")
+LEAST_ROOM_BYTES = 4 << 30
 
 
-class FailedTests:
-    """A plugin of pytest's that notes what failed: tests, their fixtures, and the test that a process died of."""
+class Watcher:
+    """A plugin of pytest's that hands out the longest files first, and notes failures and times.
+
+    A failure is that of a test, of its fixtures, or the end of a process while it ran.
+    """
 
     def __init__(self) -> None:
-        self.names: list[str] = []
+        self.failed: list[str] = []
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> LongestFirst:
+        return LongestFirst(config, log)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed and report.nodeid not in self.names:
-            self.names.append(report.nodeid)
+        self.seconds[_file_of(report.nodeid)] += report.duration
+        if report.failed and report.nodeid not in self.failed:
+            self.failed.append(report.nodeid)
+
+
+class LongestFirst(LoadFileScheduling):  # type: ignore[misc]
+    """A file to a process, those that take longest first."""
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        super().__init__(config, log)
+        self._seconds = _recorded_seconds()
+
+    def _assign_work_unit(self, node: Any) -> None:
+        longest = max(self.workqueue, key=lambda file: self._seconds.get(file, 0))
+        self.workqueue.move_to_end(longest, last=False)
+        super()._assign_work_unit(node)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run the tests, and the few that fail a second time.")
     parser.add_argument("-n", type=int, default=2, metavar="N", help="in how many processes")
+    parser.add_argument("--quick", action="store_true", help="the quick unit tests only, without Java or a browser")
+    parser.add_argument("--record", action="store_true", help=f"write the times of files to {SECONDS.name}")
     parser.add_argument("tests", nargs="*", default=["tests"], help="folders, files or names of tests")
     asked = parser.parse_args()
 
-    failed = FailedTests()
-    arguments = ["-n", str(asked.n), "--dist", "loadfile", "--no-loadscope-reorder", *asked.tests]
-    status = int(pytest.main(arguments, plugins=[failed]))
-    if status != pytest.ExitCode.TESTS_FAILED or not 0 < len(failed.names) <= MOST_SECOND_TRIES:
+    if asked.n > 1:
+        _compile_kernels(asked.n)
+    folder = _temporary_folder_in_memory()
+    status = _run(asked.n, QUICK if asked.quick else asked.tests, record=asked.record)
+    if folder is not None and status == pytest.ExitCode.OK:
+        shutil.rmtree(folder, ignore_errors=True)
+    elif folder is not None:
+        print(f"The files of failed tests are in {folder}, in memory. Remove it when you have read them.")
+    return status
+
+
+def _run(processes: int, tests: Sequence[str], *, record: bool) -> int:
+    seen = Watcher()
+    status = int(pytest.main(["-n", str(processes), "--dist", "loadfile", "--no-loadscope-reorder", *tests], [seen]))
+    if record:
+        _record(seen.seconds)
+    if status != pytest.ExitCode.TESTS_FAILED or not 0 < len(seen.failed) <= MOST_SECOND_TRIES:
         return status
 
-    print(f"\nA second try, one by one, for {len(failed.names)} that failed.", flush=True)
-    passed = {name: _passes(name) for name in failed.names}
+    print(f"\nA second try, one by one, for {len(seen.failed)} that failed.", flush=True)
+    passed = {name: _passes(name) for name in seen.failed}
     for name, passes in passed.items():
         print("UNSTEADY, passed on the second try:" if passes else "FAILED TWICE:", name)
     return int(pytest.ExitCode.OK if all(passed.values()) else pytest.ExitCode.TESTS_FAILED)
@@ -53,6 +113,55 @@ def main() -> int:
 
 def _passes(name: str) -> bool:
     return subprocess.run([sys.executable, "-m", "pytest", name], check=False).returncode == pytest.ExitCode.OK
+
+
+def _compile_kernels(processes: int) -> None:
+    """Compile what the kernel cache lacks, each kernel in one process: test processes would all compile the same."""
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        for _ in pool.map(_prepare_kernels, range(processes), [processes] * processes):
+            pass
+
+
+def _prepare_kernels(first: int, step: int) -> None:
+    from duralog.cli.doctor.kernels import all_kernels
+
+    for kernel in all_kernels()[first::step]:
+        kernel.prepare()
+
+
+def _temporary_folder_in_memory() -> str | None:
+    """Let the tests and their processes make temporary files in memory, unless it has no room or TMPDIR is set."""
+    if "TMPDIR" in os.environ or not _has_room(IN_MEMORY):
+        return None
+    folder = tempfile.mkdtemp(prefix="duralog-tests-", dir=IN_MEMORY)
+    os.environ["TMPDIR"] = folder
+    tempfile.tempdir = None  # It is looked up again, in TMPDIR.
+    return folder
+
+
+def _has_room(folder: Path) -> bool:
+    if not folder.is_dir():
+        return False
+    status = os.statvfs(folder)
+    # Tests install programs and run them, which some containers forbid here.
+    return status.f_bavail * status.f_frsize >= LEAST_ROOM_BYTES and not status.f_flag & os.ST_NOEXEC
+
+
+def _file_of(name: str) -> str:
+    return name.split("::", 1)[0]
+
+
+def _recorded_seconds() -> dict[str, float]:
+    if not SECONDS.exists():
+        return {}
+    rows = (line.split("\t") for line in SECONDS.read_text(encoding="utf-8").splitlines())
+    return {file: float(seconds) for seconds, file in rows}
+
+
+def _record(seconds: Mapping[str, float]) -> None:
+    longest_first = sorted(seconds.items(), key=lambda row: -row[1])
+    rows = [f"{round(taken)}\t{file}\n" for file, taken in longest_first if taken >= LEAST_SECONDS]
+    SECONDS.write_text("".join(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

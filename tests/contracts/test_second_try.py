@@ -34,9 +34,8 @@ def run_tests(folder: Path, **files: str) -> tuple[int, str]:
         (folder / f"test_{name}.py").write_text(text, encoding="utf-8")
     command = [sys.executable, "-m", "scripts.run_tests", "-n", "1", *(f"test_{name}.py" for name in files)]
     alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    ran = subprocess.run(
-        command, cwd=folder, env=alone | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
-    )
+    own = {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
+    ran = subprocess.run(command, cwd=folder, env=alone | own, capture_output=True, text=True, check=False)
     return ran.returncode, ran.stdout
 
 
