@@ -1,4 +1,4 @@
-"""The command line is there at once: what it loads. `test_cli_voice` holds its commands to their rules."""
+"""The command line starts at once: what it loads. `test_conventions` holds its commands to their rules."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Machine:
 def test_the_rate_is_the_limit_within_a_tenth(threads: int, piece_bytes: int, speed: int) -> None:
     """`speed`: how many times the limit all threads together would reach without it."""
     machine = Machine()
-    seconds = max(30.0, 50 * threads * piece_bytes / LIMIT)
+    seconds = max(10.0, 50 * threads * piece_bytes / LIMIT)
     ms_per_byte = threads * 1000 / (LIMIT * speed)
     rate = machine.run(threads, seconds, lambda: piece_bytes, lambda count: count * ms_per_byte)
     assert 0.9 * LIMIT < rate < 1.1 * LIMIT

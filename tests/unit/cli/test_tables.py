@@ -166,7 +166,7 @@ def test_who_wants_colours(
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = str(tmp_path_factory.mktemp("voice") / "data")
+    path = str(tmp_path_factory.mktemp("tables") / "data")
     with Store(path) as store:
         store.create_topic("orders", 2, {"retention.ms": 86_400_000})
         store.create_topic("a-topic-with-a-name-that-is-much-too-long-for-a-narrow-terminal.v2", 1, {})

@@ -278,7 +278,7 @@ def test_a_directory_that_is_none_of_a_log_does_not_become_one(tmp_path: Path, c
 @pytest.mark.parametrize(
     "command", ["stats", "consume -t orders", "group list", "topic list", "lookup --offset 0 -t orders -p 0"]
 )
-def test_what_the_store_warns_of_is_told_in_the_same_voice(directory: Path, tmp_path: Path, command: str) -> None:
+def test_warnings_of_the_store_have_the_same_form(directory: Path, tmp_path: Path, command: str) -> None:
     copy = tmp_path / "a\x1b[31mb"
     shutil.copytree(directory, copy)
     (copy / "log-start-offset-checkpoint").write_bytes(b"\xff")

@@ -1,4 +1,4 @@
-"""The command line speaks with one voice: every command of the tree is held to the same rules.
+"""Every command of the tree is held to the same conventions.
 
 A new command is held to them by being there. What is left out of a rule is named here, with the reason.
 """
