@@ -173,6 +173,7 @@ def test_a_codec_that_nobody_knows(tmp_path: Path) -> None:
     bench("--codec", "rar", tmp_path, code=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_nothing(tmp_path: Path, number: int) -> None:
     command = [sys.executable, "-m", "duralog", "bench", "--size", "256m", str(tmp_path)]
@@ -211,6 +212,7 @@ def test_signals_while_the_folder_is_removed(tmp_path: Path, monkeypatch: pytest
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_size() -> None:
     small, large = Workload(64 << 20, 100, Codec.NONE), Workload(64 << 30, 100, Codec.NONE)
     assert len(small.records) == len(large.records) == (8 << 20) // 100

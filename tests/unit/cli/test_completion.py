@@ -14,6 +14,8 @@ from duralog.cli.completion import SCRIPTS
 from duralog.command_line import app
 from tests.support.needed_programs import needs
 
+pytestmark = pytest.mark.slow
+
 BASH = """
 eval "$(duralog completion bash)"
 while IFS= read -r line; do

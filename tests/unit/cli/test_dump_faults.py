@@ -318,6 +318,7 @@ MODES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["txn-0", "codecs-3", "__consumer_offsets-0", "__cluster_metadata-0"])
 def test_mutated_partitions_never_crash(tmp_path: Path, folder: str, randomised: int) -> None:
     """Flipped, cut, repeated and zeroed bytes in any file of a partition that Kafka wrote."""

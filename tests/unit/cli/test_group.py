@@ -139,6 +139,7 @@ def test_a_group_in_a_directory_that_never_had_any(tmp_path: Path) -> None:
         assert store.topic_overrides("__consumer_offsets")["cleanup.policy"] == "compact"
 
 
+@pytest.mark.slow
 def test_a_directory_needs_nothing_that_only_brokers_need() -> None:
     """The packages of the extras `broker` and `kafka` may not be there."""
     missing = "import sys; sys.modules.update(dict.fromkeys(('kio', 're2', 'xxhash', 'confluent_kafka')))"

@@ -30,6 +30,7 @@ def run(*arguments: object, code: int = 0) -> Result:
     return result
 
 
+@pytest.mark.slow
 def test_help_lists_the_jobs_and_loads_no_spark() -> None:
     program = "import sys, duralog.command_line; print(*(name for name in sys.modules if name.startswith('pyspark')))"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
@@ -131,6 +132,7 @@ def test_a_map_has_room_for_some_keys(job: str, tmp_path: Path) -> None:
     assert "--map-bytes: a map has at least 1024 bytes" in told
 
 
+@pytest.mark.slow
 def test_without_pyspark_a_sentence_tells_what_to_install(tmp_path: Path) -> None:
     # In a process of its own, where an import of what is None fails as if it were not installed.
     program = "import sys; sys.modules['pyspark'] = None; from duralog.command_line import main; main()"

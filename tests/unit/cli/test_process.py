@@ -16,6 +16,8 @@ from duralog.format.index_entries import OffsetIndexEntry, encode_offset_index
 from duralog.format.record import Record
 from duralog.storage.store import Store
 
+pytestmark = pytest.mark.slow
+
 COMMAND = [sys.executable, "-m", "duralog"]
 
 

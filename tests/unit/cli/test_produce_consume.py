@@ -197,6 +197,7 @@ def test_records_cannot_move_the_cursor_of_a_terminal(directory: Path) -> None:
     assert r'"a\u001b[1m\u007f\u009b31m\u202e\udb40\udc01b"' in run("consume", directory, "-t", "one").stdout
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_does_not_wait_for_its_input(directory: Path) -> None:
     command = [sys.executable, "-c", "from duralog.command_line import main; main()"]
     arguments = ["produce", str(directory), "--topic", "one", "--partition", "99"]

@@ -72,6 +72,7 @@ def without_time(report: Any) -> dict[str, Any]:
     return {**report.to_dict(), "seconds": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["store", "legacy", "compaction/after"])
 @pytest.mark.parametrize("options", [{}, {"prefix_length": 2, "largest": 3}, {"compaction": False}])
 def test_the_figures_are_those_of_the_job(
@@ -87,6 +88,7 @@ def test_the_figures_are_those_of_the_job(
     assert with_charts.shapes.keys() == {topic.topic for topic in on_spark.topics}
 
 
+@pytest.mark.slow
 def test_without_pyspark(data: Path) -> None:
     """Nothing of it is even looked for."""
     program = (
@@ -270,6 +272,7 @@ def test_a_hostile_name_of_a_directory(tmp_path: Path) -> None:
     assert "\x1b" not in page + done.stdout
 
 
+@pytest.mark.slow
 def test_a_page_of_a_thousand_partitions_is_small(tmp_path: Path) -> None:
     path = tmp_path / "data"
     with duralog.open(path, {"log.cleaner.enable": False}) as store:

@@ -195,6 +195,7 @@ def lines_of(shown: str) -> list[str]:
     return re.sub(r"\x1b\[[0-9;]*[A-Za-z]|\r", "", shown).splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 60])
 @pytest.mark.parametrize(
     "command",
@@ -218,20 +219,24 @@ def test_tables_fit_a_terminal(directory: str, command: list[str], columns: int)
     assert "\x1b[" in shown
 
 
+@pytest.mark.slow
 def test_no_colours_where_nobody_wants_them(directory: str) -> None:
     assert "\x1b" not in on_terminal(80, "topic", "list", directory, NO_COLOR="1")[0]
     assert "\x1b" not in on_terminal(80, "topic", "list", directory, TERM="dumb")[0]
 
 
+@pytest.mark.slow
 def test_colours_never_get_into_json(directory: str) -> None:
     assert "\x1b" not in on_terminal(80, "topic", "list", directory, "--json", FORCE_COLOR="1")[0]
 
 
+@pytest.mark.slow
 def test_a_long_name_keeps_its_ends(directory: str) -> None:
     shown, _ = on_terminal(60, "topic", "list", "-d", directory)
     assert re.search(r"^a-top.*….*v2 ", "\n".join(lines_of(shown)), re.M)
 
 
+@pytest.mark.slow
 def test_paths_stay_whole_in_a_pipe(directory: str, tmp_path: Path) -> None:
     target = tmp_path / "listed"
     pid = os.fork()

@@ -35,6 +35,7 @@ def run(cache: Path, **environment: str) -> list[str]:
     return finished.stdout.split()
 
 
+@pytest.mark.slow
 def test_a_kernel_is_compiled_once_on_a_machine(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     assert run(cache) == ["lay_out", str(cache)]

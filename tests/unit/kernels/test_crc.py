@@ -73,6 +73,7 @@ def test_crc32_of_all_lengths() -> None:
             assert ieee(data, start, start + length) == zlib.crc32(content[start : start + length])
 
 
+@pytest.mark.slow
 def test_a_restricted_cpu_gets_the_tables() -> None:
     """numba may be told to compile for less than the CPU has: the instruction would then not even compile."""
     program = (

@@ -185,6 +185,7 @@ print("inside")
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_read_or_written_past_the_end() -> None:
     """In a process of its own: a wrong access ends it."""
     finished = subprocess.run([sys.executable, "-c", GUARDED], capture_output=True, text=True, check=False)

@@ -68,6 +68,7 @@ def test_other_bytes_of_the_data_do_not_matter() -> None:
     assert keys_in(first, [(64, 3)]) == keys_in(second, [(64, 3)]) == [hashlib.md5(b"key").digest()]
 
 
+@pytest.mark.slow
 def test_a_cpu_without_vectors_makes_the_same_digests() -> None:
     """The same source, compiled for the plainest CPU of this kind: fewer lanes, narrow instructions."""
     script = (

@@ -226,6 +226,7 @@ if end == "killed":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["closed", "killed"])
 def test_nothing_is_lost_however_the_children_end(path: Path, end: str) -> None:
     command = [sys.executable, "-c", SCRIPT, str(path), end]
@@ -301,6 +302,7 @@ def test_a_child_opens_the_directory_itself(store: Store, path: Path) -> None:
 # Other threads
 
 
+@pytest.mark.slow
 def test_locks_that_other_threads_hold_at_the_fork_do_not_matter(store: Store, path: Path) -> None:
     log = store.partition("orders", 0)
     is_held, may_end = threading.Event(), threading.Event()

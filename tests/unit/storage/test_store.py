@@ -282,6 +282,7 @@ def test_after_a_crash_the_logs_are_recovered_and_progress_is_told(directory: Di
     assert (crashed.path / MARKER).exists()
 
 
+@pytest.mark.slow
 def test_a_process_that_forgets_to_close_ends_all_the_same(directory: Directory) -> None:
     program = (
         "import duralog\n"

@@ -224,6 +224,7 @@ def crash_at(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tables, "write_state", killed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table_format", FORMATS)
 @pytest.mark.parametrize("point", CRASH_POINTS)
 @pytest.mark.parametrize("is_first_run", [True, False])
@@ -267,6 +268,7 @@ def _after(calls: int, real: Callable[..., None]) -> Callable[..., None]:
     return write
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table_format", FORMATS)
 @pytest.mark.parametrize("after", [False, True])
 def test_a_run_may_die_at_every_file(

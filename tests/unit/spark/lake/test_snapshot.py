@@ -357,6 +357,7 @@ def test_a_full_one_can_be_asked_for(job: Snapshots) -> None:
     assert state("delta", table) == {(0, b"a"): (0, b"1")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table_format", FORMATS)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_histories(job: Snapshots, table_format: str, seed: int) -> None:
@@ -408,6 +409,7 @@ def step(job: Snapshots, chance: random.Random) -> None:
 # Crashes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table_format", FORMATS)
 @pytest.mark.parametrize("point", ["task", "commit", "state file"])
 @pytest.mark.parametrize("is_first_run", [True, False])

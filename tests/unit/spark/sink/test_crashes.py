@@ -93,6 +93,7 @@ def first_write(chosen: WriteOptions) -> CrashingFiles:
     return disk
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_restored", [False, True])
 def test_a_repeated_micro_batch_is_there_once(is_restored: bool) -> None:
     chosen = options(preserveOffsets=is_restored)

@@ -119,6 +119,7 @@ with duralog.open(sys.argv[1], {"log.index.size.max.bytes": 4096}) as store:
 """
 
 
+@pytest.mark.slow
 def test_a_second_writer_loses_nothing_to_the_first(directory: Directory, store: Store) -> None:
     """Without the check, closing the first one would cut the files that the second one has mapped, and mark them."""
     store.partition("orders", 0).flush()

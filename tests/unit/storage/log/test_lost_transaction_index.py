@@ -92,6 +92,7 @@ def test_the_store_hides_what_was_aborted(lost: tuple[Path, list[bytes]], read_o
         assert fetched(log) == values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read_only", [False, True])
 def test_any_range_by_itself(lost: tuple[Path, list[bytes]], intact: tuple[Path, list[bytes]], read_only: bool) -> None:
     """Also one that begins in the middle of a transaction, and ends before its marker."""

@@ -691,6 +691,7 @@ CASES: dict[str, dict[int, bytes]] = {
 LOG_STARTS = {"before its start": 5, "past its end": 100}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_crash_while_recovering_changes_nothing_about_the_outcome(case: str, randomised: int) -> None:
     log_start = LOG_STARTS.get(case, 0)

@@ -300,6 +300,7 @@ def test_what_does_not_fit_a_segment_stays(tmp_path: Path, monkeypatch: pytest.M
     assert not any(name.endswith(".cleaned") for name in partition.names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_compaction_keeps_the_same_of_both(tmp_path: Path, seed: int) -> None:
     data = LegacyWriter(seed).batches(60)

@@ -326,6 +326,7 @@ def kept_in_quarantine(disk: CrashingFiles) -> list[bytes]:
     return [(file := quarantine.open(report)).read(0, file.size) for report in quarantine.reports()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_crash_at_any_point_loses_nothing(seed: int) -> None:
     finished = made()

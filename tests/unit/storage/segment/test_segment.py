@@ -118,6 +118,7 @@ def check_lookups(segment: Segment, reference: Reference, offsets: range, times:
 batch_shapes = st.lists(st.lists(st.integers(-1, 30), min_size=1, max_size=4), min_size=1, max_size=25)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(shapes=batch_shapes, seed=st.integers(0, 2**32), gap=st.integers(0, 2))
 def test_appended_batches_are_found_and_indexed_by_the_rule(
