@@ -349,7 +349,7 @@ def test_dry_runs_of_several_processes_do_not_refuse_each_other(store: Path) -> 
 _LOCKING = """
 import sys
 from duralog.errors import StoreLocked
-from duralog.storage.disk.local_files import LocalLock
+from duralog.storage.disk.local_lock import LocalLock
 LocalLock(sys.argv[1], shared=True).release()
 print("shared")
 try:

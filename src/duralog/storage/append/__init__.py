@@ -1,1 +1,1 @@
-"""What must be true of a batch before it is written, and what is known of the producers that send them."""
+"""Validation of batches before they are written, and the state of their producers."""

@@ -1,10 +1,10 @@
-"""One batch that a client or a coordinator sent: whether its topic takes it, and the bytes it is stored as.
+"""Admits one batch of a client or a coordinator: checks it against the rules of its topic, and makes the stored bytes.
 
-Checks run in Kafka's order: frame, base offset, size, checksum, counts, then the records. A rule about single records
-tells all of the records that break it. Nothing of the batch is changed before it has passed all of them.
+Checks run in Kafka's order: frame, base offset, size, checksum, counts, then the records. An error about records lists
+all records that break the rule. The batch is not changed before it has passed all checks.
 
-Most batches are checked and stamped in a moment. One that unpacks to much, that breaks rules or has to be built anew
-record by record, may take seconds: who cannot wait is told so (`TakesLong`), whatever a client has made the batch of.
+Most batches take microseconds. A batch that decompresses to many bytes, breaks rules or has to be rebuilt record by
+record may take seconds: a caller that cannot wait, such as the event loop, gets `TakesLong` instead.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _CODECS = tuple(Codec)
 _KNOWN_BITS = CODEC_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 
 WITHOUT_NEEDED_KEY = "Compacted topic cannot accept message without key"
-"""What is wrong with a record. These words, and those about timestamps, are shown by producers: they are Kafka's."""
+"""The text of an error of a record. Producers show it, and the one about timestamps: both are Kafka's words."""
 _QUICKLY_UNPACKED_BYTES = 1 << 20
 _QUICKLY_WALKED_RECORDS = 500
 _MOST_WALKED_RECORDS = 100_000
 """A batch with more records is not decoded record by record: as Python objects they take a hundred times the memory."""
-_TOLD_ERRORS = 3
-"""How many records the text of an error names; all of them are in its `record_errors`."""
+_MOST_NAMED_ERRORS = 3
+"""The number of records that the text of an error names. Its `record_errors` has all of them."""
 
 _CLIENT = AppendOrigin.CLIENT
 _CHECKED = AppendOrigin.CHECKED
@@ -74,7 +74,7 @@ assert BATCH_V2.at.attributes == BATCH_V2.at.crc + 4
 
 
 class TakesLong(DuralogError):
-    """To admit a batch takes longer than who asked can wait. Nothing was written, and the batch is as it was."""
+    """Checking a batch takes longer than the caller can wait. Nothing was written, and the batch was not changed."""
 
 
 class _Header(NamedTuple):
@@ -96,7 +96,7 @@ class _Header(NamedTuple):
 assert _Header._fields == tuple(field.name for field in BATCH_V2.fields)
 
 _as_header: Callable[[tuple[int, ...]], _Header] = partial(tuple.__new__, _Header)
-"""As `_Header._make`, in half the time."""
+"""Like `_Header._make`, but twice as fast."""
 
 
 class Stamp(NamedTuple):
@@ -108,7 +108,7 @@ class Stamp(NamedTuple):
 
 
 class Admission:
-    """The batches of one append: the rules for them, and those that were admitted."""
+    """The batches of one append: the rules for them, and the batches that were admitted."""
 
     __slots__ = (
         "_array",
@@ -138,7 +138,7 @@ class Admission:
         max_decompressed_bytes: int,
         is_quick: bool,
     ) -> None:
-        """REQUIRES: the bytes of the view can be written to."""
+        """REQUIRES: the view is writable."""
         self._view = view
         self._array = np.frombuffer(view, _BYTE)
         self._config = config
@@ -156,11 +156,11 @@ class Admission:
 
     @property
     def append_time_ms(self) -> int:
-        """The time that the topic gives all records; -1 if they keep their own."""
+        """The log append time of all records; -1 if they keep their own timestamps."""
         return self._now_ms if self._type_bit else NO_TIMESTAMP
 
     def admit(self, position: int) -> int:
-        """Admit the batch at `position`. Returns its size as it came; 0 if it is not all there."""
+        """Admit the batch at `position`. Returns its original size; 0 if it is incomplete."""
         fault, where, smallest, largest, traits, size, checksum = inspect_batch.run(self._array, position)
         if fault != _NONE:
             if fault == _PARTIAL_BATCH:
@@ -198,7 +198,7 @@ class Admission:
             self._check_walk(header.record_count, position)
             if header.record_count > _MOST_WALKED_RECORDS and not keeps_records(header.attributes, traits):
                 raise CorruptRecord(
-                    "a batch that has to be built anew has too many records",
+                    "a batch that has to be rebuilt has too many records",
                     fault=Fault.TOO_LARGE,
                     position=position,
                     expected=f"at most {_MOST_WALKED_RECORDS}",
@@ -210,7 +210,7 @@ class Admission:
 
     def _check_header(self, header: _Header, position: int, size: int, wrong_checksum: int | None) -> None:
         if self._is_client and header.base_offset != 0:
-            raise InvalidRecord(f"the batch at {position}: a client's base offset is 0, not {header.base_offset}")
+            raise InvalidRecord(f"the batch at {position}: a client's base offset must be 0, not {header.base_offset}")
         if size > self._config.max_message_bytes:
             raise self._too_large(position, size)
         if wrong_checksum is not None:
@@ -224,7 +224,7 @@ class Admission:
         if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
             raise InvalidRecord(
                 f"the batch at {position}: {plural(header.record_count, 'record')} and"
-                f" {plural(header.last_offset_delta + 1, 'offset')}, where each record has one"
+                f" {plural(header.last_offset_delta + 1, 'offset')}: each record must have one"
             )
         if header.last_offset_delta > _INT64_MAX - self.next_offset:
             raise InvalidRecord(f"the batch at {position}: there are no offsets left after {self.next_offset - 1}")
@@ -234,7 +234,8 @@ class Admission:
             raise InvalidRecord(f"the batch at {position}: only the broker writes control batches")
         if header.producer_id > NO_PRODUCER_ID and header.base_sequence < 0:
             raise InvalidRecord(
-                f"the batch at {position}: the sequence number {header.base_sequence} of producer {header.producer_id}"
+                f"the batch at {position}: producer {header.producer_id} has sequence number {header.base_sequence},"
+                " which must not be negative"
             )
 
     def _too_large(self, position: int, size: int) -> RecordTooLarge:
@@ -263,10 +264,10 @@ class Admission:
 
     def _check_walk(self, record_count: int, position: int) -> None:
         if self._is_quick and record_count > _QUICKLY_WALKED_RECORDS:
-            raise TakesLong(f"each of the {record_count} records of the batch at {position} has to be looked at")
+            raise TakesLong(f"the batch at {position} has {record_count} records that must be checked one by one")
 
     def _breaks_record_rules(self, attributes: int, smallest: int, largest: int, traits: int) -> bool:
-        """Whether at least one record is refused (`_record_error` tells which)."""
+        """Whether at least one record breaks a rule. `_record_error` finds which."""
         if traits & WITHOUT_KEY and "compact" in self._config.cleanup_policy:
             return True
         if self._type_bit or smallest == NO_TIMESTAMP:
@@ -280,9 +281,9 @@ class Admission:
         if record.key is None and "compact" in self._config.cleanup_policy:
             return InvalidRecord, WITHOUT_NEEDED_KEY
         if self._type_bit or record.timestamp_ms == NO_TIMESTAMP:
-            # Only here: where Kafka looks at the time of a record, it does not look at its type.
+            # Only here: if Kafka checks the timestamp of a record, it does not check the type.
             if attributes & LOG_APPEND_TIME_BIT:
-                return InvalidTimestamp, "log append time is the log's to set, not a client's"
+                return InvalidTimestamp, "a client must not set the timestamp type LogAppendTime"
             return None
         earliest = self._now_ms - self._config.message_timestamp_before_max_ms
         latest = self._now_ms + self._config.message_timestamp_after_max_ms
@@ -294,7 +295,7 @@ class Admission:
         )
 
     def _refuse_unlisted(self, record_count: int, traits: int, position: int) -> NoReturn:
-        """Refuse a batch without naming the records that break a rule."""
+        """Refuse a batch without listing the records that break a rule."""
         is_without_key = traits & WITHOUT_KEY and "compact" in self._config.cleanup_policy
         kind, why = (InvalidRecord, WITHOUT_NEEDED_KEY) if is_without_key else (InvalidTimestamp, "timestamp")
         raise kind(f"the batch at {position}: some of {plural(record_count, 'record')} refused: {why}")
@@ -305,15 +306,15 @@ class Admission:
         found = [(index, self._record_error(record, header.attributes)) for index, record in enumerate(records)]
         errors = [(index, *error) for index, error in found if error is not None]
         record_errors = [(index, message) for index, _, message in errors]
-        told = "; ".join(f"record {index}: {message}" for index, message in record_errors[:_TOLD_ERRORS])
+        named = "; ".join(f"record {index}: {message}" for index, message in record_errors[:_MOST_NAMED_ERRORS])
         kind = InvalidTimestamp if any(kind is InvalidTimestamp for _, kind, _ in errors) else InvalidRecord
         raise kind(
-            f"the batch at {position}: {len(errors)} of {plural(len(records), 'record')} refused: {told}",
+            f"the batch at {position}: {len(errors)} of {plural(len(records), 'record')} refused: {named}",
             record_errors=record_errors,
         )
 
     def _stamp(self, batch: memoryview, header: _Header, largest: int) -> None:
-        """Take the batch as it is, with its place written into it."""
+        """Take the batch as it is, with its offset and leader epoch written into it."""
         offset = self.next_offset
         last_offset = offset + header.last_offset_delta
         max_timestamp = self._now_ms if self._type_bit else largest
@@ -343,7 +344,7 @@ class Admission:
             self.max_timestamp_ms = max_timestamp
 
     def _rebuild(self, source: Source, codec: Codec, position: int) -> None:
-        """Take a new batch of the same records."""
+        """Take a rebuilt batch of the same records."""
         batch = memoryview(
             rebuild(
                 source,
@@ -366,7 +367,7 @@ class Admission:
         return scan_fault(self._array, position, fault)
 
     def _structure_fault(self, position: int, size: int, records: Bytes, fault: Fault, where: int) -> CorruptRecord:
-        """Of the record at `where`: in the buffer, or in the records that the batch unpacked to."""
+        """The error of the record at `where`, a position in the buffer or in the decompressed records."""
         rows = np.empty(1, BATCH_DTYPE)
         scan_batches(self._array[position : position + size], position, False, rows)
         is_packed = bool(rows["attributes"][0] & CODEC_MASK)
@@ -379,7 +380,7 @@ class Admission:
 
 
 def _seal(batch: memoryview, attributes: int, max_timestamp: int) -> None:
-    """Write the fields and the checksum that they make."""
+    """Write the fields and the new checksum."""
     _TIMESTAMP.pack_into(batch, BATCH_V2.at.max_timestamp, max_timestamp)
     _SEAL.pack_into(batch, BATCH_V2.at.crc, 0, attributes)
     crc = crc32c(batch[BATCH_V2.at.attributes :])

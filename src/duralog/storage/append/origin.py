@@ -1,4 +1,4 @@
-"""Who appends to a log. It decides which rules an append has to keep."""
+"""Who appends to a log. It decides which rules apply to an append. Kafka has `AppendOrigin` for this, too."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from enum import Enum
 
 class AppendOrigin(Enum):
     CLIENT = "client"
-    """A producer. Nothing of what it sends is trusted."""
+    """A producer. Its bytes are not trusted."""
     COORDINATOR = "coordinator"
     """The broker itself, as the coordinator of groups or transactions. It may write control batches."""
     CHECKED = "checked"
-    """A client whose records were checked by the topic's rules when the append was decided: a clock that has gone on
-    since, or a config that was changed, does not undo the decision."""
+    """A client whose records passed the rules of the topic before. A later clock or a changed config must not refuse
+    them now."""
     AS_IS = "as is"
-    """A copy of another log: batches keep their offsets, leader epochs and producers, whatever they are."""
+    """A copy of another log: batches keep their offsets, leader epochs and producers."""
     RESTORED = "restored"
-    """Records brought back with the offsets that they had: as a copy, but a batch without a leader epoch is written in
-    the log's own."""
+    """Restored records with their old offsets: as a copy, but a batch without a leader epoch gets that of the log."""

@@ -1,8 +1,8 @@
-"""The short way into a log for what clients send nearly always: one uncompressed batch that needs no change.
+"""The fast path for what clients send nearly always: one uncompressed batch that needs no change.
 
-It admits a batch only where `duralog.storage.append.batch_admission` would take it as it is, offset and leader epoch
-aside, and does then exactly the same. About anything else it says nothing: the long way decides, and finds the words
-for a refusal. Nothing is written into the batch before that is clear.
+It admits a batch only if `duralog.storage.append.batch_admission` would take it unchanged, except for offset and leader
+epoch, and then does exactly the same. Anything else is left to `batch_admission`, which also makes the error messages.
+The batch is not changed before that is decided.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ assert (BATCH_V2.at.base_offset, BATCH_V2.at.length, BATCH_V2.at.leader_epoch) =
 
 _as_valid: Callable[[tuple[object, ...]], ValidBatches] = partial(tuple.__new__, ValidBatches)
 _as_producer_batch: Callable[[tuple[object, ...]], ProducerBatch] = partial(tuple.__new__, ProducerBatch)
-"""As `_make` of either, in half the time."""
+"""Like `_make` of both, but twice as fast."""
 
 
 class PlainRules(NamedTuple):
-    """What a topic's configs say about such a batch."""
+    """What the configs of a topic say about such a batch."""
 
     max_batch_bytes: int
-    """-1 where the topic changes every batch: none goes the short way."""
+    """-1 if the topic changes every batch: then there is no fast path."""
     before_max_ms: int
     after_max_ms: int
     refused_traits: int
-    """Bits that records must not have."""
+    """Traits that records must not have."""
 
 
 def plain_rules(config: TopicConfig) -> PlainRules:
@@ -60,7 +60,7 @@ def plain_rules(config: TopicConfig) -> PlainRules:
 def admit_plain(
     data: Bytes, rules: PlainRules, next_offset: int, leader_epoch: int, now_ms: int
 ) -> ValidBatches | None:
-    """The batch of a client, with its place written into it; None if this is not for the short way."""
+    """A client's batch with its offset and leader epoch written into it; None if the fast path does not apply."""
     if type(data) is bytes or (type(data) is memoryview and data.readonly):
         return None
     fault, _, smallest, largest, traits, size, _ = inspect_batch.run(_frombuffer(data, _BYTE), 0)

@@ -1,4 +1,4 @@
-"""What the producer state needs to know of a batch that has a producer id."""
+"""What the producer state needs to know of a batch with a producer id."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from duralog.format.layout import CONTROL_BIT, DELETE_HORIZON_BIT, NO_PRODUCER_I
 from duralog.format.varint import Bytes
 
 ReadBytes = Callable[[int, int], Bytes]
-"""The bytes at a position, so many of them."""
+"""Returns the bytes at a position, of a given size."""
 
 REMEMBERED_BATCHES = 5
-"""How many batches of a producer are known: so many may be on their way, and be sent again, at a time."""
+"""Batches of a producer that are remembered: as many as it may have in flight, and so may send again."""
 
 EMPTIED_MARKER = EndTransactionMarker(type=ControlType.COMMIT, coordinator_epoch=-1)
-"""Stands for one that compaction has taken out of its batch, when nothing was left of the transaction.
+"""Stands for a marker that compaction has removed from its batch, after all records of the transaction were gone.
 
-The batch stays for the sake of the producer's epoch. Kafka reads over it: then a snapshot from the middle of the
-transaction has it open for ever, and the epoch is forgotten.
+The empty batch stays because it has the producer's epoch. Kafka ignores it: then a transaction that is open in a
+snapshot stays open for ever, and the epoch is forgotten.
 """
 
 _LARGEST_CONTROL_BYTES = 1 << 20
-"""Kafka never compresses control records, which have a few bytes. One that unpacks to more is none."""
+"""Control records have a few bytes, and Kafka never compresses them. A larger one is not a control record."""
 
 _SEQUENCES = 2**31
 _COLUMNS = [
     *("producer_id", "producer_epoch", "base_sequence", "base_offset", "last_offset", "max_timestamp"),
     *("attributes", "record_count", "position", "size"),
 ]
-"""What a `ProducerBatch` is made of: its first fields, and where to find the others."""
+"""The first fields of a `ProducerBatch`, and the columns that the other fields are made from."""
 
 
 class ProducerBatch(NamedTuple):
@@ -52,18 +52,18 @@ class ProducerBatch(NamedTuple):
     is_transactional: bool
     marker: EndTransactionMarker | None = None
     has_delete_horizon: bool = False
-    """Compaction has set a time from which on the delete markers or the marker in it may go."""
+    """Compaction has set a delete horizon: after that time the tombstones or the marker in it may be removed."""
 
     @property
     def last_sequence(self) -> int:
-        """Sequence numbers count offsets, and start again at 0 after 2^31 - 1."""
+        """Sequence numbers count records, and wrap to 0 after 2^31 - 1."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset - self.base_offset) % _SEQUENCES
 
 
 def reader_of(piece: Piece) -> ReadBytes:
-    """Reads bytes of a piece by their position in its file."""
+    """A function that returns bytes of a piece by their position in its file."""
     view = piece.data.data
 
     def read(position: int, size: int) -> memoryview:
@@ -74,7 +74,7 @@ def reader_of(piece: Piece) -> ReadBytes:
 
 
 def decode_marker(batch: Bytes) -> EndTransactionMarker | None:
-    """The marker in a whole control batch; None for other control records, and if there are none."""
+    """The marker in a control batch; None for other control records, or if the batch is empty."""
     header = record_batch.decode_header(batch, 0)
     records = record_batch.decode_records(batch, header, max_decompressed_bytes=_LARGEST_CONTROL_BYTES)
     if not records:
@@ -84,11 +84,11 @@ def decode_marker(batch: Bytes) -> EndTransactionMarker | None:
 
 
 def producer_batches(rows: NDArray[Any], read: ReadBytes, *, only_lasting: bool = False) -> Iterator[ProducerBatch]:
-    """The batches among these rows (`BATCH_DTYPE`) that have a producer id, in their order.
+    """The batches of these rows (`BATCH_DTYPE`) with a producer id, in order.
 
-    `read` gives the bytes that the rows' positions count in; it is asked for control batches only. One that holds no
-    marker, or none that can be read, is left out. With `only_lasting`, so are the batches that cannot make a difference
-    to the state after the last row, which are nearly all of them.
+    `read` returns bytes by position, and is called for control batches only. A control batch without a readable marker
+    is left out. With `only_lasting`, so are the batches that do not affect the state after the last row, which are
+    nearly all of them.
     """
     chosen = np.flatnonzero(rows["producer_id"] > NO_PRODUCER_ID)
     if not len(chosen):
@@ -101,7 +101,7 @@ def producer_batches(rows: NDArray[Any], read: ReadBytes, *, only_lasting: bool 
             if record_count == 0:
                 marker = EMPTIED_MARKER
             else:
-                # A marker that nobody can read has ended no transaction for any reader either.
+                # A damaged marker has ended no transaction for any reader either.
                 with suppress(CorruptRecord):
                     marker = decode_marker(read(position, size))
             if marker is None:
@@ -111,10 +111,10 @@ def producer_batches(rows: NDArray[Any], read: ReadBytes, *, only_lasting: bool 
 
 
 def _is_lasting(rows: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether a batch can matter to the producer state after all of these rows, which all have a producer id.
+    """Whether a batch may affect the producer state after all of these rows, which all have a producer id.
 
-    That are: all control batches; the last batches of data of each producer, as many as are remembered; and the first
-    of those that may open a transaction.
+    These are all control batches, the last data batches of each producer, as many as are remembered, and the first
+    data batch that may open a transaction.
     """
     by_producer = np.argsort(rows["producer_id"], kind="stable")
     producer = rows["producer_id"][by_producer]
@@ -128,7 +128,7 @@ def _is_lasting(rows: NDArray[Any]) -> NDArray[np.bool_]:
     opens = in_transaction.copy()
     opens[1:] &= is_first[1:] | ~in_transaction[:-1]
 
-    # How many batches of data the producer has from here on, this one included.
+    # The number of data batches from here on, this one included.
     after = np.cumsum(is_data[::-1])[::-1]
     last_of_producer = np.append(np.flatnonzero(is_first)[1:], len(rows)) - 1
     group = np.cumsum(is_first) - 1

@@ -1,14 +1,15 @@
-"""The `.snapshot` files of a partition: which there are, which may go, and the state that the newest one holds.
+"""The `.snapshot` files of a partition's producer state: listing, writing, removing and loading them.
 
-A snapshot is named after the offset it was taken at: the base offset of a segment, when the log rolled, or the end of
-the log, when it was closed. The state at any offset is the newest snapshot not above it, and the batches from there on.
+A snapshot is named after its offset: the base offset of a segment when the log rolled, or the end of the log when it
+was closed. The state at any offset is the newest snapshot that is not above it, plus the batches from there on.
 
-Snapshots are written in place. A crash may leave half of one; its checksum tells, and it is thrown away for an older
-one. Losing all of them costs a scan of the log, nothing else.
+Snapshots are written in place. A crash may leave an incomplete one: its checksum is wrong, and an older one is used
+instead. Losing all of them only costs a scan of the log.
 
-The snapshot of a roll is planned while the log is locked and written after that on another thread: with many producers
-it takes long, and appends are not to wait for it. What must always be true: while a planned snapshot is written, the
-log does not get another history (`truncate_to` waits for it), and one whose segment is deleted meanwhile is removed.
+The snapshot of a roll is planned under the lock of the log and written on another thread after that: with many
+producers it takes long, and appends must not wait for it. What must always be true: while a planned snapshot is
+written, the log is not truncated (`truncate_to` waits for it), and a snapshot whose segment is deleted meanwhile is
+removed.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from duralog.storage.append.producer_state import DEFAULT_EXPIRATION_MS, MOST_PR
 from duralog.storage.disk.file_system import FileSystem
 
 _MOST_PLANNED_PRODUCERS = 2 * MOST_PRODUCERS
-"""Of all planned snapshots of a log. If rolls come faster than snapshots are written, the oldest one is dropped."""
+"""In all planned snapshots of a log. If rolls are faster than writing, the oldest planned snapshot is dropped."""
 
 
 class ProducerSnapshots:
-    """The snapshot files of one folder. What there is is read once.
+    """The snapshot files of one folder, which is listed once.
 
-    The log's lock is held around every call but `write_planned`, which any thread may call without it.
+    All methods but `write_planned` require the lock of the log.
     """
 
     def __init__(self, file_system: FileSystem, folder: str, offsets: Iterable[int] | None = None) -> None:
-        """`offsets` are those of the snapshots that there are, if the caller has just listed the folder."""
+        """`offsets` are those of the existing snapshots, if the caller has just listed the folder."""
         self._file_system = file_system
         self._folder = folder
         self._offsets = set(_list_offsets(file_system, folder) if offsets is None else offsets)
@@ -40,14 +41,14 @@ class ProducerSnapshots:
         self._writing = RLock()
         """Held while planned snapshots are written."""
         self._guard = Lock()
-        """Held for a moment, while the two collections change. Taken after the other one."""
+        """Guards the two collections, for short. Taken after `_writing`."""
 
     def __contains__(self, offset: int) -> bool:
         return offset in self._offsets
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """Of all snapshots, rising."""
+        """The offsets of all snapshots, in order."""
         with self._guard:
             return tuple(sorted(self._offsets))
 
@@ -59,9 +60,9 @@ class ProducerSnapshots:
         return f"{self._folder}/{SegmentFile(offset, FileKind.PRODUCER_SNAPSHOT, state).name}"
 
     def plan(self, state: ProducerState, *, log_start_offset: int) -> None:
-        """Have the state written by `write_planned`, if it is newer than the newest snapshot and than the log's start.
+        """Plan a snapshot for `write_planned`, if the state is newer than the newest snapshot and the start of the log.
 
-        This takes about a millisecond for a hundred thousand producers, and no I/O.
+        This does no I/O, and takes about a millisecond for a hundred thousand producers.
         """
         with self._guard:
             if state.end_offset <= max((*self._offsets, *self._planned), default=log_start_offset):
@@ -71,7 +72,7 @@ class ProducerSnapshots:
                 del self._planned[min(self._planned)]
 
     def write_planned(self) -> bool:
-        """Write and sync what was planned. Returns whether there was anything. One that fails is dropped."""
+        """Write and sync the planned snapshots. Returns whether there were any. A snapshot that fails is dropped."""
         found = False
         with self._writing:
             while (planned := self._next_planned()) is not None:
@@ -91,7 +92,7 @@ class ProducerSnapshots:
             return self._planned[min(self._planned)] if self._planned else None
 
     def _settle(self, planned: FrozenProducers, *, is_written: bool) -> bool:
-        """Whether a snapshot that was written is still wanted."""
+        """Whether the snapshot is still wanted after it was written."""
         offset = planned.end_offset
         with self._guard:
             is_wanted = self._planned.get(offset) is planned
@@ -105,9 +106,9 @@ class ProducerSnapshots:
         return sum(len(planned.producers) for planned in self._planned.values())
 
     def take(self, state: ProducerState, *, sync: bool, log_start_offset: int = 0) -> bool:
-        """Write the state if it is newer than the newest snapshot and than the log's start. Returns whether it was.
+        """Write the state if it is newer than the newest snapshot and the start of the log. Returns whether it was.
 
-        What was planned is written before.
+        Planned snapshots are written first.
         """
         with self._writing:
             is_new = self.write_planned()
@@ -127,8 +128,8 @@ class ProducerSnapshots:
     ) -> ProducerState:
         """The state of the newest snapshot within the log: above its start, not above its end.
 
-        Where there is none, it is that of a log which begins here. A snapshot that is damaged is removed and the one
-        before it is tried. Batches from the state's `end_offset` on are still to be replayed.
+        Without a snapshot, the state is empty and starts at the start of the log. A damaged snapshot is removed, and
+        the one before it is tried. The caller has to replay the batches from the state's `end_offset` on.
         """
         self.write_planned()
         for offset in reversed(self.offsets):
@@ -148,7 +149,7 @@ class ProducerSnapshots:
             self._offsets.discard(offset)
 
     def remove_outside(self, log_start_offset: int, end_offset: int) -> None:
-        """Keep those above the log's start and not above its end."""
+        """Remove the snapshots that are not above the log's start, or above its end."""
         self.write_planned()
         for offset in self.offsets:
             if not log_start_offset < offset <= end_offset:
@@ -159,7 +160,7 @@ class ProducerSnapshots:
             self.remove(offset)
 
     def remove_stray(self, base_offsets: Iterable[int]) -> None:
-        """Remove those of no segment, left by a crash. The newest may stay, if it lies at or above the last segment."""
+        """Remove snapshots without a segment, left by a crash. The newest stays if it is not below the last segment."""
         bases = set(base_offsets)
         stray = [offset for offset in self.offsets if offset not in bases]
         if stray and bases and stray[-1] < max(bases):
@@ -168,7 +169,7 @@ class ProducerSnapshots:
             self.remove(offset)
 
     def mark_deleted(self, offset: int) -> str | None:
-        """Rename the snapshot of a segment that is being deleted. Returns the path to remove later; None if none."""
+        """Rename the snapshot of a segment that is being deleted. Returns the path to remove later, if there is one."""
         with self._guard:
             self._planned.pop(offset, None)
             if offset not in self._offsets:

@@ -1,23 +1,23 @@
-"""What a partition knows of its producers: epochs, sequence numbers and open transactions.
+"""The state of a partition's producers: epochs, sequence numbers, open transactions. Kafka's `ProducerStateManager`.
 
-It keeps a retried batch from being stored twice, a replaced producer from writing on, and readers of committed data
-from seeing what is still open. It is pure: batches come in, verdicts and index entries go out; a snapshot is bytes.
+It prevents that a retried batch is stored twice, that a fenced producer writes on, and that readers of committed data
+see an open transaction. It does no I/O: batches come in, verdicts and index entries go out, and a snapshot is bytes.
 
-An append asks `check` before the batch is written and tells `update` after, so that a write that fails leaves no trace.
-A log that is read again goes through `replay`, which checks nothing: what is in a log was accepted once, and a
-state must come out of it whatever it is. So a batch without a transaction inside an open one, which Kafka's own
-loading stops at, is taken as data that leaves the transaction open.
+An append calls `check` before the batch is written and `update` after it, so that a failed write changes nothing. A log
+that is loaded goes through `replay`, which checks nothing: what is in a log was accepted once, and loading must not
+fail. So a non-transactional batch inside an open transaction, at which Kafka's loading fails, counts as data that
+leaves the transaction open.
 
-What must always be true: `end_offset` is the offset up to which all batches were taken in; every open transaction
-belongs to a known producer; the open transactions are in the order of their first offsets; the producers are in the
-order in which they last wrote.
+What must always be true: all batches below `end_offset` are included; every open transaction belongs to a known
+producer; the open transactions are in the order of their first offsets; the producers are in the order of their last
+writes.
 
-A producer is a value that is replaced, never changed: so a copy of the mapping (`frozen`) costs little, and can be
-written, listed or searched on another thread while appends go on. For everything else the log's lock is held.
+An entry is replaced, never changed. So a copy of the mapping (`frozen`) is cheap, and another thread can write, list or
+search it while appends continue. Everything else requires the lock of the log.
 
-Any client may make up producer ids, and each is remembered for a day. So a partition knows `MOST_PRODUCERS` at most.
-Above that, those that have not written for longest are forgotten, as if they had expired, but not in the middle of a
-transaction.
+Any client can make up producer ids, and each is remembered for a day. So a partition keeps at most `MOST_PRODUCERS`.
+Beyond that, the producers that have been idle for longest are evicted as if they had expired, but not those with an
+open transaction.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ DEFAULT_EXPIRATION_MS = 86_400_000
 """Kafka's default of `producer.id.expiration.ms`."""
 
 MOST_PRODUCERS = 200_000
-"""Of one partition. Two new ones each second for a day are fewer; at a hundred each second, those that are forgotten
-have been silent for half an hour, and nothing sends a batch again after so long."""
+"""Per partition. Two new producers per second reach fewer in a day. At a hundred per second, the evicted ones have been
+idle for half an hour, and no client retries a batch for that long."""
 _FORGOTTEN_SHARE = 20
-"""So large a part is forgotten at once: one by one, to find the first would take longer each time."""
+"""One part in this many is evicted at once. One by one, each search for the first would take longer."""
 
 EPOCH_BUMPING = 2
 """The first transaction version that gives a producer a new epoch after each transaction."""
@@ -67,7 +67,7 @@ _LAST_EPOCH = 2**15 - 1
 
 
 class WrittenBatch(NamedTuple):
-    """A batch that is in the log already. A producer that sends it again is told these offsets."""
+    """A batch in the log. A producer that sends it again gets these offsets. Kafka's `BatchMetadata`."""
 
     base_sequence: int
     last_sequence: int
@@ -77,11 +77,11 @@ class WrittenBatch(NamedTuple):
 
 
 class ProducerStateEntry(NamedTuple):
-    """What is known of one producer."""
+    """The state of one producer. Kafka's `ProducerStateEntry`."""
 
     epoch: int
     batches: tuple[WrittenBatch, ...] = ()
-    """Of this epoch, the oldest first."""
+    """Those of this epoch, the oldest first."""
     timestamp_ms: int = _NONE
     coordinator_epoch: int = _NONE
     transaction_first_offset: int = _NONE
@@ -93,11 +93,11 @@ class ProducerStateEntry(NamedTuple):
 
 _as_written: Callable[[tuple[object, ...]], WrittenBatch] = partial(tuple.__new__, WrittenBatch)
 _as_producer: Callable[[tuple[object, ...]], ProducerStateEntry] = partial(tuple.__new__, ProducerStateEntry)
-"""As `_make` of either, in half the time."""
+"""Like `_make` of both, but twice as fast."""
 
 
 class FrozenProducers(NamedTuple):
-    """The producers at one offset. They do not change any more: any thread may use them."""
+    """The producers at one offset. They do not change: any thread may use them."""
 
     end_offset: int
     producers: dict[int, ProducerStateEntry]
@@ -107,11 +107,11 @@ class FrozenProducers(NamedTuple):
         return encode_producer_fields([_fields(*known) for known in self.producers.items()])
 
     def entries(self) -> list[ProducerEntry]:
-        """What a snapshot keeps: of each producer, the last batch only."""
+        """What a snapshot keeps: only the last batch of each producer."""
         return [_entry(producer_id, known) for producer_id, known in self.producers.items()]
 
     def expired(self, now_ms: int, expiration_ms: int) -> dict[int, ProducerStateEntry]:
-        """Those that have not written for too long, by the time of their records."""
+        """The producers that have been idle for too long, by the timestamps of their records."""
         return {
             producer_id: known
             for producer_id, known in self.producers.items()
@@ -128,17 +128,17 @@ class ProducerState:
         most_producers: int = MOST_PRODUCERS,
     ) -> None:
         self.end_offset = end_offset
-        """All batches below it were taken in."""
+        """All batches below it are included."""
         self.expiration_ms = expiration_ms
         self.evicted = 0
-        """How many producers were forgotten because there were too many."""
+        """The number of producers that were evicted because there were too many."""
         self.most_producers = most_producers
         self._producers: dict[int, ProducerStateEntry] = {}
-        """The one that wrote last comes last."""
+        """In the order of their last writes."""
         self._open: dict[int, int] = {}
-        """First offset to producer id, the smallest offset first."""
+        """Open transactions: first offset to producer id, the smallest offset first."""
         self._completed: dict[int, int] = {}
-        """First offset to the offset of the marker, as long as that is not below the high watermark."""
+        """Ended transactions: first offset to the marker's offset, while that is not below the high watermark."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -148,9 +148,9 @@ class ProducerState:
     def check(
         self, batch: ProducerBatch, *, origin: AppendOrigin = AppendOrigin.CLIENT, transaction_version: int = 0
     ) -> WrittenBatch | None:
-        """Whether the batch may be written: None if so, or the batch in the log that it repeats.
+        """Raise if the batch must not be written. Returns None, or the batch in the log of which it is a duplicate.
 
-        `transaction_version` is that of the producer's transaction, for markers and for the first batch of one.
+        `transaction_version` is that of the transaction, for markers and for its first batch.
         """
         producer = self._producers.get(batch.producer_id)
         if batch.marker is not None:
@@ -159,7 +159,7 @@ class ProducerState:
             return None
         if producer is None:
             if origin is AppendOrigin.CLIENT and transaction_version >= EPOCH_BUMPING and batch.base_sequence != 0:
-                raise _out_of_order(batch, "0, since nothing is known of the producer")
+                raise _out_of_order(batch, "0, since the producer is unknown")
             return None
         if origin is AppendOrigin.CLIENT:
             repeated = _find_repeated(producer, batch)
@@ -177,7 +177,7 @@ class ProducerState:
         return None
 
     def update(self, batches: Iterable[ProducerBatch], end_offset: int) -> list[AbortedTransaction]:
-        """Take in batches that were written, up to `end_offset`. Returns what belongs into the transaction index."""
+        """Add batches that were written, up to `end_offset`. Returns the new entries of the transaction index."""
         aborted = []
         for batch in batches:
             if batch.marker is None:
@@ -190,9 +190,9 @@ class ProducerState:
         return aborted
 
     def replay(self, rows: NDArray[Any], read: ReadBytes) -> list[AbortedTransaction]:
-        """Take in batches that were read from the log (`BATCH_DTYPE`), which follow those before in order.
+        """Add the next batches of the log (`BATCH_DTYPE`).
 
-        `read(position, size)` gives the bytes that the rows' positions count in; it is asked for markers only.
+        `read(position, size)` returns bytes by position, and is called for markers only.
         """
         if not len(rows):
             return []
@@ -242,11 +242,11 @@ class ProducerState:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction starts that is open, or whose end readers cannot see yet."""
+        """The first offset of the oldest transaction that is open, or whose end readers cannot see yet."""
         return min((*self._completed, *islice(self._open, 1)), default=None)
 
     def advance_high_watermark(self, high_watermark: int) -> None:
-        """Readers see everything below this offset: transactions that end there are stable."""
+        """Readers see everything below this offset: transactions that ended below it are stable."""
         if self._completed:
             self._completed = {first: last for first, last in self._completed.items() if last >= high_watermark}
 
@@ -261,26 +261,26 @@ class ProducerState:
     # Keeping and losing
 
     def advance_log_start(self, log_start_offset: int) -> None:
-        """What lies below is deleted. An open transaction stays open although its first records are gone."""
+        """Records below were deleted. An open transaction stays open although its first records are gone."""
         self.advance_high_watermark(log_start_offset)
         self.end_offset = max(self.end_offset, log_start_offset)
 
     def forget(self, producers: dict[int, ProducerStateEntry]) -> int:
-        """Forget these, but for those that have written since. Returns how many."""
+        """Remove these producers, except those that have written since. Returns the number."""
         gone = [producer_id for producer_id, known in producers.items() if self._producers.get(producer_id) is known]
         for producer_id in gone:
             del self._producers[producer_id]
         return len(gone)
 
     def _evict_surplus(self) -> None:
-        """Forget those that have not written for longest, if there are too many. Open transactions do not count."""
+        """Evict producers that have been idle for longest, if there are too many. Open transactions do not count."""
         surplus = len(self._producers) - len(self._open) - self.most_producers
         if surplus > 0:
             idle = (item for item in self._producers.items() if item[1].transaction_first_offset == _NONE)
             self.evicted += self.forget(dict(islice(idle, surplus + self.most_producers // _FORGOTTEN_SHARE)))
 
     def clear(self, end_offset: int) -> None:
-        """Start again at this offset, knowing nobody."""
+        """Remove all producers, and start at this offset."""
         self.end_offset = end_offset
         self._producers.clear()
         self._open.clear()
@@ -291,7 +291,7 @@ class ProducerState:
         return FrozenProducers(self.end_offset, self._producers.copy())
 
     def entries(self) -> list[ProducerEntry]:
-        """What a snapshot keeps: of each producer, the last batch only."""
+        """What a snapshot keeps: only the last batch of each producer."""
         return self.frozen().entries()
 
     def snapshot(self) -> bytes:
@@ -316,7 +316,7 @@ class ProducerState:
         """The state that a snapshot file holds, without the producers that have expired. `CorruptRecord` if damaged."""
         state = cls(end_offset=end_offset, expiration_ms=expiration_ms, most_producers=most_producers)
         open_offsets: list[tuple[int, int]] = []
-        # Of a producer that has only ended a transaction, the file does not tell where: it counts as a recent one.
+        # A producer that has only ended a transaction has no offset in the file: it counts as recent.
         entries = decode_producer_snapshot(data)
         for entry in sorted(entries, key=lambda one: one.last_offset if one.last_offset >= 0 else end_offset):
             batches: tuple[WrittenBatch, ...] = ()
@@ -346,7 +346,7 @@ def _is_expired(producer: ProducerStateEntry, now_ms: int, expiration_ms: int) -
 
 
 def _fields(producer_id: int, known: ProducerStateEntry) -> tuple[int, ...]:
-    """As a snapshot has them, in its order."""
+    """The fields of a snapshot's entry, in its order."""
     epoch, batches, timestamp_ms, coordinator_epoch, first_offset = known
     if not batches:
         return producer_id, epoch, NO_SEQUENCE, _NONE, 0, timestamp_ms, coordinator_epoch, first_offset
@@ -393,8 +393,8 @@ def _check_marker(
 ) -> None:
     epoch, known = batch.producer_epoch, producer.epoch
     if transaction_version >= EPOCH_BUMPING:
-        # The marker of such a transaction has the next epoch already. A coordinator that lost the answer sends it
-        # again, and after the last epoch there is no next one.
+        # The marker of such a transaction has the next epoch. A coordinator that lost the response sends it again, and
+        # the last possible epoch has no next one.
         is_retry = epoch == known and (producer.transaction_first_offset == _NONE or epoch == _LAST_EPOCH)
         if epoch <= known and not is_retry:
             raise _fenced(batch, f"over {known}")
@@ -402,8 +402,8 @@ def _check_marker(
         raise _fenced(batch, f"at least {known}")
     if marker.coordinator_epoch < producer.coordinator_epoch:
         raise CoordinatorFenced(
-            f"the coordinator of producer {batch.producer_id} has epoch {producer.coordinator_epoch} by now:"
-            f" a marker of epoch {marker.coordinator_epoch} comes too late"
+            f"the coordinator of producer {batch.producer_id} has epoch {producer.coordinator_epoch}:"
+            f" a marker of the older epoch {marker.coordinator_epoch} is refused"
         )
 
 

@@ -1,7 +1,7 @@
-"""A batch built anew from the records of a client's batch: in another codec, or with the offsets put right.
+"""Rebuilds a client's batch with another codec, or with consecutive offsets.
 
-It keeps the producer's fields and the records; it gets consecutive offsets, and its timestamps count from the first
-record's. Where the records' bytes would come out as they are, they are only packed again.
+The new batch keeps the producer's fields and the records. It has consecutive offsets, and its timestamps are relative
+to that of the first record. If the bytes of the records stay the same, they are only compressed again.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _CRC = struct.Struct(">I")
 
 
 class Source(NamedTuple):
-    """A client's batch that was found sound."""
+    """A client's batch that was found valid."""
 
     batch: memoryview
     """All of it."""
     records: Bytes
-    """What it unpacks to."""
+    """The decompressed records."""
     largest_timestamp_ms: int
     traits: int
-    """Of the records, as `duralog.kernels.validate` tells them."""
+    """Bits of `duralog.kernels.validate` for the records."""
 
 
 def target_codec(config: TopicConfig) -> Codec:
-    """The codec that the topic stores batches with. REQUIRES: it does not leave that to the producers."""
+    """The codec that the topic stores batches with. REQUIRES: `compression.type` is not `producer`."""
     return Codec.NONE if config.compression_type == "uncompressed" else Codec.named(config.compression_type)
 
 
@@ -50,14 +50,14 @@ def target_level(config: TopicConfig, codec: Codec) -> int | None:
 
 
 def keeps_records(attributes: int, traits: int) -> bool:
-    """Whether the bytes of the records stay as they are, so that no record has to be decoded."""
+    """Whether the bytes of the records stay the same, so that no record has to be decoded."""
     return bool(traits & CONSECUTIVE and traits & CANONICAL and not attributes & LOG_APPEND_TIME_BIT)
 
 
 def rebuild(source: Source, *, codec: Codec, level: int | None, append_time_ms: int | None) -> bytearray:
-    """The new batch, which has no place in the log yet; `append_time_ms` for a topic with log append time.
+    """The new batch, with base offset 0. `append_time_ms` is for a topic with log append time.
 
-    REQUIRES: the batch is no control batch, and its offsets are as many as its records.
+    REQUIRES: the batch is not a control batch, and has as many offsets as records.
     """
     header = record_batch.decode_header(source.batch, 0)
     is_append_time = append_time_ms is not None

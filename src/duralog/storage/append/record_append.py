@@ -1,10 +1,10 @@
-"""From records of a caller in this process to batches that are ready to be written: Python records, tables, markers.
+"""Encodes Python records, tables and transaction markers of a caller in this process as batches, ready to be written.
 
-The rules are those for batches of a client (`duralog.storage.append.validation`), but here the records are at hand
-before there is a batch: they are checked as columns, and the batches are right by construction.
+The rules are those for batches of a client (`duralog.storage.append.validation`). But here the records come first: they
+are checked as columns, and the batches are correct by construction.
 
-A producer with an id gets one batch for each append, as a client's produce request has one: its sequence numbers name a
-batch as a whole, so that the batch can be recognised when it is sent again.
+The records of a producer with an id go into one batch for each append, as in a Produce request: sequence numbers
+identify a whole batch, so that it is recognised when it is sent again.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _MOST_RECORD_OVERHEAD = 31
-"""Bytes of a record that are neither key, value nor headers: length, attributes, both deltas, two lengths."""
+"""The most bytes of a record besides key, value and headers: length, attributes, both deltas, two lengths."""
 
 
 class SendingProducer(NamedTuple):
-    """Who sends the records, if they are to be stored once, or in a transaction."""
+    """The producer of an idempotent or transactional append."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -72,8 +72,8 @@ def batches_of_records(
 def batches_of_table(
     table: pa.Table | pa.RecordBatch, *, config: TopicConfig, stamp: Stamp, codec: Codec | None
 ) -> ValidBatches:
-    """Of a table that was read from a log, the offsets are left out: the records get new ones."""
-    # Not at the top: a log that is given no tables need not load pyarrow.
+    """The offsets of a table that was read from a log are ignored: the records get new ones."""
+    # Not at the top: pyarrow is only loaded if tables are appended.
     from duralog.columnar.schema import OFFSET
     from duralog.columnar.writable import writable_columns
 
@@ -85,7 +85,7 @@ def batches_of_table(
 def marker_batch(
     *, producer_id: int, producer_epoch: int, commit: bool, coordinator_epoch: int, now_ms: int
 ) -> bytearray:
-    """The control batch that ends a producer's transaction, to be validated like any other."""
+    """The control batch that ends a transaction. It is validated like any other batch."""
     if producer_id < 0 or producer_epoch < 0:
         raise InvalidRecord(f"producer {producer_id}, epoch {producer_epoch}: neither may be negative")
     type_ = ControlType.COMMIT if commit else ControlType.ABORT
@@ -158,7 +158,7 @@ def check_keys(columns: WritableColumns, config: TopicConfig) -> None:
 
 
 def check_timestamps(columns: WritableColumns, config: TopicConfig, now_ms: int) -> None:
-    """For topics whose records have their own times."""
+    """For topics with `message.timestamp.type=CreateTime`."""
     times = columns.timestamp
     if not len(times):
         return
@@ -175,15 +175,15 @@ def check_timestamps(columns: WritableColumns, config: TopicConfig, now_ms: int)
 
 
 def stored_codec(config: TopicConfig, codec: Codec | None) -> Codec:
-    """The topic's codec, or the writer's where the topic leaves the choice."""
+    """The codec of the topic, or of the writer if the topic has `compression.type=producer`."""
     return (codec or Codec.NONE) if config.compression_type == "producer" else target_codec(config)
 
 
 def batch_room(config: TopicConfig, codec: Codec, wanted_bytes: int = DEFAULT_BATCH_BYTES) -> int:
-    """How many bytes of records to put into a batch, so that the topic takes it: as many as wanted, or fewer."""
+    """The bytes of records to put into a batch: as many as wanted, or fewer so that the topic accepts it."""
     room: int = config.max_message_bytes - HEADER_BYTES
     if codec is not Codec.NONE:
-        # What cannot be compressed grows a little, snappy in the worst case by a sixth.
+        # Incompressible data grows a little, with snappy by a sixth at worst.
         room -= room // 6 + 64
     return max(1, min(room, wanted_bytes))
 
@@ -200,7 +200,7 @@ def check_sizes(encoded: EncodedBatches, config: TopicConfig) -> None:
 
 
 def _all_bytes(columns: WritableColumns) -> int:
-    """Not less than all records take together, so that they get into one batch."""
+    """At least the size of all records, so that they get into one batch."""
     content = sum(
         int(column.offsets[-1] - column.offsets[0]) for column in (columns.key, columns.value, columns.headers)
     )

@@ -1,1 +1,1 @@
-"""One partition: an immutable tuple of segments for readers, one writer, rolling, trimming and retention."""
+"""The log of one partition (Kafka's `UnifiedLog`): an immutable view for readers, one writer, rolling and retention."""

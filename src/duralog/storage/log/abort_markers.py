@@ -1,15 +1,15 @@
-"""The aborted transactions that a log's transaction indexes lack, found by the abort markers in the log itself.
+"""The aborted transactions that are missing in the transaction indexes, found by the abort markers in the log.
 
-A `.txnindex` has no checksum and no count, and a log without aborted transactions has none. So one that is missing,
-empty or cut short looks like one of a log where less was aborted, and `read_committed` readers would get aborted
-records. Kafka does not notice. Here, whoever reads records of transactions looks for the markers that end these
-transactions, and whatever was aborted counts, whether or not an index has it.
+A `.txnindex` has no checksum and no count, and a log without aborted transactions has none. So if the file is missing,
+empty or cut, fewer transactions seem to be aborted, and `read_committed` readers would get aborted records. Kafka does
+not notice. Here, a reader of transactional records also searches the markers that end these transactions: a transaction
+is aborted if its marker says so, whether or not an index has it.
 
 Reading headers costs time, so:
-- Nothing is scanned for records without transactions, and nothing twice: the offsets that were scanned are remembered.
+- Nothing is scanned for non-transactional records, and nothing twice: scanned offsets are remembered.
 - A scan goes from the first record that is read to the marker that ends the last transaction among those records. For
-  usual transactions, that is a few kilobytes beyond what is read anyway.
-- What this process has appended is not scanned: its indexes were written with it.
+  usual transactions, that is a few kilobytes more than is read anyway.
+- What this process has appended is not scanned: it wrote the indexes as well.
 
 What must always be true: below `MarkerScan.settled_offset`, every transaction with records since the scan's start has
 ended, and those that were aborted are in an index or in `MarkerScan.unlisted`.
@@ -46,68 +46,69 @@ from duralog.storage.append.producer_batch import decode_marker
 _log = logging.getLogger(__name__)
 
 _MOST_SCANS = 32
-"""Readers of one log at different places, each of which has a scan of its own."""
+"""Readers of one log at different positions each have a scan of their own."""
 
 _BEHIND_ALL = 2**63
 _NOT_KNOWN = 0
-"""Of a last stable offset: below it, nobody looks for another transaction, so the lowest one is safe."""
+"""As a last stable offset. A search for transactions ends at one that is high enough, so the lowest is safe."""
 _SPECIAL_BITS = CONTROL_BIT | TRANSACTIONAL_BIT
 _OTHER = -1
-"""Stands for a control batch that ends no transaction, or that cannot be read."""
+"""A control batch that ends no transaction, or cannot be read."""
 _KEY_AT = BATCH_V2.size + 5
 _TYPE_AT = _KEY_AT + CONTROL_KEY.at.type + 1
 _USUAL_BYTES = {_KEY_AT - 4: 0, _KEY_AT - 3: 0, _KEY_AT - 2: 0, _KEY_AT - 1: 2 * CONTROL_KEY.size, _TYPE_AT - 1: 0}
-"""A marker as Kafka writes it has after its header a byte each for the length of the record, its attributes, no
-timestamp delta, offset delta 0 and the length of the key; then the key, a version and a type below 256."""
+"""In a marker as Kafka writes it, five single bytes follow the header: the length of the record, its attributes, a
+timestamp delta of 0, an offset delta of 0 and the length of the key. Then comes the key: a version, and a type below
+256."""
 
 
 class MustScan(DuralogError):
-    """The log has to be scanned first, and the caller cannot wait for that."""
+    """The log has to be scanned first, and the caller did not allow it."""
 
 
 class ScannedLog(Protocol):
     def scanned_from(self, offset: int, position: int) -> Iterator[Piece]:
-        """The batches from the one that holds this offset to the end of the log. Checksums need not be computed.
+        """The batches from the one that holds this offset to the end of the log. Checksums need not be verified.
 
-        If batches before it were scanned, the last one ends at `position` of its file.
+        If batches before it were scanned, the last of them ends at `position` of its file.
         """
 
     def is_listed(self, transaction: AbortedTransaction) -> bool:
-        """Whether a transaction index has the producer's transaction that ends with this marker."""
+        """Whether a transaction index has the transaction of this producer that ends with this marker."""
 
 
 class MarkerScan:
-    """The batches of a log from one offset on, as far as they were scanned. Not safe for several threads."""
+    """A scan of a log from one offset on. Not thread-safe."""
 
     __slots__ = ("_open", "next_offset", "next_position", "settled_offset", "start_offset", "unlisted")
 
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset
         self.next_offset = start_offset
-        """All batches below were taken in."""
+        """All batches below it were scanned."""
         self.settled_offset = start_offset
-        """No transaction with records below is open. Any thread may ask for it: what follows from it is there."""
+        """No transaction with records below it is open. Any thread may read this: `unlisted` is updated first."""
         self.next_position = 0
-        """Where the last of them ends in its file."""
+        """The end of the last scanned batch in its file."""
         self.unlisted: list[AbortedTransaction] = []
-        """Aborted transactions that no index has, by rising markers; a first offset is not below `start_offset`."""
+        """Aborted transactions that no index has, by marker. No first offset is below `start_offset`."""
         self._open: dict[int, int] = {}
-        """By producer: where the records of its transaction begin, if no marker was met since."""
+        """By producer: the first offset of its open transaction."""
 
     def settle(self, offset: int) -> None:
-        """Nothing more is to be learnt about transactions with records below this offset."""
+        """Treat all transactions with records below this offset as ended."""
         self._open.clear()
         self.next_offset = self.settled_offset = max(self.next_offset, offset)
 
     def between(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Those of `unlisted` with records from `start_offset` up to, not including, `end_offset`."""
+        """The transactions of `unlisted` with records from `start_offset` up to, not including, `end_offset`."""
         if not self.unlisted:
             return []
         first = bisect_left(self.unlisted, start_offset, key=lambda transaction: transaction.last_offset)
         return [transaction for transaction in self.unlisted[first:] if transaction.first_offset < end_offset]
 
     def take(self, piece: Piece, log: ScannedLog) -> None:
-        """Take in those batches of the piece that were not scanned before."""
+        """Scan the batches of the piece that were not scanned before."""
         rows = piece.batches
         if len(rows) and rows["last_offset"][0] < self.next_offset:
             rows = rows_of(rows, rows["last_offset"] >= self.next_offset)
@@ -137,7 +138,7 @@ class MarkerScan:
         is_first[1:] = producer[1:] != producer[:-1]
         begins = is_first.copy()
         begins[1:] |= is_marker[:-1]
-        # Of each row the one that its transaction begins with, as far as these rows tell.
+        # For each row the row with which its transaction begins, within these rows.
         first = np.maximum.accumulate(np.where(begins, np.arange(len(producer)), 0))
 
         def begin_of(place: int) -> int:
@@ -146,12 +147,12 @@ class MarkerScan:
             return int(offset[at]) if known is None else known
 
         found = []
-        # Of a marker with a delete horizon, compaction has found no records any more: no index needs it.
+        # A marker with a delete horizon: compaction found no records of the transaction, so no index needs it.
         is_due = rows["attributes"][by_producer] & DELETE_HORIZON_BIT != 0
         for place in np.flatnonzero((kind == ControlType.ABORT) & ~is_due).tolist():
             producer_id, marker = int(producer[place]), int(offset[place])
             if first[place] == place and not (is_first[place] and producer_id in self._open):
-                continue  # It has no records here.
+                continue  # The transaction has no records here.
             transaction = AbortedTransaction(
                 producer_id=producer_id,
                 first_offset=begin_of(place),
@@ -171,19 +172,19 @@ class MarkerScan:
 
 
 class AbortMarkers:
-    """What the markers of one log say. Any thread may ask."""
+    """The scans of one log. Thread-safe."""
 
     def __init__(self, trusted_from: int | None = None) -> None:
-        """`trusted_from`: the offset from which on the transaction indexes are known to be complete, if any are."""
+        """From `trusted_from` on, the transaction indexes are complete; None if that is not known."""
         self._trusted_from = _BEHIND_ALL if trusted_from is None else trusted_from
         self._scans: tuple[MarkerScan, ...] = ()
-        """The one that was continued last is the last. Replaced whole: whoever finds its answer takes no lock."""
+        """In the order of their last use. The tuple is replaced: a lookup that needs no scan takes no lock."""
         self._scanning = Lock()
-        self._told: set[str] = set()
-        """Indexes of which it was logged that they lack something."""
+        self._warned: set[str] = set()
+        """The indexes that a warning was logged for."""
 
     def cut(self, offset: int) -> None:
-        """The log ends here now: what follows will be appended by this process."""
+        """The log was truncated here: this process appends what follows."""
         with self._scanning:
             self._scans = ()
             self._trusted_from = min(self._trusted_from, offset)
@@ -198,10 +199,10 @@ class AbortMarkers:
         ahead_bytes: int = 0,
         may_scan: bool = True,
     ) -> list[AbortedTransaction]:
-        """The aborted transactions with records from `start_offset` up to, not including, `end_offset`, in no index.
+        """The aborted transactions that no index has, with records from one offset up to, not including, the other.
 
-        `piece` is one that begins with the batch of `start_offset`, if the caller has it: it is not read again. What
-        has to be scanned is scanned `ahead_bytes` further than it must be, or raises `MustScan` unless `may_scan`.
+        `piece` is the piece that begins with the batch of `start_offset`, if the caller has it: it is not read again. A
+        scan goes `ahead_bytes` further than necessary. Without `may_scan`, `MustScan` is raised instead of a scan.
         """
         end_offset = min(end_offset, self._trusted_from)
         if start_offset >= end_offset:
@@ -217,19 +218,19 @@ class AbortMarkers:
             return scan.between(start_offset, end_offset)
 
     def warn(self, index: str, lacking: AbortedTransaction) -> None:
-        """Log that this transaction index lacks a transaction, once for each index."""
-        if index not in self._told:
-            self._told.add(index)
+        """Warn that a transaction index lacks a transaction, once per index."""
+        if index not in self._warned:
+            self._warned.add(index)
             _log.warning(
-                "%s lacks the aborted transaction of producer %d that ends at offset %d; readers of committed records"
-                " go by the log, duralog repair builds the index again",
+                "%s: the aborted transaction of producer %d that ends at offset %d is missing; readers of committed"
+                " records use the markers in the log. To rebuild the index, run duralog repair",
                 index,
                 lacking.producer_id,
                 lacking.last_offset,
             )
 
     def _scan_of(self, start_offset: int) -> MarkerScan:
-        """One that has all from this offset on, or may be continued to it."""
+        """A scan that includes this offset or ends there, or a new one."""
         fitting = [scan for scan in self._scans if scan.start_offset <= start_offset <= scan.next_offset]
         found = max(fitting, key=lambda scan: scan.next_offset, default=None) or MarkerScan(start_offset)
         self._scans = (*(scan for scan in self._scans if scan is not found), found)[-_MOST_SCANS:]
@@ -245,7 +246,7 @@ class AbortMarkers:
         for following in log.scanned_from(scan.next_offset, scan.next_position):
             scan.take(following, log)
             if scan.next_offset >= self._trusted_from:
-                break  # What is still open ends where the indexes are complete.
+                break  # Open transactions end where the indexes are complete.
             if scan.settled_offset >= end_offset:
                 ahead_bytes -= len(following.data)
                 if ahead_bytes < 0:
@@ -254,11 +255,11 @@ class AbortMarkers:
 
 
 def _kinds(piece: Piece, markers: NDArray[Any]) -> NDArray[np.int16]:
-    """What each of these control batches says: a `ControlType` that ends a transaction, or `_OTHER`."""
+    """For each of these control batches: a `ControlType` that ends a transaction, or `_OTHER`."""
     kinds = np.full(len(markers), _OTHER, np.int16)
     begins, sizes = markers["position"] - piece.position, markers["size"]
     is_emptied = markers["record_count"] == 0
-    # What compaction has left of one whose transaction has no records any more.
+    # Emptied by compaction after all records of the transaction were gone.
     kinds[is_emptied] = ControlType.COMMIT
     is_usual = ~is_emptied & (sizes >= _KEY_AT + CONTROL_KEY.size) & (markers["attributes"] & CODEC_MASK == 0)
     for place, expected in _USUAL_BYTES.items():
@@ -274,7 +275,7 @@ def _kinds(piece: Piece, markers: NDArray[Any]) -> NDArray[np.int16]:
 
 
 def _is_sound(piece: Piece, row: Any) -> bool:
-    """Whether the checksum is right: it may not have been computed yet."""
+    """Whether the checksum is right. It may not have been verified yet."""
     if row["crc_ok"] == 1:
         return True
     begin = int(row["position"]) - piece.position

@@ -1,9 +1,8 @@
-"""Which batches a reader gets to see.
+"""Which batches are visible to a reader.
 
-Nobody sees control batches: they are the log's own. With `read_committed` a reader also sees nothing from the last
-stable offset on, and nothing of aborted transactions. Their batches stand in the log among all others; what tells
-them apart is the producer and the range from a transaction's first offset to its abort marker. Within that range all
-transactional batches of that producer belong to the transaction.
+Control batches never are. With `read_committed`, neither are batches from the last stable offset on, nor those of
+aborted transactions. The latter are identified by the producer and the range from the transaction's first offset to its
+abort marker: within that range all transactional batches of the producer belong to the transaction.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ class Isolation(StrEnum):
 
 
 def visible_rows(batches: NDArray[Any], aborted: Callable[[], Iterable[AbortedTransaction]]) -> NDArray[np.intp] | None:
-    """The rows of the batches (`BATCH_DTYPE`) that hold data for the reader; None if all do.
+    """The rows of the batches (`BATCH_DTYPE`) that are visible to the reader; None if all are.
 
-    `aborted` gives the transactions whose records are hidden; it is asked only if there are any of transactions.
+    `aborted` returns the aborted transactions. It is only called if there are transactional batches.
     """
     flags = batches["attributes"] & (CONTROL_BIT | TRANSACTIONAL_BIT)
     if not flags.any():
@@ -56,7 +55,7 @@ def _by_producer(aborted: Iterable[AbortedTransaction]) -> dict[int, list[tuple[
 
 
 def _within(offsets: NDArray[np.int64], ranges: list[tuple[int, int]]) -> NDArray[np.bool_]:
-    """Whether each offset lies in one of the ranges, which do not overlap: a producer has one transaction at a time."""
+    """Whether each offset is in one of the ranges. They do not overlap: a producer has one transaction at a time."""
     firsts, lasts = np.array(sorted(ranges), np.int64).T
     candidate = np.searchsorted(firsts, offsets, side="right") - 1
     inside: NDArray[np.bool_] = (candidate >= 0) & (offsets <= lasts[candidate])

@@ -1,13 +1,13 @@
-"""Which leader wrote from which offset on: the `leader-epoch-checkpoint` of a partition.
+"""The start offset of each leader epoch: the `leader-epoch-checkpoint` of a partition. Kafka's `LeaderEpochFileCache`.
 
-Every batch carries the epoch of its leader; this is the short form, one entry where a new epoch begins. It tells a
-replica, and a client that fears a truncation, where an epoch ended.
+Every batch has the epoch of its leader; this is a summary, with one entry per epoch. From it, a replica or a client
+learns where an epoch ended, to detect that a log was truncated.
 
-What must always be true: epochs and start offsets both rise from entry to entry. The file is replaced whole and only
-when an entry has changed, so a crash leaves the old entries or the new ones. A damaged file raises `CorruptRecord` when
-it is opened; nothing is lost with it, since the batches tell all of it again (`LeaderEpochs.observe`).
+What must always be true: epochs and start offsets both rise from entry to entry. The file is replaced atomically, and
+only when an entry has changed. A damaged file raises `CorruptRecord` when it is opened; nothing is lost with it, since
+it can be rebuilt from the batches (`LeaderEpochs.observe`).
 
-Entries are a tuple, replaced whole: readers need no lock, writers need the log's.
+The entries are a tuple that is replaced: readers need no lock, writers need that of the log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNDEFINED_OFFSET = -1
 
 
 def epochs_in(data: bytes, path: str) -> Sequence[EpochStart]:
-    """What a `leader-epoch-checkpoint` holds, checked. `path` is what an error calls it."""
+    """The checked entries of a `leader-epoch-checkpoint`. `path` is for errors."""
     try:
         entries = decode_leader_epoch_checkpoint(data)
     except CorruptRecord as error:
@@ -37,9 +37,9 @@ def epochs_in(data: bytes, path: str) -> Sequence[EpochStart]:
     for entry in entries:
         if entry.epoch <= previous.epoch or entry.start_offset <= previous.start_offset:
             raise CorruptRecord(
-                "leader epochs and their offsets rise, but these do not",
+                "leader epochs and their offsets do not rise",
                 file=path,
-                expected=f"over epoch {previous.epoch} and offset {previous.start_offset}",
+                expected=f"above epoch {previous.epoch} and offset {previous.start_offset}",
                 found=f"epoch {entry.epoch} from offset {entry.start_offset} on",
             )
         previous = entry
@@ -50,21 +50,21 @@ class LeaderEpochs:
     """The leader epochs of one partition, and the file that keeps them."""
 
     def __init__(self, file_system: FileSystem, path: str, entries: Iterable[EpochStart] = ()) -> None:
-        """REQUIRES: the entries are what the file holds, or the file is to be written at the next change."""
+        """REQUIRES: the entries are those of the file, or the next change writes the file."""
         self._file_system = file_system
         self._path = path
         self._entries = tuple(entries)
 
     @classmethod
     def open(cls, file_system: FileSystem, path: str) -> LeaderEpochs:
-        """What the file holds; nothing if there is no file. The file is left as it is."""
+        """The entries of the file; none if it does not exist. The file is not changed."""
         if not file_system.exists(path):
             return cls(file_system, path)
         return cls(file_system, path, epochs_in(file_system.read_all(path), path))
 
     @classmethod
     def rebuild(cls, file_system: FileSystem, path: str, runs: Iterable[NDArray[Any]]) -> LeaderEpochs:
-        """What all batches of a log tell, in the place of a damaged file, which stays until all is known."""
+        """Rebuild the entries from all batches of a log, then replace the damaged file."""
         entries: tuple[EpochStart, ...] = ()
         for rows in runs:
             entries = with_observed(entries, rows)
@@ -81,12 +81,12 @@ class LeaderEpochs:
         return self._entries[-1].epoch if self._entries else NO_LEADER_EPOCH
 
     def create_file(self) -> None:
-        """Make the file if there is none: empty, as a new partition of Kafka has it."""
+        """Create an empty file if there is none, as in a new partition of Kafka."""
         if not self._file_system.exists(self._path):
             self._file_system.write(self._path, b"", sync=False)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """The leader of this epoch writes from this offset on. What contradicts it at the end is dropped."""
+        """The leader of this epoch writes from this offset on. Later entries that contradict it are dropped."""
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} from offset {start_offset} on: neither may be negative")
         if self._entries:
@@ -96,20 +96,20 @@ class LeaderEpochs:
         self._replace(_with(self._entries, epoch, start_offset))
 
     def observe(self, rows: NDArray[Any]) -> None:
-        """Learn from batches that were found in the log, in their order (`BATCH_DTYPE`); written once at the end.
+        """Add the epochs of batches in the log, in their order (`BATCH_DTYPE`). The file is written once at the end.
 
-        Only epochs above the latest one count, so going over known batches again changes nothing.
+        Only epochs above the latest one count, so known batches change nothing.
         """
         self._replace(with_observed(self._entries, rows))
 
     def take_over(self, entries: tuple[EpochStart, ...]) -> None:
-        """Let these be the entries. REQUIRES: epochs and offsets rise."""
+        """Replace the entries. REQUIRES: epochs and offsets rise."""
         self._replace(entries)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochStart:
-        """The last epoch up to this one that wrote anything, and the offset it ended at.
+        """The largest epoch up to this one that wrote anything, and its end offset.
 
-        Epoch and offset are both -1 for an epoch that this log cannot know: none, or one above the latest.
+        Both are -1 for an unknown epoch: -1, or one above the latest.
         """
         entries = self._entries
         if epoch == NO_LEADER_EPOCH or not entries or epoch > entries[-1].epoch:
@@ -121,12 +121,12 @@ class LeaderEpochs:
         return EpochStart(found, entries[following].start_offset)
 
     def epoch_for(self, offset: int) -> int:
-        """The epoch that wrote this offset; -1 if it lies before the first known one."""
+        """The epoch of this offset; -1 if it is before the first known epoch."""
         following = bisect_right(self._entries, offset, key=_start_offset)
         return self._entries[following - 1].epoch if following else NO_LEADER_EPOCH
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log starts here now: the epoch that holds the offset starts there too, those before it are dropped."""
+        """The log starts here now: the epoch of this offset starts here too, and those before it are dropped."""
         following = bisect_right(self._entries, start_offset, key=_start_offset)
         if following:
             first = EpochStart(self._entries[following - 1].epoch, start_offset)
@@ -147,7 +147,7 @@ class LeaderEpochs:
 
 
 def with_observed(entries: tuple[EpochStart, ...], rows: NDArray[Any]) -> tuple[EpochStart, ...]:
-    """The entries, and the epochs above the latest one that these batches tell of."""
+    """The entries, plus the epochs of these batches that are above the latest one."""
     latest = entries[-1].epoch if entries else NO_LEADER_EPOCH
     epochs = rows["leader_epoch"]
     if not len(epochs) or epochs.max() <= latest:

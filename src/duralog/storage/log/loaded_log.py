@@ -20,20 +20,20 @@ RunLater = Callable[[int, str, Callable[[], None]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedLog:
-    """There is at least one segment; the last one is active, and writable unless the log is read-only."""
+    """A loaded log. It has at least one segment; the last one is active, and writable unless the log is read-only."""
 
     folder: str
     segments: Segments
     log_start_offset: int
     end_offset: int
     recovery_point: int
-    """Everything below this offset is on disk for good."""
+    """Everything below this offset is durable."""
     read_producers: Callable[[], ProducerState]
-    """What is known of them, up to `end_offset`. Of a log that is only read, this takes reading some of it."""
+    """Returns the producer state at `end_offset`. For a read-only log, this reads part of the log."""
     producer_snapshots: ProducerSnapshots
     leader_epochs: LeaderEpochs
     check_lock: Callable[[], None] = lambda: None
-    """Raises `LockLost` if the lock of the directory does not keep other processes out any more."""
+    """Raises `LockLost` if the lock of the directory no longer keeps other processes out."""
 
 
 def _at_once(_delay_ms: int, _name: str, work: Callable[[], None]) -> None:

@@ -1,9 +1,8 @@
-"""Retention of one log: what the policies see of it, and how their plan is carried out while others change the log.
+"""Retention of one log: runs the policies and deletes segments while other threads change the log.
 
-A plan is for the segments and configs that it was made of. Where a compaction has put other segments into their places
-since, a base offset names another segment, in which records may be that have not expired; and what configs of before
-say does not count any more. So a plan is only carried out on what it was made of, under the log's lock, and otherwise
-made again. What is appended meanwhile changes nothing but that it must stay.
+A plan is only valid for the segments and configs that it was made from. If a compaction replaced segments since, a base
+offset may belong to another segment, with records that have not expired. So a plan is carried out under the log's lock,
+and only if segments and configs are the same; otherwise a new plan is made. Records that were appended meanwhile stay.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ def retain(
     delete: bool,
     held: Sequence[range] = (),
 ) -> list[Removal]:
-    """What goes of the log by these policies. It is gone when this returns, unless it is only asked for.
+    """The segments that these policies delete. With `delete`, they are deleted when this returns.
 
-    Nothing goes, this time, of a log that is never as it was when a plan was made. `held` are offsets that the built-in
-    retention must not delete.
+    Nothing is deleted this time if the log changes during every attempt. `held` are offsets that the built-in default
+    of `retention.ms` must not delete.
     """
     for _ in range(_MOST_PLANS):
         view, config = log.view, log.config
@@ -39,12 +38,12 @@ def retain(
         except StorageError:
             if _is_as_in(log, view, config):
                 raise
-            continue  # A segment was deleted while it was looked at.
+            continue  # A segment was deleted meanwhile.
         if not delete or not removals:
             return removals
         with log.writers_waiting():
             if _is_as_in(log, view, config):
-                # What was appended since is not expired: the segment it is in must stay for now.
+                # Records that were appended since have not expired: their segment must stay for now.
                 if removals[-1].base_offset == view.segments.active.base_offset and log.end_offset != view.end_offset:
                     removals.pop()
                 log.delete_segments((removal.base_offset for removal in removals), "; ".join(_reasons(removals)))
@@ -68,7 +67,7 @@ def aging(log: PartitionLog, view: LogView, config: TopicConfig, now_ms: int, he
 
 
 def _is_as_in(log: PartitionLog, view: LogView, config: TopicConfig) -> bool:
-    """Whether the log has still these segments, to which others may have come, and these configs."""
+    """Whether the log still has these configs and segments. There may be new segments after them."""
     now = log.view.segments[: len(view.segments)]
     return log.config is config and list(map(id, now)) == list(map(id, view.segments))
 

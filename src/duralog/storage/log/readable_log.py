@@ -1,7 +1,7 @@
-"""The reading side of a log: what it holds, and every way to read it.
+"""The reading side of a log.
 
-All of it works on a `LogView`, the log as it was at the moment of the call: no lock is taken, and what a reader was
-given stays readable whatever happens to the log.
+All methods work on a `LogView`, the log at the time of the call: they take no lock, and what they return stays readable
+when the log changes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ReadableLog(ABC):
     @property
     @abstractmethod
     def view(self) -> LogView:
-        """The log as it is now, which does not change any more."""
+        """An immutable view of the log as it is now."""
 
     @property
     @abstractmethod
@@ -58,7 +58,7 @@ class ReadableLog(ABC):
 
     @property
     def end_offset(self) -> int:
-        """The offset of the next record: reading from here means from now on."""
+        """The offset that the next record will get."""
         return self.view.end_offset
 
     @property
@@ -67,7 +67,7 @@ class ReadableLog(ABC):
 
     @property
     def last_stable_offset(self) -> int:
-        """Below this offset every transaction is decided."""
+        """Every transaction below this offset has ended."""
         return self.view.last_stable_offset
 
     @property
@@ -87,10 +87,10 @@ class ReadableLog(ABC):
         max_bytes: int | None = None,
         max_batch_bytes: int | None = None,
     ) -> Iterator[Record]:
-        """The records from the offset, or the next one that exists, to where the log ends now.
+        """The records from this offset, or the next existing one, to the current end of the log.
 
-        They end when their batches have `max_bytes`, but the first batch always comes. `OffsetOutOfRange` if the offset
-        is not within the log; `RecordTooLarge` at a batch that is larger than `max_batch_bytes`.
+        They end when their batches reach `max_bytes`, but always include the first batch. Raises `OffsetOutOfRange` if
+        the offset is not within the log, and `RecordTooLarge` at a batch larger than `max_batch_bytes`.
         """
         view = self.view
         view.check_offset(offset)
@@ -104,11 +104,11 @@ class ReadableLog(ABC):
         isolation: str = Isolation.READ_UNCOMMITTED,
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
-        """The records from one offset up to, not including, the other, as a table; of these columns, or of all.
+        """The records from `start_offset` up to, not including, `end_offset` as a table of all or of these columns.
 
-        They start where the log starts, and end where it ends now, if nothing else is said.
+        By default, from the start of the log to its current end.
         """
-        # Not at the top: pyarrow takes long to load, and not every reader wants tables.
+        # Not at the top: pyarrow takes long to load, and is only needed for tables.
         from duralog.columnar.tables import to_table
 
         view = self.view
@@ -131,7 +131,7 @@ class ReadableLog(ABC):
         isolation: str = Isolation.READ_UNCOMMITTED,
         columns: Sequence[str] | None = None,
     ) -> pandas.DataFrame:
-        """As `read_arrow`, as a data frame of pandas, if that is installed."""
+        """Like `read_arrow`, as a pandas data frame. Requires pandas."""
         from duralog.columnar.tables import to_pandas
 
         return to_pandas(self.read_arrow(start_offset, end_offset, isolation=isolation, columns=columns))
@@ -144,7 +144,7 @@ class ReadableLog(ABC):
         isolation: str = Isolation.READ_UNCOMMITTED,
         columns: Sequence[str] | None = None,
     ) -> polars.DataFrame:
-        """As `read_arrow`, as a data frame of polars, if that is installed."""
+        """Like `read_arrow`, as a polars data frame. Requires polars."""
         from duralog.columnar.tables import to_polars
 
         return to_polars(self.read_arrow(start_offset, end_offset, isolation=isolation, columns=columns))
@@ -158,7 +158,7 @@ class ReadableLog(ABC):
         min_one: bool = True,
         max_batch_bytes: int | None = None,
     ) -> FetchedSlice:
-        """Bytes of a log file from the batch that holds the offset, to be sent on as they are."""
+        """Bytes of a log file from the batch that holds the offset, to send without decoding."""
         return read_slice(
             self.view, offset, max_bytes, Isolation(isolation), min_one=min_one, max_batch_bytes=max_batch_bytes
         )
@@ -166,9 +166,9 @@ class ReadableLog(ABC):
     def offset_for_timestamp(
         self, timestamp_ms: int, *, isolation: str = Isolation.READ_UNCOMMITTED
     ) -> TimestampedOffset | None:
-        """The first record at this time or later; None if there is none. Also for EARLIEST, LATEST, MAX_TIMESTAMP."""
+        """The first record at this time or later; None if there is none. Accepts EARLIEST, LATEST, MAX_TIMESTAMP."""
         return offset_for_timestamp(self.view, timestamp_ms, Isolation(isolation), self.leader_epochs)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records from one offset up to, not including, the other."""
+        """The aborted transactions with records from `start_offset` up to, not including, `end_offset`."""
         return self.view.aborted_transactions(start_offset, end_offset)

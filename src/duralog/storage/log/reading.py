@@ -1,11 +1,10 @@
-"""Reading a log: slices of its files as they are, records, tables.
+"""Reads a log as slices of its files, as records or as tables.
 
-A slice is for those who send it on: nothing of it is decoded, it may start before the offset that was asked for, and
-end inside of a batch. Records and tables hold exactly what was asked for, without control batches and, for
-`read_committed`, without aborted data.
+A slice is sent on without decoding it: it may start before the requested offset, and end inside a batch. Records and
+tables hold exactly what was requested, without control batches and, for `read_committed`, without aborted records.
 
-Damage is an error, never a silent end: a batch with a wrong checksum, a length that leads nowhere, half a batch
-before the end of the log. It is raised after the records before it were handed out.
+Damage is an error, never a silent end: a batch with a wrong checksum, an impossible length, an incomplete batch before
+the end of the log. It is raised after the records before it were returned.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ _GROWTH = 4
 
 
 class FetchedSlice(NamedTuple):
-    """Bytes of a log file, starting at a batch. They may end inside of one, and stay readable while this is held."""
+    """Bytes of a log file that start at a batch. They may end inside a batch, and stay readable while this is held."""
 
     file: File | None
     """None if there is nothing to read."""
     position: int
     size: int
     aborted: tuple[AbortedTransaction, ...] | None
-    """For a reader with `read_committed`: what it has to leave out."""
+    """For `read_committed`: the aborted transactions that the client has to leave out."""
 
     def read(self) -> bytes:
         return b"" if self.file is None else self.file.read(self.position, self.size)
@@ -66,9 +65,9 @@ def read_slice(
 ) -> FetchedSlice:
     """The log from the batch that holds the offset, within one segment.
 
-    With `min_one` the first batch comes whole even if it is larger than `max_bytes`, or raises `RecordTooLarge` if it
-    is larger than `max_batch_bytes`; without, there is nothing if it does not fit. Without `may_scan`, `MustScan` is
-    raised where that would have to be done to know what was aborted.
+    With `min_one` the slice holds the whole first batch even if that is larger than `max_bytes`, or raises
+    `RecordTooLarge` if it is larger than `max_batch_bytes`. Without `min_one` it is empty if that batch does not fit.
+    Without `may_scan`, `MustScan` is raised if the log has to be scanned for aborted transactions.
     """
     found = _find_slice(view, offset, max_bytes, isolation, min_one=min_one, max_batch_bytes=max_batch_bytes)
     is_committed = isolation is Isolation.READ_COMMITTED
@@ -89,7 +88,7 @@ def readable_bytes(view: LogView, offset: int, max_bytes: int, isolation: Isolat
 
 
 def scan_slice(view: LogView, offset: int, max_bytes: int, *, ahead_bytes: int) -> None:
-    """Scan what `read_slice` needs for `read_committed`, and so much more for the slices that follow."""
+    """Scan what `read_slice` needs for `read_committed`, and `ahead_bytes` more for the following slices."""
     isolation = Isolation.READ_COMMITTED
     found = _find_slice(view, offset, max_bytes, isolation, min_one=True, max_batch_bytes=None)
     if found is not None:
@@ -121,7 +120,7 @@ def _find_slice(
 
 
 def _end_offset(view: LogView, segment: Segment, found: LogSlice) -> int:
-    """An offset behind all batches of the slice, by the index."""
+    """An offset after all batches of the slice, by the index."""
     entry = segment.offset_index.upper_bound_by_position(found.position + found.size)
     if entry is not None:
         return entry.offset
@@ -148,7 +147,7 @@ def read_chunks(
 ) -> Iterator[DecodedRecords]:
     """The records from `start_offset` up to, not including, `end_offset`, decoded in chunks.
 
-    They end before the batch with which their batches have more than `max_bytes`, but there is one batch at least.
+    They end before the batch with which they would exceed `max_bytes`, but hold at least one batch.
     """
     left = max_bytes
     for piece in _pieces(view, start_offset, end_offset, max_batch_bytes):
@@ -176,7 +175,7 @@ def read_record_batches(
     partition: TopicPartition,
     columns: Sequence[str] | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records from `start_offset` up to, not including, `end_offset`, for Arrow."""
+    """The records from `start_offset` up to, not including, `end_offset`, as Arrow batches."""
     for piece in _pieces(view, start_offset, end_offset, None):
         rows = wanted_rows(piece, end_offset, _hidden(view, piece, isolation))
         yield from piece_to_arrow(piece, rows, start_offset, end_offset, partition=partition, columns=columns)
@@ -196,7 +195,7 @@ def piece_to_arrow(
 ) -> Iterator[pa.RecordBatch]:
     """The records of these rows from `start_offset` up to, not including, `end_offset`.
 
-    A piece that is wanted whole goes the short way, which knows no single records; one at an edge is cut to size.
+    A piece within the range takes the fast path, without single records; a piece at its edge is decoded and cut.
     """
     topic, number = partition
     if _is_within(piece, start_offset, end_offset):
@@ -209,7 +208,7 @@ def piece_to_arrow(
 
 
 def _is_within(piece: Piece, start_offset: int, end_offset: int) -> bool:
-    """Whether all records lie between the offsets, by what the batches say. A wrapper does not say where it starts."""
+    """Whether all records are in the range, by the headers. That of a compressed legacy message has no first offset."""
     batches = piece.batches
     return bool(
         len(batches) and batches["base_offset"].min() >= start_offset and batches["last_offset"].max() < end_offset
@@ -217,7 +216,7 @@ def _is_within(piece: Piece, start_offset: int, end_offset: int) -> bool:
 
 
 def _fitting_rows(piece: Piece, rows: Rows | None, max_bytes: int, *, min_one: bool) -> tuple[Rows | None, int, bool]:
-    """Those of the rows whose batches have `max_bytes` together, how many bytes that is, and whether it is enough."""
+    """The first rows whose batches fit `max_bytes`, the size of these batches, and whether the limit is reached."""
     sizes = piece.batches["size"] if rows is None else piece.batches["size"][rows]
     if len(sizes) <= min_one:
         taken_bytes = int(sizes[0]) if len(sizes) else 0
@@ -232,7 +231,7 @@ def _fitting_rows(piece: Piece, rows: Rows | None, max_bytes: int, *, min_one: b
 def _pieces(view: LogView, start_offset: int, end_offset: int, max_batch_bytes: int | None) -> Iterator[Piece]:
     """The batches from the one that holds `start_offset` to the one before `end_offset`, piece by piece.
 
-    The first piece is a single batch, so that who wants one record does not pay for many. The next ones grow.
+    The first piece is a single batch, so that reading one record is cheap. The next ones grow.
     """
     piece_bytes = 0
     for segment, end in view.segments_from(start_offset):
@@ -247,7 +246,7 @@ def _pieces(view: LogView, start_offset: int, end_offset: int, max_batch_bytes: 
         while position < end:
             segment.check_process()  # The reader may have forked since it took the last records.
             if max_batch_bytes is not None:
-                # A batch above the limit does not fit a piece then, and is met as the first of one.
+                # A batch above the limit does not fit a piece then, so it comes first in one.
                 piece_bytes = min(piece_bytes, max(max_batch_bytes, 1))
                 _check_batch_size(segment.file, position, end, max_batch_bytes)
             piece = next(read_pieces(segment.file, start=position, end=end, piece_bytes=piece_bytes), None)
@@ -261,7 +260,7 @@ def _pieces(view: LogView, start_offset: int, end_offset: int, max_batch_bytes: 
 
 
 def _check_batch_size(file: File, position: int, end: int, max_batch_bytes: int) -> None:
-    """Before a batch is read for which there is no room."""
+    """Raise `RecordTooLarge` before a batch above the limit is read."""
     if end - position >= ENTRY_PREFIX.size:
         _, length = ENTRY_PREFIX.unpack(file.read(position, ENTRY_PREFIX.size))
         if ENTRY_PREFIX.size + length > max_batch_bytes:
@@ -272,9 +271,9 @@ def _check_batch_size(file: File, position: int, end: int, max_batch_bytes: int)
 
 
 def end_fault(piece: Piece) -> CorruptRecord | None:
-    """What keeps a reader from going on after this piece of a segment; None if nothing does.
+    """The error that stops a reader after this piece of a segment; None if there is none.
 
-    A segment ends at the end of a batch: if the last one is not all there, its length is wrong.
+    A segment ends at the end of a batch: if the last batch is incomplete, its length is wrong.
     """
     if piece.fault is not None or not piece.tail_bytes:
         return piece.fault
@@ -292,7 +291,7 @@ def end_fault(piece: Piece) -> CorruptRecord | None:
 
 
 def _hidden(view: LogView, piece: Piece, isolation: Isolation) -> Callable[[], list[AbortedTransaction]]:
-    """Gives the transactions whose records in this piece the reader does not get to see."""
+    """Returns the aborted transactions of this piece when it is called."""
 
     def aborted() -> list[AbortedTransaction]:
         if isolation is Isolation.READ_UNCOMMITTED:
@@ -305,7 +304,7 @@ def _hidden(view: LogView, piece: Piece, isolation: Isolation) -> Callable[[], l
 
 
 def wanted_rows(piece: Piece, end_offset: int, aborted: Callable[[], Iterable[AbortedTransaction]]) -> Rows | None:
-    """The rows of batches with records for the reader; None for all. `aborted` gives what is hidden from it."""
+    """The rows of batches with visible records; None for all. `aborted` returns the aborted transactions."""
     batches = piece.batches
     rows = visible_rows(batches, aborted)
     if len(batches) and batches["last_offset"][-1] >= end_offset:
@@ -321,7 +320,7 @@ def _between(decoded: DecodedRecords, start_offset: int, end_offset: int) -> Dec
         return decoded
     rows: slice | Rows = kept
     if len(kept) and kept[-1] - kept[0] == len(kept) - 1:
-        # As it should be: offsets rise. Then nothing is copied.
+        # Offsets rise, as they should: nothing is copied.
         rows = slice(kept[0], kept[-1] + 1)
     columns = RecordColumns(*[array[rows] for array in decoded.columns.arrays])
     return DecodedRecords(decoded.data, columns, decoded.batch_row[rows], decoded.batches)

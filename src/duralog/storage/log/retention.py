@@ -1,14 +1,14 @@
-"""Which old segments a log may lose, and why. Nothing here touches a file.
+"""Which old segments of a log are deleted, and why. No I/O.
 
-A policy is a small class with one method, which names the segments that may go. `plan` makes a decision of that:
+A policy is a class with one method, which returns the segments that may be deleted. `plan` decides:
 
-- Segments go from the oldest on. The first one that a policy does not name keeps all that follow it.
-- Nothing at or above the high watermark goes, and never an active segment that is empty.
-- The active segment may go: whoever carries out the plan starts a new one first.
-- Policies are asked in their order; each sees the log without what the ones before it have taken.
+- Segments are deleted from the oldest on. The first one that a policy does not return keeps all after it.
+- Nothing at or above the high watermark is deleted, nor an empty active segment.
+- The active segment may be deleted: the log is rolled first.
+- Policies run in order; each sees the log without the segments that the policies before it delete.
 
-The three built-in policies are Kafka's, in Kafka's order. One thing differs: with the built-in default of
-`retention.ms`, `BeyondAge` skips the segments that `AgingLog.held` covers (`duralog.storage.held_records`).
+The three built-in policies are Kafka's, in Kafka's order, with one difference: with the built-in default of
+`retention.ms`, `BeyondAge` skips the segments in `AgingLog.held` (`duralog.storage.held_records`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ DEFAULT_RETENTION_MS = TopicConfig().retention_ms
 
 
 def is_retention_chosen(config: TopicConfig) -> bool:
-    """Whether somebody chose `retention.ms`: for the topic, for the broker, or when the directory was opened."""
+    """Whether `retention.ms` was set: for the topic, for the broker, or when the directory was opened."""
     return config.source("retention.ms").origin is not Origin.DEFAULT or config.retention_ms != DEFAULT_RETENTION_MS
 
 
 class AgingSegment(Protocol):
-    """What a policy can know of a segment."""
+    """A segment as policies see it."""
 
     @property
     def base_offset(self) -> int: ...
@@ -41,31 +41,31 @@ class AgingSegment(Protocol):
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """The largest timestamp of a record; where records have none, the time of the file."""
+        """The largest timestamp of its records; the modification time of the file if they have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgingLog:
-    """What a policy can know of a log."""
+    """A log as policies see it."""
 
     topic: str
     partition: int
     segments: Sequence[AgingSegment]
-    """Oldest first. The last one is active: it is the one that is written to."""
+    """Oldest first. The last one is the active segment."""
     start_offset: int
     end_offset: int
     high_watermark: int
     config: TopicConfig
     now_ms: int
     held: Sequence[range] = ()
-    """Offsets of records that the built-in default of `retention.ms` must not delete."""
+    """Offsets that the built-in default of `retention.ms` must not delete."""
 
     @property
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self.segments)
 
     def end_offset_of(self, index: int) -> int:
-        """The offset after the segment's last one, as the next segment tells it."""
+        """The end offset of a segment: the base offset of the next one, or the end of the log."""
         return self.segments[index + 1].base_offset if index + 1 < len(self.segments) else self.end_offset
 
     def is_held(self, index: int) -> bool:
@@ -89,7 +89,7 @@ class Expiry(NamedTuple):
 
 
 class Removable(NamedTuple):
-    """A segment that a policy says may go."""
+    """A segment that a policy would delete."""
 
     segment: AgingSegment
     reason: str
@@ -98,18 +98,19 @@ class Removable(NamedTuple):
 
 
 class RetentionPolicy(Protocol):
-    """Names segments that may go. It need not care for their order, nor for what must stay in any case."""
+    """Returns segments that may be deleted, in any order. `plan` keeps those that must stay."""
 
     def removable(self, log: AgingLog) -> Iterable[Removable]: ...
 
 
 class BelowLogStart:
-    """Segments that the log's start offset has left behind, as after `delete_records`. For all topics."""
+    """Segments below the log's start offset, as after `delete_records`. For all topics."""
 
     def removable(self, log: AgingLog) -> Iterator[Removable]:
         for index, segment in enumerate(log.segments[:-1]):
-            if log.end_offset_of(index) <= log.start_offset:
-                yield Removable(segment, f"it ends at offset {log.end_offset_of(index)}, the log starts behind it")
+            end_offset = log.end_offset_of(index)
+            if end_offset <= log.start_offset:
+                yield Removable(segment, f"it ends at offset {end_offset}, the log starts at {log.start_offset}")
 
 
 class BeyondSize:
@@ -147,7 +148,7 @@ BUILT_IN_POLICIES: tuple[RetentionPolicy, ...] = (BelowLogStart(), BeyondSize(),
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """A segment that goes, or went."""
+    """A segment that is deleted."""
 
     topic: str
     partition: int
@@ -170,7 +171,7 @@ class RetentionReport:
     removals: Sequence[Removal] = ()
     """By topic and partition, oldest segments first."""
     failures: Mapping[tuple[str, int], str] = field(default_factory=dict)
-    """Partitions that could not be looked after, and why. Their segments stay."""
+    """Partitions that failed, and why. Their segments stay."""
 
     @property
     def size_bytes(self) -> int:
@@ -183,7 +184,7 @@ class RetentionReport:
 
 
 def plan(log: AgingLog, policies: Iterable[RetentionPolicy] = BUILT_IN_POLICIES) -> list[Removal]:
-    """The segments of one log that go, oldest first: always a beginning of `log.segments`."""
+    """The segments of a log to delete, oldest first: always a prefix of `log.segments`."""
     removals: list[Removal] = []
     for policy in policies:
         chosen = _chosen_by(policy, log)

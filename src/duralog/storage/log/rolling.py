@@ -1,4 +1,4 @@
-"""When the next segment of a log begins: before an append that the current one has no room or no time left for."""
+"""When a log rolls: before an append for which the active segment has no space or no time left."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from duralog.storage.segment.segment import Segment
 
 _INT32_MAX = 2**31 - 1
 LAST_OFFSET = 2**63 - 2
-"""Of a record: where a log ends is one above, and must fit a file's name and an int64, too."""
+"""The largest offset of a record: the end of the log is one above, and must fit an int64 as well."""
 
 RandomBelow = Callable[[int], int]
-"""A random number from 0 up to, not including, the given one."""
+"""Returns a random number from 0 up to, not including, the given one."""
 
 
 class Arrival(NamedTuple):
@@ -26,9 +26,9 @@ class Arrival(NamedTuple):
 
 
 class FreeRange(NamedTuple):
-    """Up to where a segment surely need not be rolled, so that most appends are decided by three comparisons.
+    """Limits within which a segment need not be rolled, so that three comparisons decide most appends.
 
-    An append beyond it may or may not roll: `roll_reason` tells.
+    For an append beyond them, `roll_reason` decides.
     """
 
     end_position: int
@@ -43,7 +43,7 @@ def free_range(segment: Segment, config: TopicConfig, jitter_ms: int) -> FreeRan
     first_ms = segment.first_timestamp_ms if segment.size_bytes > 0 else None
     if first_ms is None or first_ms < 0:
         return NO_FREE_RANGE
-    # Entries lie more than this many bytes apart. The last place of a time index is not for appends.
+    # Entries are more than this many bytes apart. The last place of a time index is not for appends.
     interval = segment.options.index_interval_bytes
     free_entries = min(
         segment.offset_index.capacity - segment.offset_index.entry_count,
@@ -57,11 +57,11 @@ def free_range(segment: Segment, config: TopicConfig, jitter_ms: int) -> FreeRan
 
 
 def roll_reason(segment: Segment, arrival: Arrival, config: TopicConfig, jitter_ms: int) -> str | None:
-    """Why the segment must not take the append; None if it may.
+    """Why the segment must be rolled before the append; None if it need not.
 
-    Time is that of records: how far the new ones are from the first batch. So a log that nobody writes to does not
-    roll, and one that is copied rolls where the original did. Only where the first batch has no timestamp, it is the
-    clock, and the time since when this process has had the segment.
+    The age is that of records: the time between the first batch and the new ones. So an idle log does not roll, and a
+    copy of a log rolls where the original did. Only if the first batch has no timestamp, the clock is used, from when
+    this process opened the segment.
     """
     if segment.size_bytes > config.segment_bytes - arrival.size_bytes:
         return "size"
@@ -83,7 +83,7 @@ def roll_reason(segment: Segment, arrival: Arrival, config: TopicConfig, jitter_
 
 
 def choose_jitter_ms(config: TopicConfig, random_below: RandomBelow) -> int:
-    """By how much a new segment rolls earlier than it has to, so that not all partitions roll at the same time."""
+    """How much earlier a new segment rolls, so that not all partitions roll at the same time."""
     most = min(config.segment_jitter_ms, config.segment_ms)
     return random_below(most) if most > 0 else 0
 

@@ -1,20 +1,20 @@
-"""Putting a compacted segment into the place of those that it was made from.
+"""Replaces segments by the segment that they were compacted to.
 
-The steps, each on disk before the next one begins:
+The steps, each durable before the next one begins:
 
-1. The new files are complete and called `.cleaned`.
+1. The new files are complete and named `.cleaned`.
 2. They are renamed to `.swap`. From here on the new segment counts.
 3. The old files are renamed to `.deleted`.
-4. The new files get their plain names.
+4. The new files get their final names.
 
-If the machine dies, the next start undoes step 2 if it was not complete, and otherwise finishes the rest
+If the machine dies, the next start undoes an incomplete step 2, and otherwise finishes the rest
 (`duralog.storage.recovery.leftovers`): so a log has either the old segments or the new one. Without the order between 3
-and 4, old and new segments could be found side by side.
+and 4, old and new segments could both be found.
 
-One thing may be found half done: the last of the old segments, if none of their records survived, since the names do
-not tell that the new segment reaches so far. Their records are superseded ones, and the next compaction drops them.
+One exception: if no records of the last old segments survived, these segments may be found after a crash, since the
+names do not say that the new segment covers them. Their records are superseded, and the next compaction drops them.
 
-Readers see the new segment from step 2 on. Those that are in an old one read on.
+Readers see the new segment from step 2 on. Readers of an old segment read on.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from duralog.storage.segment.source import SegmentSource
 
 
 def swap_in(writer: LogWriter, old: Sequence[SegmentSource], new: Segment, check: Callable[[], None]) -> None:
-    """Replace the old segments by the new one, whose `.cleaned` files are on disk, names included.
+    """Replace the old segments by the new one, whose `.cleaned` files are durable, with their names.
 
-    `check` may raise as long as nothing has changed. If the old segments are not what they were, `CompactionStopped` is
-    raised. If a rename fails half-way, the log takes no more appends until it is opened again.
+    `check` may raise to stop, before anything is changed. Raises `CompactionStopped` if the old segments have changed.
+    If a rename fails half-way, the log accepts no more appends until it is opened again.
 
     REQUIRES: the writer's lock is held, and `check_writable` was called.
     """
@@ -42,7 +42,7 @@ def swap_in(writer: LogWriter, old: Sequence[SegmentSource], new: Segment, check
     inactive = set(map(id, view.segments.inactive))
     for source in old:
         if id(source.segment) not in inactive or source.segment.size_bytes != source.size_bytes:
-            raise CompactionStopped(f"{writer.folder}: the segment at {source.base_offset} has changed meanwhile")
+            raise CompactionStopped(f"{writer.folder}: the segment at {source.base_offset} was changed meanwhile")
     check()
     _open(new)
     fs = writer.file_system
@@ -65,7 +65,7 @@ def swap_in(writer: LogWriter, old: Sequence[SegmentSource], new: Segment, check
 
 
 def _open(segment: Segment) -> None:
-    """Whoever reads the segment must not depend on names, should the renaming fail half-way."""
+    """Open all files, so that readers do not depend on names if renaming fails half-way."""
     _ = (
         segment.file,
         segment.offset_index.entry_count,
@@ -75,14 +75,14 @@ def _open(segment: Segment) -> None:
 
 
 def _undo(writer: LogWriter, new: Segment) -> None:
-    """Remove the new files, some of which may be called `.swap` already."""
+    """Remove the new files, some of which may be renamed to `.swap` already."""
 
     def path(kind: FileKind, state: FileState) -> str:
         return f"{writer.folder}/{SegmentFile(new.base_offset, kind, state).name}"
 
     fs = writer.file_system
     try:
-        # With a `.cleaned` file beside them, `.swap` files do not count: so there must be one until they are gone.
+        # `.swap` files do not count while there is a `.cleaned` file: so there must be one until they are gone.
         if fs.exists(path(FileKind.LOG, FileState.SWAP)):
             fs.rename(path(FileKind.LOG, FileState.SWAP), path(FileKind.LOG, FileState.CLEANED))
             fs.sync_folder(writer.folder)

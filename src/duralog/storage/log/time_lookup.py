@@ -1,4 +1,4 @@
-"""Offsets by time: the first record at or after a timestamp, and the special ones that clients ask for."""
+"""Offsets by time: the first record at or after a timestamp, and the special timestamps of ListOffsets."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from duralog.storage.log.view import LogView
 from duralog.storage.segment.lookup import TimestampedOffset
 
 LATEST = -1
-"""Where the log ends for the reader."""
+"""The end of the log, as far as the reader may read."""
 EARLIEST = -2
-"""Where the log starts."""
+"""The start of the log."""
 MAX_TIMESTAMP = -3
 """The first record with the largest timestamp of all."""
 
@@ -19,10 +19,10 @@ MAX_TIMESTAMP = -3
 def offset_for_timestamp(
     view: LogView, timestamp_ms: int, isolation: Isolation, epochs: LeaderEpochs
 ) -> TimestampedOffset | None:
-    """The first record whose timestamp is the given one or a later one, or what one of the special values stands for.
+    """The first record with this timestamp or a later one, or the offset of a special timestamp.
 
-    None if there is no such record that the reader may see. Timestamps that were set by producers need not rise, so
-    this is the first such record in the order of the log; a later one may have an earlier time.
+    None if there is no such record that the reader may see. Timestamps of producers need not rise: this is the first
+    such record in the order of the log, and records after it may have earlier timestamps.
     """
     limit = view.limit(isolation)
     if timestamp_ms == LATEST:
@@ -34,7 +34,7 @@ def offset_for_timestamp(
     elif timestamp_ms >= 0:
         found = _first_reaching(view, timestamp_ms)
     else:
-        raise ValueError(f"{timestamp_ms} is no timestamp, nor one of the special values")
+        raise ValueError(f"{timestamp_ms} is neither a timestamp nor one of the special values -1, -2 and -3")
     return found if found is not None and found.offset < limit else None
 
 

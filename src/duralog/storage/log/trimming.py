@@ -1,13 +1,13 @@
-"""What a log loses: segments that have expired, records below a new start, and an end that is cut off.
+"""Removes data from a log: deletes segments, raises its start, truncates its end.
 
-Readers first, files after: a view without the segments is published before their files are touched, so nobody starts to
-read what is about to go, and who reads already holds the files. Files are renamed `.deleted` at once and removed later.
-A crash in between leaves files that the next start removes, or finds below the log's start and deletes then. So does a
-disk that refuses to rename them: the start is written down then, or they would come back, old values of keys whose
-tombstones a compaction has dropped since.
+Readers first, then files: a view without the segments is published before their files are changed, so no reader starts
+to read them, and running readers hold the files. Files are renamed to `.deleted` at once and removed later. A crash in
+between leaves files that the next start removes, or finds below the log's start and deletes then. The same holds if a
+rename fails: then the start is written to the checkpoint, or the segments would come back, with old values of keys
+whose tombstones a compaction has dropped since.
 
-The recovery point is not raised to a new start, as Kafka does: a crash may bring the old start back, or the names of
-deleted segments, and with them records that were never synced. They must not be trusted then.
+Unlike in Kafka, the recovery point is not raised to a new start: a crash may bring back the old start or the names of
+deleted segments, and with them records that were never synced. They must be recovered then.
 
 REQUIRES of all functions: the writer's lock is held, and `check_writable` was called.
 """
@@ -28,24 +28,24 @@ _log = logging.getLogger(__name__)
 
 
 def delete_segments(writer: LogWriter, base_offsets: Iterable[int], reason: str) -> int:
-    """Delete the segments with these base offsets. Returns how many that were; unknown ones are gone already.
+    """Delete the segments with these base offsets. Returns the number; those that do not exist do not count.
 
-    If the active segment is among them, a new one is started first: the log ends where it did, and is empty if all go.
+    If the active segment is among them, the log is rolled first: its end stays, and it is empty if all are deleted.
     """
     wanted = set(base_offsets)
     if writer.view.segments.active.base_offset in wanted:
         writer.roll(writer.view.end_offset)
     view = writer.view
-    # An empty active segment could not be rolled, and stays.
+    # An empty active segment cannot be rolled, and stays.
     gone = [segment for segment in view.segments.inactive if segment.base_offset in wanted]
     if gone:
         kept = view.segments.removed(gone)
         start_offset = max(view.start_offset, kept.first.base_offset)
         writer.producers.advance_log_start(start_offset)
         writer.publish(kept, start_offset, view.end_offset)
-        _log.info("%s: %d segments are deleted: %s", writer.folder, len(gone), reason)
+        _log.info("%s: deleting %d segments: %s", writer.folder, len(gone), reason)
         try:
-            # The names of those that stay first: were they lost and these gone, the log would start at offset 0 again.
+            # The remaining names first: if a crash lost them and these were gone, the log would start at 0 again.
             writer.file_system.sync_folder(writer.folder)
             discard(writer, gone)
         except StorageError:
@@ -56,7 +56,7 @@ def delete_segments(writer: LogWriter, base_offsets: Iterable[int], reason: str)
 
 
 def raise_start_offset(writer: LogWriter, start_offset: int) -> None:
-    """Let the log start here, if it starts before. Whole segments below go with the next deletion."""
+    """Raise the start of the log. The next retention deletes whole segments below it."""
     view = writer.view
     if start_offset <= view.start_offset:
         return
@@ -68,7 +68,7 @@ def raise_start_offset(writer: LogWriter, start_offset: int) -> None:
 
 
 def start_at(writer: LogWriter, offset: int) -> None:
-    """Let a log without records start and end here. After a crash in between it starts where it did, or here."""
+    """Let an empty log start and end at this offset. A crash in between leaves the old start or the new one."""
     view = writer.view
     if view.segments.size_bytes or offset < view.end_offset:
         raise OffsetOutOfRange(
@@ -80,14 +80,14 @@ def start_at(writer: LogWriter, offset: int) -> None:
     kept = writer.view.segments.removed(gone)
     writer.producers.advance_log_start(offset)
     writer.publish(kept, offset, offset)
-    # The new name first: were it lost and the old one gone, the log would start at offset 0 again.
+    # The new name first: if a crash lost it and the old one were gone, the log would start at offset 0 again.
     writer.file_system.sync_folder(writer.folder)
     discard(writer, gone)
     writer.epochs.truncate_from_start(offset)
 
 
 def truncate_to(writer: LogWriter, offset: int) -> None:
-    """Cut off the batch that holds the offset, and everything after it. The log ends with the batch before."""
+    """Cut off the batch that holds the offset, and everything after it. The log ends with the batch before it."""
     view = writer.view
     if offset >= view.end_offset:
         return
@@ -103,7 +103,7 @@ def truncate_to(writer: LogWriter, offset: int) -> None:
             writer.view = LogView(kept, view.start_offset, offset, position, stable, writer.abort_markers)
             writer.abort_markers.cut(offset)
             writer.follow(writer.config)
-            # One by one and from the end: a crash in between leaves a log without a gap.
+            # One by one, from the end: a crash in between leaves no gap.
             for segment in reversed(gone):
                 discard(writer, [segment])
                 writer.file_system.sync_folder(writer.folder)
@@ -123,9 +123,9 @@ def truncate_to(writer: LogWriter, offset: int) -> None:
 
 
 def discard(writer: LogWriter, segments: Sequence[Segment], *, replaced_by: int | None = None) -> None:
-    """Rename the files of segments that no view names any more, and have them removed later.
+    """Rename the files of segments that are no longer in a view, and remove them later.
 
-    The producers' snapshots of their base offsets go too, but for the one at which a segment replaces them.
+    The producer snapshots of their base offsets are removed too, except at the base offset of the replacing segment.
     """
     snapshots: list[str] = []
     failure: StorageError | None = None
@@ -147,7 +147,7 @@ def discard(writer: LogWriter, segments: Sequence[Segment], *, replaced_by: int 
 
     def remove() -> None:
         failure: StorageError | None = None
-        # One by one let go of: what a reader of a segment may need is open until nobody holds it any more.
+        # Dropped one by one: the files of a segment stay open until its last reader drops them.
         while waiting:
             try:
                 waiting.popleft().delete()

@@ -1,7 +1,7 @@
-"""What a reader sees of a log: one immutable value, replaced whole when the log changes.
+"""What a reader sees of a log: an immutable value that is replaced when the log changes.
 
-Readers take the value that is current and need no lock: it never names bytes that are not written yet. What they hold
-stays readable when the log goes on, rolls, or loses segments.
+Readers take the current value and need no lock: it never refers to bytes that are not written yet. It stays readable
+when the log grows, rolls or loses segments.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _GROWTH = 2
 
 
 class SegmentInfo(NamedTuple):
-    """A segment as it was when somebody asked."""
+    """Facts about a segment at the time of the call."""
 
     base_offset: int
     size_bytes: int
     """Of the `.log` file's contents."""
     largest_timestamp_ms: int
-    """Of any record; the time of the file where records have none."""
+    """Of all records; the modification time of the file if they have none."""
     path: str
     """Of the `.log` file."""
     is_active: bool
@@ -42,10 +42,10 @@ class LogView(NamedTuple):
     end_offset: int
     """One above the last record's."""
     end_position: int
-    """Where the active segment ends, at the end offset."""
+    """The end of the active segment, which belongs to the end offset."""
     last_stable_offset: int
     abort_markers: AbortMarkers
-    """Of the log, whatever its view."""
+    """Shared by all views of the log."""
 
     def limit(self, isolation: Isolation) -> int:
         """Up to where a reader may read."""
@@ -58,7 +58,7 @@ class LogView(NamedTuple):
             )
 
     def segments_from(self, offset: int) -> Iterator[tuple[Segment, int]]:
-        """The segments that may hold the offset and those behind, each with its end as this view knows it."""
+        """The segment that may hold the offset and those after it, each with its end in this view."""
         active = self.segments.active
         for segment in self.segments.from_floor(offset):
             yield segment, self.end_position if segment is active else segment.size_bytes
@@ -68,16 +68,16 @@ class LogView(NamedTuple):
     ) -> list[AbortedTransaction]:
         """The aborted transactions with records from `start_offset` up to, not including, `end_offset`.
 
-        A transaction counts if an index or a marker in the log says that it was aborted. `piece` is one that begins
-        with `start_offset`, if the caller has it. Where markers have to be looked for first, `MustScan` is raised
-        unless `may_scan`.
+        A transaction counts if an index or a marker in the log says that it was aborted. `piece` is the piece that
+        begins with `start_offset`, if the caller has it. Without `may_scan`, `MustScan` is raised if the log has to be
+        scanned for markers.
         """
         unlisted = self.unlisted_aborted_transactions(start_offset, end_offset, piece=piece, may_scan=may_scan)
         found = self.indexed_aborted_transactions(start_offset, end_offset)
         return sorted([*found, *unlisted], key=lambda transaction: transaction.last_offset) if unlisted else found
 
     def indexed_aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Those that the transaction indexes have, which may be missing or cut short."""
+        """The aborted transactions in the transaction indexes, which may be missing or incomplete."""
         found: list[AbortedTransaction] = []
         for segment in self.segments.from_floor(start_offset):
             of_segment = segment.transaction_index.overlapping(start_offset, end_offset)
@@ -89,7 +89,7 @@ class LogView(NamedTuple):
     def unlisted_aborted_transactions(
         self, start_offset: int, end_offset: int, *, piece: Piece | None = None, may_scan: bool = True
     ) -> list[AbortedTransaction]:
-        """Those that the markers in the log tell of, and no index."""
+        """The aborted transactions that are only known by their markers in the log."""
         found = self.abort_markers.unlisted(start_offset, end_offset, self, piece=piece, may_scan=may_scan)
         for transaction in found:
             segment = self.segments.floor(transaction.last_offset)
@@ -98,7 +98,7 @@ class LogView(NamedTuple):
         return found
 
     def scan_markers(self, start_offset: int, end_offset: int, *, ahead_bytes: int) -> None:
-        """Do what `aborted_transactions` needs, and as much again for the next one who asks."""
+        """Scan what `aborted_transactions` needs, and `ahead_bytes` more for the next call."""
         self.abort_markers.unlisted(start_offset, end_offset, self, ahead_bytes=ahead_bytes)
 
     def is_listed(self, transaction: AbortedTransaction) -> bool:
@@ -107,9 +107,9 @@ class LogView(NamedTuple):
         return segment is not None and segment.transaction_index.has(transaction.producer_id, transaction.last_offset)
 
     def scanned_from(self, offset: int, _position: int = 0) -> Iterator[Piece]:
-        """The batches from the one that holds the offset, without their checksums, in pieces that grow.
+        """The batches from the one that holds the offset, in growing pieces, without verifying checksums.
 
-        Where a segment is damaged, the next one follows.
+        The rest of a damaged segment is skipped.
         """
         piece_bytes = _FIRST_SCANNED_BYTES
         for segment, end in self.segments_from(offset):
@@ -142,9 +142,9 @@ class LogView(NamedTuple):
 
 
 class _UnsettledView(LogView):
-    """Of a log that is only read: its last stable offset is found when somebody asks.
+    """The view of a read-only log. Its last stable offset is computed when it is used.
 
-    That takes reading all batches since the newest snapshot of the producers, which may be the whole active segment.
+    That reads all batches since the newest producer snapshot, which may be the whole active segment.
     """
 
     read_producers: Callable[[], ProducerState]

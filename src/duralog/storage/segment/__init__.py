@@ -1,1 +1,1 @@
-"""One segment: its log file, its indexes, and how a place in it is found and read."""
+"""One segment (Kafka's `LogSegment`): its log file, its indexes, and lookups in them."""

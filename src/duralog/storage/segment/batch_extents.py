@@ -1,4 +1,4 @@
-"""What a segment has to know of a batch to write and to index it."""
+"""What a segment needs to know of a batch to write and index it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 Extent = tuple[int, int, int, int]
 """Position, size, last offset, largest timestamp.
 
-Of several batches that are written together, positions count from the first byte of the first one.
+If several batches are written together, positions are relative to the first byte of the first batch.
 """
 
 _COLUMNS = ["position", "size", "last_offset", "max_timestamp"]
 
 
 def extents(rows: NDArray[Any]) -> list[Extent]:
-    """Of rows of `BATCH_DTYPE`."""
+    """The extents of `BATCH_DTYPE` rows."""
     found: list[Extent] = rows[_COLUMNS].tolist()
     return found

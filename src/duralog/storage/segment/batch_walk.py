@@ -1,10 +1,10 @@
-"""Walking over the batches of a log file, header by header, from a place where one starts.
+"""Walks over the batch headers of a log file, from a position where a batch starts.
 
-For the short way from an index entry to the batch that is looked for: a few headers, a few microseconds. Whole files
-are read by `duralog.columnar.pieces`.
+For the short way from an index entry to the wanted batch: a few headers, a few microseconds. Whole files are read by
+`duralog.columnar.pieces`.
 
-Bytes that cannot be a batch raise `CorruptRecord` with file and position. A batch that runs past the end is an ordinary
-end. Checksums are not looked at: that is for whoever reads the records.
+Bytes that cannot be a batch raise `CorruptRecord` with file and position. An incomplete batch at the end is an ordinary
+end. Checksums are not verified here, but when the records are read.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from duralog.format.framing import whole_batch_bytes
 from duralog.format.layout import BATCH_V2, ENTRY_PREFIX, MAGIC_POSITION, MESSAGE_V1, MIN_BATCH_BYTES, NO_TIMESTAMP
 
 _CHUNK_BYTES = 4 << 10
-"""Read at a time: about as far as two entries of an index lie apart."""
+"""Read at a time: about the distance of two index entries."""
 _HEADER_BYTES = 64
-"""Read for a single header, where the batches are so large that a chunk would not hold the next one's."""
+"""Read for a single header, if batches are so large that a chunk would not hold the next header."""
 
 _CLASSIFIED_BYTES = MAGIC_POSITION + 1
 _MIN_BYTES = (*MIN_BATCH_BYTES, *[1 << 62] * (256 - len(MIN_BATCH_BYTES)))
-"""By magic; of an unknown one, more than any batch has."""
+"""By magic. For an unknown magic it is larger than any batch."""
 
 _PREFIX = struct.Struct(">qi4xB")
 _DELTA = struct.Struct(">i")
@@ -47,7 +47,7 @@ class BatchHeader(NamedTuple):
     position: int
     size: int
     first_offset: int
-    """Of a legacy message the last one: what comes first inside is known only to who unpacks it."""
+    """For a legacy message its last offset: the first one is only known after decompression."""
     last_offset: int
     max_timestamp_ms: int
 
@@ -78,7 +78,7 @@ def walk(file: Readable, position: int, end: int) -> Iterator[BatchHeader]:
 def first_reaching(file: Readable, position: int, end: int, offset: int) -> tuple[int, int, int] | None:
     """Position, size and last offset of the first batch that reaches the offset; None if there is none.
 
-    `walk` with the loop inside out: this is on the way of every read.
+    As `walk`, without a generator: every read runs this.
     """
     chunk, chunk_position, read_bytes = b"", position, _HEADER_BYTES
     while end - position >= _CLASSIFIED_BYTES:
@@ -101,7 +101,7 @@ def first_reaching(file: Readable, position: int, end: int, offset: int) -> tupl
 
 
 def _refuse(file: Readable, chunk: bytes, at: int, position: int, end: int) -> None:
-    """Raise what the reference says of this batch. It returns for one that is only partly there."""
+    """Raise the error that the reference decoder has for this batch. Returns for an incomplete one."""
     try:
         whole_batch_bytes(memoryview(chunk), at, at + end - position)
     except CorruptRecord as error:

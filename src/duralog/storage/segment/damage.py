@@ -1,13 +1,12 @@
-"""What can be kept of a segment that does not scan from end to end.
+"""What can be kept of a damaged segment.
 
 A batch is valid if its length, its format version and its checksum are right. It is ordered if its offsets lie above
-those of the batch before it and below the base of the next segment: offsets stand outside the checksum, so a valid
-batch may still be in the wrong place. Of the valid batches, the longest ordered row is kept. One wrong offset then
-costs one batch, whether it is too low or too high.
+those of the batch before it and below the base offset of the next segment: offsets are not covered by the checksum, so
+a valid batch may still be in the wrong place. Of the valid batches, the longest ordered sequence is kept. So one wrong
+offset costs one batch, whether it is too low or too high.
 
-Behind a batch that is not valid, the next one is looked for where its length says, and nowhere else: the bytes of a
-record may look like a batch. `find_batches` does search, for a person who wants to see what is left in bytes that were
-taken out.
+After an invalid batch, the next one is only searched at the position that its length gives: the bytes of a record may
+look like a batch. `find_batches` does search everywhere, to show what is left in bytes that were taken out.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _NEWEST_MAGIC = 2
 _LARGEST_MAGIC = 127
 _KNOWN_ATTRIBUTES = 0x7F
 _CHECKED_AT_MOST = 64
-"""Times the size of the bytes that a search may go over for checksums, before it gives up."""
+"""A search computes checksums over at most this many times the size of the searched bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Damage:
     end: int
     reason: CorruptRecord
     is_foreign: bool = False
-    """A whole batch with a right checksum, of a version that is not known: Kafka does not mind."""
+    """A complete batch with a right checksum and an unknown version: Kafka accepts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +56,11 @@ class Examined:
     damages: tuple[Damage, ...]
     """In order of position."""
     is_broken: bool
-    """A reader that goes from batch to batch, and minds only lengths and checksums, ends here before the file does."""
+    """A reader that follows lengths and verifies checksums stops before the end of the file."""
 
     @property
     def kept_ranges(self) -> list[tuple[int, int]]:
-        """The kept batches as ranges of positions, neighbours joined."""
+        """The kept batches as ranges of positions. Adjacent batches are joined."""
         if not len(self.kept):
             return []
         starts = self.kept["position"]
@@ -75,10 +74,10 @@ class Examined:
 def examine(
     source: ByteSource, *, base_offset: int, end: int, limit_offset: int | None = None, skip_broken: bool = False
 ) -> Examined:
-    """Go over the first `end` bytes of a segment's log.
+    """Examine the first `end` bytes of a segment's log.
 
-    `limit_offset` is the next segment's base. A batch whose checksum is wrong ends the examination, unless
-    `skip_broken`: then it ends at bytes from which there is no way on.
+    `limit_offset` is the base offset of the next segment. The examination ends at a batch with a wrong checksum. With
+    `skip_broken` it continues after such a batch, as long as the next batch can be found.
     """
     valid: list[NDArray[Any]] = []
     damages: list[Damage] = []
@@ -105,9 +104,9 @@ def examine(
 
 
 def longest_ordered(batches: NDArray[Any], base_offset: int, limit_offset: int | None = None) -> list[int]:
-    """The rows of the longest row of batches whose offsets rise, none below the base or from the limit on.
+    """The longest sequence of batches with rising offsets, from the base offset up to, not including, the limit.
 
-    Of several that are equally long, the one whose offsets are lowest.
+    Returns row numbers. Of several equally long sequences it is the one with the lowest offsets.
     """
     first = np.where(batches["magic"] == _NEWEST_MAGIC, batches["base_offset"], batches["last_offset"])
     last = batches["last_offset"]
@@ -117,7 +116,7 @@ def longest_ordered(batches: NDArray[Any], base_offset: int, limit_offset: int |
     if is_possible.all() and bool((first[1:] > last[:-1]).all()):
         return list(range(len(batches)))
     ends: list[int] = []
-    """The lowest last offset of any row of 1, 2, 3 and so on batches so far, and which batch it ends with."""
+    """The lowest last offset of any sequence of 1, 2, 3, ... batches so far; `tails` has the row of its last batch."""
     tails: list[int] = []
     before: dict[int, int] = {}
     for row in np.flatnonzero(is_possible).tolist():
@@ -140,8 +139,8 @@ def longest_ordered(batches: NDArray[Any], base_offset: int, limit_offset: int |
 def find_batches(source: ByteSource) -> Iterator[NDArray[Any]]:
     """Runs of valid batches anywhere in these bytes (`BATCH_DTYPE` rows), in order of position.
 
-    Where the lengths lead nowhere, the next v2 batch is searched for by its checksum. One that is neither followed by
-    another batch nor the last thing in the bytes is not trusted: it may be the value of a record.
+    If a length leads to no batch, the next v2 batch is searched by its checksum. It only counts if another batch or the
+    end of the bytes follows: otherwise it may be the value of a record.
     """
     position = 0
     budget = _CHECKED_AT_MOST * source.size
@@ -160,10 +159,10 @@ def find_batches(source: ByteSource) -> Iterator[NDArray[Any]]:
 
 
 def resume(source: ByteSource, position: int, end: int, candidates: Iterable[int]) -> int | None:
-    """Where reading can go on behind bytes that are no batch; None if that is not known.
+    """The position where reading can continue after an invalid batch; None if it is not known.
 
-    That is where the batch claims to end, if a valid one starts there or nothing is left; otherwise the first of the
-    candidates, positions of an index say, where a valid batch starts.
+    It is where that batch ends by its length, if a valid batch or the end of the file is there. Otherwise it is the
+    first of the candidates, such as positions of an index, where a valid batch starts.
     """
     following = _claimed_end(source, position, end)
     if _leads_on(source, following, end):
@@ -172,7 +171,7 @@ def resume(source: ByteSource, position: int, end: int, candidates: Iterable[int
 
 
 def _run(source: ByteSource, position: int, end: int) -> tuple[NDArray[Any], int, CorruptRecord | None]:
-    """The valid batches from `position` on: their rows, where they end, and what is wrong there."""
+    """The valid batches from `position` on: their rows, their end, and what is wrong there."""
     runs = [np.empty(0, BATCH_DTYPE)]
     reason: CorruptRecord | None = None
     for piece in read_pieces(source, start=position, end=end, piece_bytes=_PIECE_BYTES):
@@ -201,7 +200,7 @@ def _run(source: ByteSource, position: int, end: int) -> tuple[NDArray[Any], int
 
 
 def _claimed_end(source: ByteSource, position: int, end: int) -> int | None:
-    """Where the batch at `position` says that it ends; None if that cannot be."""
+    """The end of the batch at `position` by its length; None if that is impossible."""
     if end - position < _CLASSIFIED_BYTES:
         return None
     prefix = bytes(source.read(position, _CLASSIFIED_BYTES))
@@ -212,7 +211,7 @@ def _claimed_end(source: ByteSource, position: int, end: int) -> int | None:
 
 
 def _is_foreign(source: ByteSource, start: int, end: int, reason: CorruptRecord) -> bool:
-    """Whether only the version of the batch is wrong, which Kafka does not look at if it is above 2."""
+    """Whether only the version of the batch is wrong: Kafka does not check one above 2."""
     if reason.fault is not Fault.UNKNOWN_MAGIC:
         return False
     magic = source.read(start + MAGIC_POSITION, 1)[0]
@@ -220,7 +219,7 @@ def _is_foreign(source: ByteSource, start: int, end: int, reason: CorruptRecord)
 
 
 def _leads_on(source: ByteSource, following: int | None, end: int) -> bool:
-    """Whether this is where the next batch starts, or the end."""
+    """Whether a valid batch starts here, or the file ends here."""
     return following is not None and (following == end or _is_valid(source, following, end))
 
 
@@ -237,7 +236,7 @@ def _has_v2_checksum(source: ByteSource, start: int, end: int) -> bool:
 
 
 def _search(source: ByteSource, position: int, budget: int) -> tuple[int | None, int]:
-    """Where the next valid v2 batch starts, and how many bytes may still be checked."""
+    """The position of the next valid v2 batch, and the rest of the budget in bytes."""
     while position + BATCH_V2.size <= source.size:
         size = min(_SEARCH_BYTES, source.size - position)
         data = np.frombuffer(source.read(position, size), np.uint8)
@@ -255,10 +254,10 @@ def _search(source: ByteSource, position: int, budget: int) -> tuple[int | None,
 
 
 def _candidates(data: NDArray[np.uint8], room: int) -> list[tuple[int, int]]:
-    """Where in the data the fields of a v2 header could stand, and how large that batch would be."""
+    """Positions in the data that could be a v2 header, with the size of the batch."""
     places = len(data) - BATCH_V2.size + 1
     at = np.flatnonzero(data[MAGIC_POSITION : MAGIC_POSITION + places] == _NEWEST_MAGIC)
-    # The sign bits of offset, last offset delta and record count, and the attributes' unused bits.
+    # The sign bits of offset, last offset delta and record count, and the unused bits of the attributes.
     for field in (BATCH_V2.at.base_offset, BATCH_V2.at.last_offset_delta, BATCH_V2.at.record_count):
         at = at[data[at + field] < 0x80]
     at = at[(data[at + BATCH_V2.at.attributes] == 0) & (data[at + BATCH_V2.at.attributes + 1] <= _KNOWN_ATTRIBUTES)]
@@ -273,7 +272,7 @@ def _candidates(data: NDArray[np.uint8], room: int) -> list[tuple[int, int]]:
 def _out_of_order(name: str, batch: Any, base_offset: int) -> Damage:
     position = int(batch["position"])
     reason = CorruptRecord(
-        "a batch is not where its offset belongs",
+        "a batch is out of order",
         fault=Fault.FIELD_VALUE,
         file=name,
         position=position,

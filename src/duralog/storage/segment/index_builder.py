@@ -1,7 +1,7 @@
-"""The two indexes of a segment, built again from its batches, at the speed of reading them.
+"""Rebuilds the two indexes of a segment from its batches, at the speed of reading them.
 
-The batches are taken up to the first one that is corrupt or out of order. Nothing on disk changes here: the caller
-writes the indexes, and decides about the bytes behind the valid ones.
+The batches are used up to the first one that is corrupt or out of order. Nothing is written: the caller writes the
+indexes, and decides what to do with the bytes after the valid batches.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from duralog.storage.disk.file_system import File
 from duralog.storage.segment.sparse_index import TIME_ENTRIES
 
 Visit = Callable[[Piece], None]
-"""Called with each run of valid batches. The piece's bytes are there until the call returns, and no longer."""
+"""Called with each run of valid batches. The bytes of the piece are only valid during the call."""
 
 
 class IndexBuilder:
-    """Takes the batches of a segment in order, from its start, and gives the entries of both indexes."""
+    """Takes the batches of a segment in order, from its start, and returns the entries of both indexes."""
 
     def __init__(self, base_offset: int, interval_bytes: int) -> None:
         self._base_offset = base_offset
@@ -46,7 +46,7 @@ class IndexBuilder:
         self._time_entries = bytearray()
 
     def add(self, batches: NDArray[Any]) -> int:
-        """How many of these batches (`BATCH_DTYPE` rows) are valid and in order; the rest is not taken."""
+        """Add batches (`BATCH_DTYPE` rows). Returns how many are valid and in order; the rest is ignored."""
         room = len(batches)
         offset_entries = np.empty((room, 2), np.int32)
         timestamps, timestamp_offsets = np.empty(room, np.int64), np.empty(room, np.int32)
@@ -64,7 +64,7 @@ class IndexBuilder:
         return int(valid)
 
     def finish(self) -> tuple[bytes, bytes]:
-        """The contents of the offset index and of the time index, with the entry that the latter ends with."""
+        """The contents of the offset index and of the time index, the final entry included."""
         state = self._state
         if state[LARGEST_TIMESTAMP] > state[LAST_TIMESTAMP]:
             state[LAST_TIMESTAMP] = state[LARGEST_TIMESTAMP]
@@ -73,12 +73,12 @@ class IndexBuilder:
 
     @property
     def last_offset(self) -> int:
-        """Of the last batch taken; one below the base offset if there was none."""
+        """The last offset of the last batch added; one below the base offset if there was none."""
         return int(self._state[LAST_OFFSET])
 
     @property
     def largest_timestamp(self) -> tuple[int, int]:
-        """With the last offset of the first batch that reaches it."""
+        """The timestamp, and the last offset of the first batch that has it."""
         return int(self._state[LARGEST_TIMESTAMP]), int(self._state[LARGEST_OFFSET])
 
     @property
@@ -93,7 +93,7 @@ class IndexBuilder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltIndexes:
-    """The indexes of the valid part of a segment, and what ended that part."""
+    """The indexes of the valid part of a segment, and why that part ends."""
 
     offset_entries: bytes
     time_entries: bytes
@@ -101,9 +101,9 @@ class BuiltIndexes:
     largest_timestamp: tuple[int, int]
     valid_bytes: int
     reason: CorruptRecord | None
-    """Why the bytes from `valid_bytes` on are not taken; None if there are none."""
+    """What is wrong with the bytes from `valid_bytes` on; None if there are none."""
     is_overflow: bool
-    """The batch there is sound, but its offset is too far from the segment's base."""
+    """The batch there is valid, but its offset is too far from the base offset of the segment."""
 
 
 def build_indexes(
@@ -115,7 +115,7 @@ def build_indexes(
     check_crc: bool = True,
     visit: Visit | None = None,
 ) -> BuiltIndexes:
-    """Go over the first `end` bytes of a segment's log."""
+    """Build both indexes of the first `end` bytes of a segment's log."""
     builder = IndexBuilder(base_offset, interval_bytes)
     valid_bytes = 0
     reason, is_overflow = None, False
@@ -145,7 +145,7 @@ def build_indexes(
 
 
 class _OneBuffer:
-    """A file whose reads all land in the same memory: to get fresh memory takes as long as to fill it."""
+    """A file that reads into one buffer: to allocate new memory would take as long as to fill it."""
 
     def __init__(self, file: File) -> None:
         self.name = file.name
@@ -162,7 +162,7 @@ class _OneBuffer:
 
 
 def _refusal(piece: Piece, row: int, last_offset: int, base_offset: int) -> tuple[CorruptRecord, bool]:
-    """Why this batch does not continue the segment; whether that is only for want of room in 32 bits."""
+    """Why this batch does not continue the segment, and whether only its relative offset exceeds 32 bits."""
     batch = piece.batches[row]
     position = int(batch["position"])
     if batch["crc_ok"] == 0:
@@ -174,8 +174,9 @@ def _refusal(piece: Piece, row: int, last_offset: int, base_offset: int) -> tupl
     last = int(batch["last_offset"])
     is_overflow = last_offset < first <= last
     expected = f"at most {base_offset + 2**31 - 1}" if is_overflow else f"above {last_offset}"
+    too_far = "a batch's offset is too far from its segment's base"
     error = CorruptRecord(
-        "a batch's offset is too far from its segment's base" if is_overflow else "the offsets of a segment rise",
+        too_far if is_overflow else "the offsets of a segment do not rise",
         fault=Fault.FIELD_VALUE,
         file=piece.name,
         position=position,
@@ -186,7 +187,7 @@ def _refusal(piece: Piece, row: int, last_offset: int, base_offset: int) -> tupl
 
 
 def half_a_batch(piece: Piece, position: int) -> CorruptRecord:
-    """Why the bytes from here on, at the end of a file, are no batch. REQUIRES: `piece` is the last one."""
+    """The error for an incomplete batch at the end of a file. REQUIRES: `piece` is the last one."""
     return CorruptRecord(
         "the file ends inside a batch",
         fault=Fault.PARTIAL_BATCH,

@@ -1,17 +1,17 @@
-"""What the two sparse indexes of a segment have in common: their file, and how it is opened, grown and cut.
+"""The file of a sparse index, and how it is opened, extended and cut. Kafka's `AbstractIndex`.
 
-An index is opened when it is first used. While its segment is written to, the file has its full size, zeros behind the
-entries, and is mapped; `trim` cuts the zeros off when the segment is rolled or closed. A read-only index is read, not
-mapped: its owner may cut the file at any time.
+An index is opened when it is first used. While its segment is written to, the file has its full size, with zeros after
+the entries, and is mapped; `trim` cuts the zeros off when the segment is rolled or closed. A read-only index is read,
+not mapped: the writing process may cut the file at any time.
 
 What must always be true:
 - Readers take no lock. They hold an `IndexTable`, in which entries are written before they are counted. The count of a
   table never falls: removing entries starts a new file and a new table. So no reader ever reads beyond the end of a
   mapped file, not even when the index is truncated and trimmed while it searches.
-- The disk has room for an entry before the entry is written (`reserve`): a full disk is an error, not a signal.
-- Losing an index costs time, not data. One that is missing, or whose entries do not rise, is built again from the log
-  when it is opened: on disk, or in memory if the segment is read-only. What a crash leaves of an index is either the
-  zeros behind its entries, which are no entries, or goes when recovery rewrites it.
+- Disk space is reserved before an entry is written (`reserve`): a full disk is an error, not a signal.
+- Losing an index costs time, not data. One that is missing, or whose entries do not rise, is rebuilt from the log when
+  it is opened: on disk, or in memory if the segment is read-only. What a crash leaves of an index is either zeros after
+  the entries, which do not count, or is rewritten by recovery.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DEFAULT_MAX_BYTES = 10 << 20
 
 
 class IndexTable:
-    """Entries that readers may search: the first `count` ones of `view`."""
+    """Entries that readers may search: the first `count` entries of `view`."""
 
     __slots__ = ("count", "is_growing", "mapping", "view")
 
@@ -45,7 +45,7 @@ class IndexTable:
 
 
 class IndexFile(ABC):
-    """A file of entries that rise. One thread writes at a time; `opening` guards opening and replacing files."""
+    """A file of rising entries. One thread writes at a time; `opening` guards opening and replacing the file."""
 
     layout: Layout
 
@@ -85,7 +85,7 @@ class IndexFile(ABC):
         """Whether the segment must be rolled before its next append."""
 
     def resize(self) -> None:
-        """Bring the file to its full size, ready for appends."""
+        """Extend the file to its full size, ready for appends."""
         self._check_writable()
         with self._opening:
             table = self._opened()
@@ -97,7 +97,7 @@ class IndexFile(ABC):
             self._table = IndexTable(mapping.view, table.count, mapping, is_growing=True)
 
     def reserve(self, entries: int) -> None:
-        """Make sure that so many entries more can be appended, or as many as still fit."""
+        """Reserve disk space for this many more entries, or for as many as fit."""
         table = self._table
         if table is None or not table.is_growing:
             self.resize()
@@ -106,7 +106,7 @@ class IndexFile(ABC):
         table.mapping.reserve(min((table.count + entries) * self.layout.size, len(table.view)))
 
     def trim(self) -> None:
-        """Cut off the zeros behind the last entry. The index stays readable."""
+        """Cut off the zeros after the last entry. The index stays readable."""
         with self._opening:
             table = self._table
             if table is not None and table.is_growing:
@@ -115,7 +115,7 @@ class IndexFile(ABC):
                 self._table = None
 
     def withhold(self) -> None:
-        """Remove the file. Until `release`, what is written gets the name of a half-written one, which nobody reads."""
+        """Remove the file. Until `release`, it is written under a temporary name that no reader uses."""
         self._check_writable()
         with self._opening:
             self._table = None
@@ -124,14 +124,14 @@ class IndexFile(ABC):
             self.path += HALF_WRITTEN_SUFFIX
 
     def release(self) -> None:
-        """Give the file its name. REQUIRES: `withhold`, and that it was rewritten since."""
+        """Rename the file to its final name. REQUIRES: `withhold`, and that it was rewritten since."""
         with self._opening:
             path = self.path.removesuffix(HALF_WRITTEN_SUFFIX)
             self._fs.rename(self.path, path)
             self.path = path
 
     def rewrite(self, entries: bytes) -> None:
-        """Start again with these entries, in a new file of just their size; in memory if the segment is read-only."""
+        """Replace all entries, in a new file of their size; only in memory if the segment is read-only."""
         with self._opening:
             if self.read_only:
                 self._table = self._in_memory(entries)
@@ -142,11 +142,11 @@ class IndexFile(ABC):
             self._is_unsynced = True
 
     def flush(self, *, again: bool = False) -> None:
-        """Return when the entries would survive a loss of power; with `again`, also those of somebody else."""
+        """Return when the entries are durable; with `again`, also those that another process wrote."""
         if not self._is_unsynced and not (again and self._fs.exists(self.path)):
             return
         try:
-            # Cleared first: what is appended meanwhile sets it again.
+            # Cleared first: a concurrent append sets it again.
             self._is_unsynced = False
             table = self._table
             if table is not None and table.is_growing and table.mapping is not None:
@@ -160,7 +160,7 @@ class IndexFile(ABC):
             raise
 
     def close(self) -> None:
-        """Let go of the file. Readers that search keep what they hold, and nothing is written any more."""
+        """Close the file: nothing more is written. Readers keep the table that they hold."""
         self.read_only = True
         self._table = None
 
@@ -188,7 +188,7 @@ class IndexFile(ABC):
             return self._table
 
     def _read(self) -> IndexTable | None:
-        """The file's entries, or None if it is missing or cannot be right."""
+        """The entries of the file; None if it is missing or inconsistent."""
         entry = self._fs.entry(self.path)
         if entry is None or entry.size % self.layout.size:
             return None
@@ -215,18 +215,18 @@ class IndexFile(ABC):
         return IndexTable(memoryview(entries), len(entries) // self.layout.size)
 
     def _last_entry(self) -> tuple[int, ...] | None:
-        """The fields of the last entry. An index that is not open is not opened for it: only its end is read."""
+        """The fields of the last entry. If the index is not open, only the end of its file is read."""
         table = self._table
         if table is None:
             last = self._read_end()
-            # An entry of zeros may be one of those behind the entries.
+            # Zeros may be unused space after the entries.
             if len(last) == self.layout.size and any(last):
                 return self.layout.unpack(last)
             table = self._opened()
         return self.layout.unpack(table.view, (table.count - 1) * self.layout.size) if table.count else None
 
     def _read_end(self) -> bytes:
-        """The last entry of the file; nothing if it has none, or none that is whole."""
+        """The last entry of the file; nothing if the file is empty or its size is not a multiple of an entry's."""
         with self._opening:
             if not self._fs.exists(self.path):
                 return b""
@@ -236,7 +236,7 @@ class IndexFile(ABC):
             try:
                 return file.read(file.size - self.layout.size, self.layout.size)
             except CorruptRecord:
-                # Its owner has just cut the zeros off.
+                # The writing process has just cut the zeros off.
                 return b""
 
     def _check_writable(self) -> None:
@@ -245,4 +245,4 @@ class IndexFile(ABC):
 
     @abstractmethod
     def _is_consistent(self, entries: memoryview) -> bool:
-        """Whether the entries rise as they must. REQUIRES: there is one at least."""
+        """Whether the entries are in order. REQUIRES: there is at least one."""

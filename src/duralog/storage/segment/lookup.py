@@ -1,9 +1,9 @@
-"""Finding things in one segment's log: a batch by offset, a record by time, the end.
+"""Lookups in the log of one segment: a batch by offset, a record by time, the end of the log.
 
-An index leads near the place, a walk over the headers to it. An offset index only shortens the way: where an entry
-leads to no batch, or to one behind what is looked for, the walk starts at the segment's start instead. So a wrong one
-costs time and a line in the log, never a wrong answer. A time index is taken at its word, as Kafka takes it: that
-nothing before an entry's offset is later than its timestamp could only be checked by reading all of it.
+An index leads near the position, a walk over the batch headers to it. The offset index only saves time: if an entry
+points to no batch, or to one after the target, the walk starts at the start of the segment. So a wrong entry costs time
+and a warning, never a wrong result. The time index is trusted, as Kafka does: only reading the whole log could show
+that no record before an entry's offset is later than its timestamp.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from duralog.storage.segment.sparse_index import OffsetIndex, TimeIndex
 _log = logging.getLogger(__name__)
 
 _HEADER_FIELDS = ("position", "size", "base_offset", "last_offset", "max_timestamp")
-"""Of a scanned batch, in the order of `BatchHeader`."""
+"""The columns of a scanned batch, in the order of `BatchHeader`."""
 _SEARCHED_BYTES = 4 << 20
-"""More than a batch has, as a rule. Room that was allocated ahead is not gone through to its end."""
+"""Larger than most batches. Preallocated space is not searched to its end."""
 
 
 class LogSlice(NamedTuple):
-    """Bytes of a log file, starting at a batch. They may end inside of one, and stay readable while this is held."""
+    """Bytes of a log file that start at a batch. They may end inside a batch, and stay readable while this is held."""
 
     file: File
     position: int
@@ -56,7 +56,7 @@ class _OffsetAndTime(NamedTuple):
 
 
 class TimestampedOffset(_OffsetAndTime):
-    """A record found by time: its offset and its timestamp, and beside the two the epoch that it was written in."""
+    """A record found by time: its offset and timestamp, and as an attribute its leader epoch."""
 
     leader_epoch: int
 
@@ -72,9 +72,9 @@ class Tail(NamedTuple):
     end: int
     """Where the last whole batch ends."""
     last_offset: int
-    """Its last offset; one below the segment's base if there is none."""
+    """The last offset of that batch; one below the segment's base offset if there is no batch."""
     largest_timestamp: tuple[int, int]
-    """Of the whole segment, with the last offset of the first batch that reaches it."""
+    """The largest timestamp of the segment, and the last offset of the first batch that has it."""
 
 
 def find_batch(file: File, end: int, index: OffsetIndex, offset: int) -> FoundBatch | None:
@@ -87,14 +87,14 @@ def find_batch(file: File, end: int, index: OffsetIndex, offset: int) -> FoundBa
                 at_entry = next(walk(file, entry.position, end), None)
                 is_right = at_entry is not None and at_entry.last_offset <= offset
             else:
-                # The batch of an entry ends at the entry's offset; in the index of an older Kafka, there or before.
+                # The batch of an entry ends at the entry's offset; in an index of an older Kafka, there or before.
                 is_right = found[0] != entry.position or found[2] <= offset
         except CorruptRecord as error:
-            _tell_wrong(index, entry, error)
+            _warn_wrong_entry(index, entry, error)
         else:
             if is_right:
                 return None if found is None else FoundBatch(*found)
-            _tell_wrong(index, entry, "that batch is another one")
+            _warn_wrong_entry(index, entry, "another batch is there")
     found = first_reaching(file, 0, end, offset)
     return None if found is None else FoundBatch(*found)
 
@@ -131,17 +131,17 @@ def _first_record(file: File, batch: BatchHeader, timestamp_ms: int, start_offse
 def find_tail(
     file: File, end: int, offset_index: OffsetIndex, time_index: TimeIndex, *, is_foreign: bool = False
 ) -> Tail:
-    """The end of the segment, found from its last index entry on. Half a batch at the end is left out.
+    """The end of the segment, searched from its last index entry on. An incomplete batch at the end is left out.
 
-    Other bytes that cannot be a batch raise `CorruptRecord`. In a foreign file, which its owner may be writing to, they
-    end the segment, and so does a batch with a wrong checksum: there may be zeros that were allocated ahead, with half
-    a batch in them. But what a sound batch follows was written whole: it is damage, and stays for readers to find.
+    Other bytes that cannot be a batch raise `CorruptRecord`. In a file that another process may be writing to
+    (`is_foreign`), they end the segment, and so does a batch with a wrong checksum: the file may be preallocated, with
+    half a batch before the zeros. But if a valid batch follows, the bytes are damage, which readers will report.
     """
     batches = _valid_batches if is_foreign else walk
     base_offset = offset_index.base_offset
     entry = offset_index.last
     if entry is None or entry.offset < base_offset or not 0 <= entry.position < end:
-        # Nobody has looked at the whole index yet: whoever searches it finds that it cannot be right, or a better one.
+        # Only the last entry was read so far. A search opens and checks the index, and rebuilds it if it is wrong.
         entry = offset_index.lookup_position(end - 1)
     tail = _no_tail(base_offset)
     if entry.position:
@@ -149,8 +149,8 @@ def find_tail(
             tail = _tail_of(batches(file, entry.position, end), base_offset)
         except CorruptRecord as error:
             if error.fault is Fault.PARTIAL_BATCH:
-                raise  # The file is shorter now, which is no fault of the index.
-            _tell_wrong(offset_index, entry, error)
+                raise  # The file was cut meanwhile: the index is not wrong.
+            _warn_wrong_entry(offset_index, entry, error)
     if tail.last_offset < entry.offset:
         tail = _tail_of(batches(file, 0, end), base_offset)
     reached = time_index.last
@@ -175,7 +175,7 @@ def _tail_of(batches: Iterator[BatchHeader], base_offset: int) -> Tail:
 
 
 def _valid_batches(file: File, position: int, end: int) -> Iterator[BatchHeader]:
-    """The batches up to the last sound one, and what lies between them."""
+    """The batches up to the last valid one, with the damaged ranges between them."""
     last_offset = -1
     unsound: list[BatchHeader] = []
     while True:
@@ -190,15 +190,15 @@ def _valid_batches(file: File, position: int, end: int) -> Iterator[BatchHeader]
                 yield from unsound
                 unsound.clear()
                 yield header
-        following = _sound_behind(file, position, end, last_offset)
+        following = _next_valid(file, position, end, last_offset)
         if following is None:
             return
         unsound.append(BatchHeader(position, following - position, last_offset, last_offset, NO_TIMESTAMP))
         position = following
 
 
-def _sound_behind(file: File, position: int, end: int, last_offset: int) -> int | None:
-    """Where a batch starts that goes on from `last_offset`, not far behind bytes that lead nowhere."""
+def _next_valid(file: File, position: int, end: int, last_offset: int) -> int | None:
+    """The position of the next valid batch with offsets above `last_offset`, within a limited distance."""
     if position >= end:
         return None
     searched = MemorySource(file.read(position, min(end - position, _SEARCHED_BYTES)))
@@ -208,5 +208,7 @@ def _sound_behind(file: File, position: int, end: int, last_offset: int) -> int 
     return None
 
 
-def _tell_wrong(index: OffsetIndex, entry: OffsetIndexEntry, reason: object) -> None:
-    _log.warning("%s: offset %d is not at position %d: %s", index.path, entry.offset, entry.position, reason)
+def _warn_wrong_entry(index: OffsetIndex, entry: OffsetIndexEntry, reason: object) -> None:
+    _log.warning(
+        "%s: wrong index entry: offset %d is not at position %d: %s", index.path, entry.offset, entry.position, reason
+    )

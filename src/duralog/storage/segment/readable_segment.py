@@ -1,6 +1,6 @@
-"""What readers may do with a segment: any thread, at any time, without a lock.
+"""The reading side of a segment. Any thread may use it at any time, without a lock.
 
-Opening a segment touches no file: name and size come from a listing of the folder, and each file is opened when it is
+Creating the object opens no file: name and size come from a listing of the folder, and each file is opened when it is
 first used. What a reader holds (`LogSlice`, a piece, an index table) stays valid when the segment is rolled, renamed or
 deleted. `size_bytes` bounds every read; the writer raises it after the bytes are written.
 """
@@ -36,15 +36,15 @@ _INDEXES = ("offset_index", "time_index", "transaction_index")
 
 
 class _AtFirstUse(Generic[_Made]):
-    """An index of a segment, made when somebody asks for it: of the very many segments of a directory, few are."""
+    """An index of a segment, created at its first use. Most of the segments of a directory are never used."""
 
     def __init__(self, make: Callable[[Any], _Made]) -> None:
         self._make = make
         self._name = make.__name__
 
     def __get__(self, segment: Any, _owner: type) -> _Made:
-        # Found no more once it is made: what a segment itself has comes first. Under the lock, since a segment that
-        # is renamed meanwhile tells those indexes that it has.
+        # Not called again once the index exists: an attribute of the segment comes first. Under the lock, since a
+        # concurrent rename sets the path of the indexes that exist.
         with segment._opening:
             made: _Made | None = segment.__dict__.get(self._name)
             if made is None:
@@ -108,7 +108,7 @@ class ReadableSegment:
         return index
 
     def _made_indexes(self) -> list[OffsetIndex | TimeIndex | TransactionIndex]:
-        """Those that were used so far. REQUIRES: `_opening` is held, or no matter if one is made meanwhile."""
+        """The indexes that exist. REQUIRES: `_opening` is held, or missing a new one does no harm."""
         return [made for name in _INDEXES if (made := self.__dict__.get(name)) is not None]
 
     def _of_index(self) -> dict[str, Any]:
@@ -122,8 +122,8 @@ class ReadableSegment:
         return {**self._of_index(), "max_bytes": self.options.index_max_bytes}
 
     def _rebuild(self) -> Callable[[], BuiltIndexes]:
-        # Of the files, not of this object: then nothing refers to it in a circle, and the files are closed, and the
-        # disk has its room back, as soon as the last reader of a deleted segment lets go of it.
+        # Bound to the files, not to this object: without a reference cycle, the files of a deleted segment are closed,
+        # and their disk space is released, as soon as the last reader drops it.
         return partial(rebuild, self._files, self.options.index_interval_bytes, check_crc=False)
 
     def __repr__(self) -> str:
@@ -133,7 +133,7 @@ class ReadableSegment:
         return self._files.path(kind)
 
     def check_process(self) -> None:
-        """Raise `StorageError` in a forked child, where another thread's lock would never be released."""
+        """Raise `StorageError` in a forked child, where a lock of another thread would never be released."""
         if self._process is not forks.here:
             self._process.check(self.path(FileKind.LOG))
 
@@ -143,11 +143,11 @@ class ReadableSegment:
 
     @property
     def file(self) -> File:
-        """The log file. Whoever holds it can read on, whatever happens to the segment."""
+        """The log file. A reader that holds it can read on, even if the segment is renamed or deleted."""
         return self._files.log
 
     def let_go(self) -> None:
-        """Close the log of a segment that is only read, until somebody wants it again: there may be very many."""
+        """Close the log of a read-only segment until its next use: a directory may have very many segments."""
         if self.read_only:
             self._files.let_go()
 
@@ -162,9 +162,9 @@ class ReadableSegment:
     ) -> LogSlice | None:
         """The log from the batch that holds the offset, or the next one above; None if there is none.
 
-        The slice has `max_bytes` at most and ends at `max_position` at the latest. With `min_one` it holds the first
-        batch whole, whatever its size, or raises `RecordTooLarge` if that is above `max_batch_bytes`. Otherwise it may
-        end inside of a batch, even of the first.
+        The slice has `max_bytes` at most and ends at `max_position` at the latest. With `min_one` it holds the
+        whole first batch, even if that is larger, or raises `RecordTooLarge` if it is larger than `max_batch_bytes`.
+        Otherwise it may end inside a batch, even inside the first.
         """
         end = self.size_bytes
         found = self.find_batch(offset, end)
@@ -199,8 +199,8 @@ class ReadableSegment:
     def next_offset(self) -> int:
         """One above the last offset; the base offset if there is none.
 
-        A read-only segment ends with its last whole batch from here on: its owner may be in the middle of an append.
-        Any other that does not end with a whole batch raises `CorruptRecord`: it must be recovered first.
+        A read-only segment is cut to its last whole batch, in memory: another process may be in the middle of an
+        append. A writable segment that does not end with a whole batch raises `CorruptRecord`: recover it first.
         """
         if self._next_offset is None:
             self._find_tail()
@@ -237,15 +237,15 @@ class ReadableSegment:
         if self._modified_ms is not None:
             return self._modified_ms
         with self._opening:
-            # Under its name of now: another thread may be about to rename it.
+            # Under the lock: another thread may be about to rename it.
             path = self.path(FileKind.LOG)
             entry = self._files.fs.entry(path)
         if entry is None:
-            raise StorageError(f"{path}: cannot look at: there is no such file")
+            raise StorageError(f"{path}: no such file")
         return entry.modified_ms
 
     def _find_tail(self) -> None:
-        # Since it was listed, the owner of a foreign file may have cut off the room that was allocated ahead.
+        # The writing process may have cut off preallocated space since the file was listed.
         end = min(self.size_bytes, self.file.size) if self.read_only else self.size_bytes
         tail = find_tail(self.file, end, self.offset_index, self.time_index, is_foreign=self.read_only)
         if self.read_only:
@@ -263,7 +263,7 @@ class ReadableSegment:
         self._next_offset = tail.last_offset + 1
 
     def _forget(self) -> None:
-        """What was known of the segment's contents, since they change."""
+        """Drop what was cached of the contents, since they change."""
         self._next_offset = None
         self._largest_timestamp = None
         self._indexed_timestamp_ms = None

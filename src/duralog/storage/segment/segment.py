@@ -1,15 +1,14 @@
 """A segment: one `.log` file of batches, its two sparse indexes and its index of aborted transactions.
 
-Only the last segment of a log is written to. What readers may do meanwhile is in `readable_segment`.
+Only the last segment of a log is written to. `readable_segment` has the reading side.
 
 What must always be true:
 - One thread writes at a time, under the lock of its log.
-- A failed append changes nothing: room in the indexes is made sure of before the batch is written, and a batch that was
+- A failed append changes nothing: space in the indexes is reserved before the batch is written, and a batch that was
   written in part is cut off again.
 
-If the machine dies, the log may end in a broken batch and the indexes may hold anything: `recover` tells where the
-valid part ends and builds the indexes of it again. It does not cut the log: that is for the caller, who may want to
-keep the bytes.
+If the machine dies, the log may end in a broken batch and the indexes may hold anything: `recover` finds the end of the
+valid part and rebuilds its indexes. It does not cut the log: the caller may want to keep the bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ __all__ = ["FoundBatch", "LogSlice", "RecoveredSegment", "Segment", "SegmentOpti
 _INT32_MAX = 2**31 - 1
 _BLANK = bytes(1 << 20)
 _RESERVED_ENTRIES = 1024
-"""Room in the indexes is made for so many batches at once."""
+"""Space in the indexes is reserved for this many batches at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,23 +43,23 @@ class RecoveredSegment:
 
     valid_bytes: int
     cut_bytes: int
-    """How many bytes follow."""
+    """The number of bytes after it."""
     reason: CorruptRecord | None
     """What is wrong with them; None if there are none."""
     next_offset: int
     is_blank: bool
-    """They are all zeros: room that was allocated ahead, or writes that never came to the disk."""
+    """They are all zeros: preallocated space, or writes that never reached the disk."""
     is_overflow: bool
-    """They start with a sound batch whose offset does not fit this segment: it belongs into one of its own."""
+    """They start with a valid batch whose relative offset exceeds 32 bits: it needs a segment of its own."""
 
 
 class Segment(ReadableSegment):
-    """An existing segment; `Segment.create` makes a new one. One thread writes at a time."""
+    """An existing segment; `Segment.create` creates a new one. One thread writes at a time."""
 
     _is_new = False
     """There may be no index files yet."""
     _is_growing = False
-    """Something was appended since the segment was opened, so its files are larger than their contents."""
+    """Batches were appended since the segment was opened, so its files are larger than their contents."""
     _is_unsynced = False
     _reserved_entries = 0
     _bytes_since_entry = 0
@@ -76,7 +75,7 @@ class Segment(ReadableSegment):
         options: SegmentOptions = DEFAULT_OPTIONS,
         state: FileState = FileState.LIVE,
     ) -> Segment:
-        """A new segment, with an empty log. Its index files come with the first append."""
+        """A new segment with an empty log. The first append creates its index files."""
         files = SegmentFiles(fs, folder, base_offset, state=state)
         segment = cls(files, size_bytes=0, created_ms=created_ms, options=options)
         segment._files.create_log(options)
@@ -89,7 +88,7 @@ class Segment(ReadableSegment):
     def append(self, buffers: Sequence[Bytes], batches: Sequence[Extent]) -> int:
         """Write batches at the end. Returns the position of the first.
 
-        REQUIRES: `batches` describes all that is in the buffers, and `fits` has said yes.
+        REQUIRES: `batches` describes everything in the buffers, and `fits` returned True.
         """
         if self._reserved_entries < len(batches):
             self._prepare_to_append(len(batches))
@@ -125,12 +124,12 @@ class Segment(ReadableSegment):
         return 0 <= last_offset - self.base_offset <= _INT32_MAX and self.size_bytes + size_bytes <= _INT32_MAX
 
     def resize_indexes(self) -> None:
-        """Bring both index files to their full size. The first append does it by itself."""
+        """Extend both index files to their full size. The first append does this itself."""
         self.offset_index.resize()
         self.time_index.resize()
 
     def truncate_to(self, offset: int) -> int:
-        """Cut off the batch that holds the offset, and all that follow. Returns how many bytes that was."""
+        """Cut off the batch that holds the offset, and all after it. Returns the number of bytes."""
         self._check_writable()
         found = self.find_batch(offset)
         self._forget()
@@ -140,16 +139,16 @@ class Segment(ReadableSegment):
         before = self.size_bytes
         if found is not None:
             self.cut(found.position)
-            # The time index may have lost the entry that it ends with: rolling or closing writes another.
+            # The time index may have lost its final entry: rolling or closing writes another one.
             self._is_growing = True
         return before - self.size_bytes
 
     def cut(self, size_bytes: int) -> None:
-        """Let the log end here, at the end of a batch; of a read-only segment, only for its readers.
+        """End the log here, at the end of a batch. The file of a read-only segment is not changed.
 
-        REQUIRES: no index entry leads behind it, as after `recover` or `truncate_to`.
+        REQUIRES: no index entry points beyond it, as after `recover` or `truncate_to`.
         """
-        # The size first, so that no reader starts to read what is about to go.
+        # The size first, so that no reader starts to read what is cut off.
         self.size_bytes = size_bytes
         if not self.read_only:
             self.file.truncate(size_bytes)
@@ -157,16 +156,16 @@ class Segment(ReadableSegment):
         self._forget()
 
     def recover(self, visit: Visit | None = None) -> RecoveredSegment:
-        """Check every batch, and build both indexes again from those before the first bad one.
+        """Check every batch, and rebuild both indexes from those before the first bad one.
 
-        `visit` sees every valid batch: producers, aborted transactions and epochs are the caller's. The transaction
-        index is emptied first, for the caller to fill meanwhile. The log is not cut.
+        `visit` is called with every valid batch: the caller collects producers, aborted transactions and epochs. The
+        transaction index is emptied first, and the caller fills it. The log is not cut.
         """
         self.transaction_index.reset()
         end = self.size_bytes
         built = rebuild(self._files, self.options.index_interval_bytes, end=end, visit=visit)
         self._forget()
-        # Who wrote this may have died before it synced.
+        # The process that wrote this may have died before it synced.
         self._is_unsynced = not self.read_only
         self.offset_index.rewrite(built.offset_entries)
         self.time_index.rewrite(built.time_entries)
@@ -180,17 +179,17 @@ class Segment(ReadableSegment):
         )
 
     def on_roll(self) -> None:
-        """Bring every file to the size of its contents: the segment is not written to any more."""
+        """Cut every file to the size of its contents: the segment is complete."""
         self.check_process()
         if self._is_new:
-            # Kafka takes a segment without an index for a damaged one.
+            # Kafka treats a segment without an index as damaged.
             self.resize_indexes()
         if self._is_growing:
             if self._largest_timestamp is None or not self._reserved_entries:
                 self._prepare_to_append(0)
             assert self._largest_timestamp is not None
             self.time_index.maybe_append(*self._largest_timestamp, is_final=True)
-        # Before anything is cut: if that fails, the segment may be written to all the same, and needs room again.
+        # Before anything is cut: if that fails, the segment may still be written to, and has to reserve space again.
         self._reserved_entries = 0
         for index in self._made_indexes():
             if isinstance(index, IndexFile):
@@ -201,13 +200,13 @@ class Segment(ReadableSegment):
         self._is_new = self._is_growing = False
 
     def flush(self, *, again: bool = False) -> None:
-        """Return when all that was written before would survive a loss of power. Any thread may call it.
+        """Return when all that was written is durable. Any thread may call it.
 
-        With `again`, this is true also of what somebody else wrote.
+        With `again`, this includes what another process wrote.
         """
         if self._is_unsynced or again:
             try:
-                # Cleared first: an append meanwhile sets it again.
+                # Cleared first: a concurrent append sets it again.
                 self._is_unsynced = False
                 self.file.sync()
             except BaseException:
@@ -217,7 +216,7 @@ class Segment(ReadableSegment):
             index.flush(again=again)
 
     def close(self) -> None:
-        """Bring the files to their final size and let go of them. What readers hold stays open until they let go."""
+        """Cut the files to their final size and close them. Files that readers hold stay open until they drop them."""
         self.on_roll()
         with self._opening:
             self._files.close()
@@ -226,21 +225,21 @@ class Segment(ReadableSegment):
                 index.close()
 
     def let_go_unfinished(self) -> None:
-        """Let go of the files as they are, without waiting for anybody: they are another process's."""
+        """Close the files as they are, without waiting for a lock: another process owns them."""
         self._files.let_go()
         self.disown()
         for index in self._made_indexes():
             index.close()
 
     def disown(self) -> None:
-        """Change no file from now on: another process may write to them."""
+        """Change no file from now on: another process may write to the segment."""
         self.read_only = self._files.read_only = self._are_indexes_read_only = True
         for index in self._made_indexes():
             index.read_only = True
 
     def rename(self, state: FileState) -> None:
-        """Give the files the suffix of this state. They can be read as before."""
-        # In one go for a reader that is about to open one of them.
+        """Give the files the suffix of this state. They stay readable."""
+        # Atomic for a reader that is about to open one of them.
         with self._opening:
             self._files.rename(state)
             self.offset_index.path = self.path(FileKind.OFFSET_INDEX)
@@ -248,13 +247,13 @@ class Segment(ReadableSegment):
             self.transaction_index.path = self.path(FileKind.TRANSACTION_INDEX)
 
     def delete(self) -> None:
-        """Remove the files. Who holds the segment can read it to its end, whatever it had open."""
+        """Remove the files. Readers of the segment can still read all of it."""
         with self._opening:
-            # Its readers still have to know what was aborted. What is damaged tells nobody anything.
+            # Its readers still need the aborted transactions. A damaged index cannot be used anyway.
             with suppress(CorruptRecord, StorageError):
                 self.transaction_index.check()
             self._files.remove()
-            # Who opens an index now builds it in memory, if at all.
+            # An index that is opened after this is built in memory.
             self._are_indexes_read_only = True
             for index in self._made_indexes():
                 index.read_only = True
@@ -263,7 +262,7 @@ class Segment(ReadableSegment):
         self._files.fs.set_modified_ms(self.path(FileKind.LOG), modified_ms)
 
     def _prepare_to_append(self, batches: int) -> None:
-        """Open what is needed, and make sure of room for the entries of so many batches and for the final one."""
+        """Open the files, and reserve space for the entries of this many batches and for the final one."""
         self._check_writable()
         self.next_offset()
         entries = max(batches, _RESERVED_ENTRIES)

@@ -1,4 +1,4 @@
-"""The files of one segment: their names, the open log, and their way from `.cleaned` to `.deleted`."""
+"""The files of one segment: their names, the open log, and their states from `.cleaned` to `.deleted`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SegmentOptions:
     index_interval_bytes: int = DEFAULT_INTERVAL_BYTES
     index_max_bytes: int = DEFAULT_MAX_BYTES
     segment_bytes: int = 1 << 30
-    """How much room is allocated for a new log, if that is wanted."""
+    """The size that a new log is preallocated to, with `preallocate`."""
     preallocate: bool = False
 
 
@@ -42,11 +42,11 @@ def segment_options(config: TopicConfig) -> SegmentOptions:
 
 
 class Listed(NamedTuple):
-    """The log file of a foreign segment as its listing showed it, so that another in its place is told from it."""
+    """The log file of a read-only segment as it was listed, to detect another file in its place."""
 
     file_id: int
     size_bytes: int | None
-    """None for one that may still grow, or lose the room that was allocated ahead."""
+    """None for a file that may still grow, or lose its preallocated space."""
 
 
 class SegmentFiles:
@@ -97,13 +97,13 @@ class SegmentFiles:
         return log if log is not None else self._open_log()
 
     def create_log(self, options: SegmentOptions) -> None:
-        """Make an empty log. Leftover index files of its name go."""
+        """Create an empty log, and remove leftover index files of its name."""
         for kind in KINDS[1:]:
             self.fs.remove(self.path(kind))
         path = self.path(FileKind.LOG)
         log = self.fs.open(path, writable=True, create=True)
         if log.size:
-            raise StorageError(f"{path}: cannot create: there is a file with {log.size} bytes already")
+            raise StorageError(f"{path}: cannot create: a file with {log.size} bytes exists already")
         if options.preallocate:
             try:
                 log.allocate(options.segment_bytes)
@@ -122,20 +122,20 @@ class SegmentFiles:
                     self.fs.rename(path, self.path(kind))
 
     def remove(self) -> None:
-        """Remove every file. Who holds the segment reads on: a log that was not open yet is opened before."""
+        """Remove all files. Readers of the segment can read on: the log is opened first if it was not open."""
         with self.opening:
-            # It may be gone or closed, and then nobody reads it.
+            # If it is gone or closed, it has no readers.
             with suppress(StorageError):
                 self._open_log()
             for kind in KINDS:
                 self.fs.remove(self.path(kind))
 
     def let_go(self) -> None:
-        """Close the log when its readers let go of it, too; it is opened again at its next use."""
+        """Close the log when its last reader drops it. It is opened again at its next use."""
         self._log = None
 
     def close(self) -> None:
-        """Let go of the log, which is closed when its last reader lets go too."""
+        """Close the log for good, when its last reader drops it."""
         with self.opening:
             self._log = None
             self._is_closed = True
@@ -153,15 +153,15 @@ class SegmentFiles:
             return self._log
 
     def _open_listed(self, path: str, listed: Listed) -> File:
-        """The file that was listed. Its owner may have compacted it since: then one segment does not fit the others."""
+        """Open the file that was listed. If it was compacted since, it would not fit the other segments."""
         try:
             log = self.fs.open(path)
         except StorageError:
             if self.fs.exists(path):
                 raise
             raise StorageError(
-                f"{path}: the file is gone that was there when the log was loaded, as after retention or compaction:"
-                " open the directory again"
+                f"{path}: the file was removed after the log was loaded, as by retention or compaction: open the"
+                " directory again"
             ) from None
         is_same = listed.size_bytes in (None, log.size)
         if is_same and listed.file_id:
@@ -169,7 +169,6 @@ class SegmentFiles:
             is_same = entry is not None and entry.file_id == listed.file_id
         if not is_same:
             raise StorageError(
-                f"{path}: another file is in the place of the one that was there when the log was loaded, as after"
-                " compaction: open the directory again"
+                f"{path}: the file was replaced after the log was loaded, as by compaction: open the directory again"
             )
         return log

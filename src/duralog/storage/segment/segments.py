@@ -1,7 +1,7 @@
-"""The segments of a log, in order: an immutable value that is replaced as a whole.
+"""The segments of a log in order: an immutable value. Kafka's `LogSegments`.
 
-Readers take the value that is current and keep it as long as they like; whoever adds or removes segments puts a new one
-in its place. So reading, rolling and deleting never wait for each other.
+Readers take the current value and keep it as long as they like; adding or removing a segment replaces it. So reading,
+rolling and deleting never wait for each other.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Segments(Sequence[Segment]):
 
     @property
     def size_bytes(self) -> int:
-        """Of all logs together."""
+        """The size of all `.log` files."""
         return sum(segment.size_bytes for segment in self._segments)
 
     def floor(self, offset: int) -> Segment | None:
@@ -53,7 +53,7 @@ class Segments(Sequence[Segment]):
         return self._segments[place] if place < len(self._segments) else None
 
     def after(self, segment: Segment) -> Segment | None:
-        """The one that follows, whether or not this one is still among them."""
+        """The segment after this one, which may have been removed."""
         return self.higher(segment.base_offset)
 
     def from_floor(self, offset: int) -> tuple[Segment, ...]:
@@ -61,7 +61,7 @@ class Segments(Sequence[Segment]):
         return self._segments[max(0, bisect_right(self._base_offsets, offset) - 1) :]
 
     def added(self, segment: Segment) -> Segments:
-        """With one more, in its place."""
+        """With one more segment."""
         return Segments((*self._segments, segment))
 
     def removed(self, segments: Iterable[Segment]) -> Segments:
@@ -70,7 +70,7 @@ class Segments(Sequence[Segment]):
         return Segments(segment for segment in self._segments if id(segment) not in gone)
 
     def replaced(self, old: Iterable[Segment], new: Iterable[Segment]) -> Segments:
-        """With the new ones instead of the old."""
+        """With new segments in place of old ones."""
         return Segments((*self.removed(old), *new))
 
     def __len__(self) -> int:

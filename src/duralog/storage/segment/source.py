@@ -1,8 +1,8 @@
-"""A segment as compaction reads it: its batches in order, up to where nothing tells what follows.
+"""A segment as compaction reads it: its batches in order, up to the first one after which nothing can be found.
 
-A batch with a wrong checksum does not end the reading: its length is known, so the next one is. But a length or a
-format version that cannot be ends it, and so does an offset that does not fit between its neighbours: the offset of a
-batch is not covered by its checksum, and one that is wrong would make old values of a key look like its newest.
+A batch with a wrong checksum does not end the reading: its length leads to the next batch. But an impossible length or
+format version ends it, and so does an offset that does not fit between its neighbours: the offset of a batch is not
+covered by its checksum, and a wrong one would make old values of a key look like the newest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INT32_MAX = 2**31 - 1
 
 
 class SegmentBroken(Exception):
-    """A segment has to stay as it is: it cannot be read to its end, or what is left of it does not fit a segment."""
+    """A segment cannot be rewritten: it cannot be read to its end, or the result does not fit one segment."""
 
     def __init__(self, source: SegmentSource, reason: CorruptRecord | str) -> None:
         super().__init__(str(reason))
@@ -31,20 +31,20 @@ class SegmentBroken(Exception):
 
 
 class SegmentSource:
-    """A segment that is to be compacted, as it was when the compaction began."""
+    """A segment that is being rewritten, as it was when that began."""
 
     def __init__(self, segment: Segment, *, next_base_offset: int) -> None:
         self.segment = segment
         self.base_offset = segment.base_offset
         self.next_base_offset = next_base_offset
-        """Of the segment that follows, or the end of what may be compacted."""
+        """The base offset of the next segment, or the end of what may be compacted."""
         self.size_bytes = segment.size_bytes
         self.modified_ms = segment.modified_ms
         self.bad_checksums: set[int] | None = None
-        """The positions of batches with a wrong checksum; None if the checksums were not looked at."""
+        """The positions of batches with a wrong checksum; None if the checksums were not verified."""
 
     def pieces(self, start: int = 0, *, piece_bytes: int = PIECE_BYTES, check_crc: bool = True) -> Iterator[Piece]:
-        """The batches from a position where one starts; `SegmentBroken` after the last that can be read."""
+        """The batches from a position where one starts. Raises `SegmentBroken` after the last readable one."""
         last_offset = self.base_offset - 1
         limit = min(self.next_base_offset - 1, self.base_offset + _INT32_MAX)
         for piece in read_pieces(
@@ -64,7 +64,7 @@ class SegmentSource:
                 raise SegmentBroken(self, half_a_batch(piece, self.size_bytes - piece.tail_bytes))
 
     def checked_pieces(self, *, piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
-        """All batches, with what is known of their checksums. Where nothing is, they are computed."""
+        """All batches, with their checksums verified: by an earlier pass, or now."""
         bad_checksums = self.bad_checksums
         for piece in self.pieces(piece_bytes=piece_bytes, check_crc=bad_checksums is None):
             if bad_checksums:
@@ -73,12 +73,12 @@ class SegmentSource:
 
 
 def check_crc(piece: Piece) -> None:
-    """Compute the checksums of a piece that was read without, as its batches will tell. Other threads go on."""
+    """Verify the checksums of a piece that was read without, and note them in its batches. Releases the GIL."""
     scan_batches(piece.data, piece.position, True, piece.batches)
 
 
 def batch_bytes(piece: Piece) -> int:
-    """The size of the piece's batches. REQUIRES: there is one."""
+    """The size of all batches of the piece. REQUIRES: there is at least one."""
     last = piece.batches[-1]
     return int(last["position"]) + int(last["size"]) - piece.position
 

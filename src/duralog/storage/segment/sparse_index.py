@@ -1,8 +1,8 @@
 """The two sparse indexes of a segment: offset to position, and timestamp to offset.
 
-Each answers with the greatest entry that is not above the target, from where the caller scans the log. An entry names
-the last offset of a batch. Where a rule of `duralog.format.index_entries` says when an entry is due, this is where it
-goes; the file is `IndexFile`'s business.
+A lookup returns the greatest entry that is not above the target; from there the caller scans the log. An entry holds
+the last offset of a batch. `duralog.format.index_entries` has the rule for when an entry is due; `IndexFile` has the
+file. In Kafka: `OffsetIndex` and `TimeIndex`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class OffsetIndex(IndexFile):
         return None if fields is None else OffsetIndexEntry(self.base_offset + fields[0], fields[1])
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry, or leave it out if there is no room. REQUIRES: `reserve`, and that both numbers rise."""
+        """Add an entry, or skip it if the index is full. REQUIRES: `reserve`, and that both numbers rise."""
         table = self._table
         assert table is not None
         assert table.is_growing
@@ -91,13 +91,13 @@ class OffsetIndex(IndexFile):
         return self._entry(table, _search(table, _INT32, 0, _OFFSET_SIZE, offset - self.base_offset) - 1)
 
     def upper_bound_by_position(self, position: int) -> OffsetIndexEntry | None:
-        """The first entry at or behind the position; None if there is none."""
+        """The first entry at or after the position; None if there is none."""
         table = self._opened()
         slot = _search(table, _INT32, OFFSET_INDEX_ENTRY.at.position, _OFFSET_SIZE, position - 1)
         return self._entry(table, slot) if slot < table.count else None
 
     def lookup_position(self, position: int) -> OffsetIndexEntry:
-        """The last entry that is not behind the position; the segment's start if there is none."""
+        """The last entry that is not after the position; the segment's start if there is none."""
         table = self._opened()
         at = OFFSET_INDEX_ENTRY.at.position
         return self._entry(table, _search(table, _INT32, at, _OFFSET_SIZE, position) - 1)
@@ -129,7 +129,7 @@ class TimeIndex(IndexFile):
 
     @property
     def is_full(self) -> bool:
-        """One place less than there is: the last one is for the entry that the segment ends with."""
+        """One entry below the capacity: the last place is reserved for the final entry of the segment."""
         return self._opened().count >= self.capacity - 1
 
     @property
@@ -138,9 +138,9 @@ class TimeIndex(IndexFile):
         return None if fields is None else TimeIndexEntry(fields[0], self.base_offset + fields[1])
 
     def maybe_append(self, timestamp_ms: int, offset: int, *, is_final: bool = False) -> None:
-        """Add an entry if the timestamp is above the last one's and there is room. REQUIRES: `reserve`.
+        """Add an entry if the timestamp is above that of the last entry and the index is not full. REQUIRES: `reserve`.
 
-        The last place in the file is for the final entry, when the segment is rolled or closed.
+        The last place in the file is reserved for the final entry, when the segment is rolled or closed.
         """
         table = self._table
         assert table is not None
@@ -166,7 +166,7 @@ class TimeIndex(IndexFile):
         return self._entry(table, _search(table, _INT64, 0, _TIME_SIZE, timestamp_ms) - 1)
 
     def lookup_offset(self, offset: int) -> TimeIndexEntry:
-        """The last entry that is not behind the offset; no timestamp and the segment's start if there is none."""
+        """The last entry that is not after the offset; no timestamp and the segment's start if there is none."""
         table = self._opened()
         at = TIME_INDEX_ENTRY.at.relative_offset
         return self._entry(table, _search(table, _INT32, at, _TIME_SIZE, offset - self.base_offset) - 1)

@@ -1,12 +1,12 @@
-"""The aborted transactions of one segment: those whose abort marker stands in it.
+"""The aborted transactions of one segment: those whose abort marker is in it. Kafka's `TransactionIndex`.
 
-The file exists from the first aborted transaction on; no file means that there was none. Entries are few and are kept
+The file is created with the first aborted transaction: no file means that there is none. Entries are few and are kept
 in memory once they were read.
 
 What must always be true: the markers' offsets rise from entry to entry. An entry is written after its marker, so a
 crash between the two loses it; recovery finds the marker and writes the entry again. Half an entry at the end, which a
 crash may leave, is ignored, as Kafka does, and cut off by the next append. Any other entry that breaks a rule raises
-`CorruptRecord`, and recovering the segment writes the file anew.
+`CorruptRecord`, and recovering the segment rewrites the file.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from duralog.storage.disk.file_system import File, FileSystem
 
 
 class AbortedInRange(NamedTuple):
-    """The aborted transactions that a range of offsets overlaps, as far as one segment knows them."""
+    """The aborted transactions of one segment that overlap a range of offsets."""
 
     transactions: list[AbortedTransaction]
     is_complete: bool
-    """No later segment can hold one more: the last entry was written when the range was stable already."""
+    """Later segments have no more: when the last entry was written, the range was stable already."""
 
 
 class TransactionIndex:
@@ -41,7 +41,7 @@ class TransactionIndex:
         self.read_only = read_only
         self._fs = fs
         self._opening = opening or RLock()
-        # Replaced whole when entries go; appended to in place, which readers of a list may see at any time.
+        # Removing entries replaces the list. Appending changes it in place, which is safe for concurrent readers.
         self._entries: list[AbortedTransaction] | None = None
         self._file: File | None = None
         self._is_unsynced = False
@@ -64,7 +64,7 @@ class TransactionIndex:
         entries.append(transaction)
 
     def add(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Add those of the next batches while the segment is recovered; in memory if it is read-only."""
+        """Add the transactions of the next batches during recovery; only in memory if the segment is read-only."""
         for transaction in transactions:
             if self.read_only:
                 self._opened().append(transaction)
@@ -102,7 +102,7 @@ class TransactionIndex:
         self.rewrite(())
 
     def rewrite(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Start again with these entries, in memory if the segment is read-only."""
+        """Replace all entries; only in memory if the segment is read-only."""
         with self._opening:
             entries = list(transactions)
             if not self.read_only:
@@ -121,11 +121,11 @@ class TransactionIndex:
                 self._entries = self._read()
 
     def flush(self, *, again: bool = False) -> None:
-        """Return when the entries would survive a loss of power; with `again`, also those of somebody else."""
+        """Return when the entries are durable; with `again`, also those that another process wrote."""
         if not self._is_unsynced and not (again and self._fs.exists(self.path)):
             return
         try:
-            # Cleared first: what is appended meanwhile sets it again.
+            # Cleared first: a concurrent append sets it again.
             self._is_unsynced = False
             with self._opening:
                 file = self._file or self._fs.open(self.path, writable=True)

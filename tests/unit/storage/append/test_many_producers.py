@@ -94,7 +94,7 @@ class TestBound:
             for producer in range(22):
                 append(log, producer)
         assert [record.getMessage() for record in caplog.records] == [
-            f"{tmp_path}: forgot the 2 producer ids that have been idle for longest: a partition remembers 20 at most"
+            f"{tmp_path}: evicted the 2 producer ids that have been idle for longest: a partition remembers at most 20"
         ]
         assert len(log.producers()) == 20
         log.close()

@@ -270,7 +270,7 @@ def test_the_first_batch_of_transaction_version_2_has_sequence_0() -> None:
 
 def test_an_older_coordinator_is_fenced() -> None:
     state = state_of(data(0, 0, transactional=True), marker(1, coordinator_epoch=6))
-    with pytest.raises(CoordinatorFenced, match="epoch 6 by now"):
+    with pytest.raises(CoordinatorFenced, match="has epoch 6: a marker of the older epoch"):
         state.check(marker(2, coordinator_epoch=5), origin=COORDINATOR)
     assert state.check(marker(2, coordinator_epoch=6), origin=COORDINATOR) is None
 

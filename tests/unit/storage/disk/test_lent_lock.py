@@ -33,7 +33,7 @@ with borrowed(path, job, int(slot)) as lock:
 LENDER = """
 import sys, time
 from duralog.storage.disk.lent_lock import LentLock
-from duralog.storage.disk.local_files import LocalLock
+from duralog.storage.disk.local_lock import LocalLock
 lent = LentLock(LocalLock(sys.argv[1]), sys.argv[2], 1)
 print("lent", flush=True)
 time.sleep(600)
@@ -41,7 +41,7 @@ time.sleep(600)
 LOCKER = """
 import sys
 from duralog.errors import StoreLocked
-from duralog.storage.disk.local_files import LocalLock
+from duralog.storage.disk.local_lock import LocalLock
 try:
     LocalLock(sys.argv[1])
 except StoreLocked:
@@ -140,7 +140,7 @@ def test_a_task_that_comes_late_is_refused(path: Path) -> None:
     lent.take_back(0)
     lent.release()
     assert path.read_bytes() == b""
-    with pytest.raises(StoreLocked, match="it is over"), borrowed(str(path), JOB, 0):
+    with pytest.raises(StoreLocked, match="the job has ended"), borrowed(str(path), JOB, 0):
         pass
 
 
@@ -169,7 +169,7 @@ def test_a_store_in_a_worker_is_refused_and_costs_the_task_nothing(path: Path) -
     program = f"""
 import sys
 from duralog.errors import StoreLocked
-from duralog.storage.disk.local_files import LocalLock
+from duralog.storage.disk.local_lock import LocalLock
 from duralog.storage.disk.lent_lock import borrowed
 with borrowed({str(path)!r}, {JOB!r}, 0):
     try:

@@ -197,6 +197,6 @@ def test_a_task_notices_it_too(tmp_path: Path) -> None:
         with pytest.raises(LockLost, match="was removed, so"):
             lock.check()
         path.touch()
-        with pytest.raises(LockLost, match="made a new one"):
+        with pytest.raises(LockLost, match="created a new one"):
             lock.check()
     lent.release()

@@ -144,7 +144,7 @@ def flipped(data: bytes, position: int) -> bytes:
 
 BAD = [
     (flipped(v2(509), 100), Fault.CRC_MISMATCH, "wrong checksum"),
-    (v2(508), Fault.FIELD_VALUE, r"the offsets of a segment rise \(expected above 508, found 508 to 510\)"),
+    (v2(508), Fault.FIELD_VALUE, r"the offsets of a segment do not rise \(expected above 508, found 508 to 510\)"),
     (bytes(100), Fault.BATCH_LENGTH, "length is too small"),
     (v2(509)[:16] + b"\x03" + v2(509)[17:], Fault.UNKNOWN_MAGIC, "unknown format version"),
 ]

@@ -222,7 +222,7 @@ def test_a_new_segment_takes_the_place_of_leftover_indexes_but_of_no_log(tmp_pat
     create(tmp_path).close()
     assert names(tmp_path) == {".log", ".index", ".timeindex"}
     (tmp_path / "00000000000000001000.log").write_bytes(b"x")
-    with pytest.raises(StorageError, match="there is a file with 1 bytes already"):
+    with pytest.raises(StorageError, match="a file with 1 bytes exists already"):
         create(tmp_path)
 
 
