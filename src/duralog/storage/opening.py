@@ -94,7 +94,7 @@ class Opening:
         try:
             meta = self._directory.read_meta() or _NOBODY
             metadata = metadata_folder.load()
-            metadata_folder.tell_what_is_missing(metadata, has_topics=bool(live))
+            metadata_folder.warn_of_missing(metadata, has_topics=bool(live))
         except DuralogError as error:
             # Readers can do without: folders name the topics, and configs matter little to readers.
             _logger.warning("the metadata cannot be read: %s; topics come from folders, with default configs", error)

@@ -189,7 +189,7 @@ def test_configs_and_topics(directory: Path) -> None:
     assert "it must be a whole number" in create("-t", "x", "-c", "retention.ms=soon")
     assert "letters, digits" in create("-t", "bad name")
     said = create("-t", "orders")
-    assert "there is a topic orders already" in said
+    assert "the topic orders exists already" in said
     assert "topic alter" in said
     assert "--config cleanup.policy=compact" in told("compact", directory, "-t", "orders", code=1)
     assert "check --server-properties" in told("retain", directory, "--server-properties", "none", "-n", code=1)

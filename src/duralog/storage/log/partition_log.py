@@ -1,11 +1,11 @@
-"""One partition's log: append, read, look up, roll, flush, delete.
+"""The log of one partition: append, read, look up, roll, flush, delete. Kafka's `UnifiedLog`.
 
-This is what users of a store work with. Any thread may call anything at any time: writers wait for each other at one
-lock (`duralog.storage.log.writer`), readers wait for nobody (`duralog.storage.log.view`). Everything is on one node, so
-the high watermark is the end of the log.
+This is the object that users of a store work with. It is thread-safe: writers share one lock
+(`duralog.storage.log.writer`), readers take none (`duralog.storage.log.view`). There is only one replica, so the high
+watermark is the end of the log.
 
-A log that was opened for reading refuses what would change it, and so does one that was closed, or that a failing disk
-has left in doubt.
+A log that was opened read-only refuses all changes, and so does one that was closed or that a disk error has left in
+doubt.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _ignore(_offset: int) -> None:
 
 
 class PartitionLog(ReadableLog):
-    """The log of one partition, made from what recovery found in its folder."""
+    """The log of one partition."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class PartitionLog(ReadableLog):
             loaded, config=config, environment=environment, read_only=read_only, leader_epoch=leader_epoch
         )
         self.before_cut: Callable[[int], None] = _ignore
-        """Told the base offset of the segment that is to be cut off, or in, while the writers wait for it."""
+        """Called under the lock, before `truncate_to`, with the base offset of the first segment that changes."""
 
     # What it is
 
@@ -113,7 +113,7 @@ class PartitionLog(ReadableLog):
 
     @property
     def on_expired(self) -> OnExpired | None:
-        """Called once, when records are appended that have expired already."""
+        """Called once when records are appended that have expired already."""
         return self._writer.on_expired
 
     @on_expired.setter
@@ -121,7 +121,7 @@ class PartitionLog(ReadableLog):
         self._writer.on_expired = report
 
     def update_config(self, config: TopicConfig) -> None:
-        """Follow other configs from now on. Segments keep the index sizes that they were made with."""
+        """Use other configs from now on. Existing segments keep their index sizes."""
         with self._writer.lock:
             self._writer.follow(config)
 
@@ -131,22 +131,22 @@ class PartitionLog(ReadableLog):
 
     @property
     def in_doubt(self) -> bool:
-        """A failing disk has left the log in a state that only recovery can tell: it must not count as closed well."""
+        """A disk error has left the log in an unknown state: it must be recovered, and is never closed cleanly."""
         return self._writer.in_doubt
 
     @property
     def is_inherited(self) -> bool:
-        """This process is a forked child of the one that opened the log: it can neither read nor write here."""
+        """This process is a forked child of the one that opened the log: it can neither read nor write it."""
         return self._writer.is_inherited
 
     @property
     def has_left_files(self) -> bool:
-        """The disk has refused to rename files of deleted segments: the next start finds them below the log's start."""
+        """Renaming files of deleted segments has failed: the next start finds them below the log's start."""
         return self._writer.has_left_files
 
     @property
     def recovery_point(self) -> int:
-        """Everything below this offset would survive a loss of power."""
+        """Everything below this offset is durable."""
         return self._writer.recovery_point
 
     @property
@@ -159,7 +159,7 @@ class PartitionLog(ReadableLog):
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch that new batches are written in."""
+        """The leader epoch of new batches."""
         return self._writer.leader_epoch
 
     # Appending
@@ -174,10 +174,10 @@ class PartitionLog(ReadableLog):
         base_sequence: int = NO_SEQUENCE,
         is_transactional: bool = False,
     ) -> AppendResult:
-        """Append the records, all or none. Offsets and, where a record has none, timestamps are the log's to give.
+        """Append the records, all or none. The log gives them offsets, and timestamps if they have none.
 
-        `codec` is used if the topic leaves the choice. With a producer id, records that were sent before are
-        recognised by their sequence number, and they may be part of a transaction.
+        `codec` is used if the topic has `compression.type=producer`. With a producer id, duplicates are recognised by
+        their sequence numbers, and the records may be part of a transaction.
         """
         records = records if isinstance(records, list | tuple) else list(records)
         chosen = None if codec is None else Codec.named(codec)
@@ -212,11 +212,11 @@ class PartitionLog(ReadableLog):
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
         is_quick: bool = False,
     ) -> AppendResult:
-        """Append whole batches as a client sends them, checked, and stamped in place if `data` can be written to.
+        """Append encoded batches of a client. They are checked, and get their offsets in place if `data` is writable.
 
-        With `AppendOrigin.AS_IS` they keep their bytes, offsets included: for copies of other logs. So they do with
-        `AppendOrigin.RESTORED`, but for a leader epoch of -1. With `is_quick`, a batch that takes long to check raises
-        `TakesLong`, and is neither written nor changed.
+        With `AppendOrigin.AS_IS` they keep their bytes, including offsets: for copies of other logs. The same holds for
+        `AppendOrigin.RESTORED`, except for a leader epoch of -1. With `is_quick`, a batch that takes long to check
+        raises `TakesLong`, and is neither written nor changed.
         """
         writer = self._writer
         with writer.lock:
@@ -246,7 +246,7 @@ class PartitionLog(ReadableLog):
         coordinator_epoch: int = 0,
         transaction_version: int = 0,
     ) -> AppendResult:
-        """Write the marker that commits or aborts the producer's transaction."""
+        """Write the marker that commits or aborts a transaction."""
         marker = marker_batch(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
@@ -257,7 +257,7 @@ class PartitionLog(ReadableLog):
         return self.append_batches(marker, origin=AppendOrigin.COORDINATOR, transaction_version=transaction_version)
 
     def become_leader(self, epoch: int) -> None:
-        """Write in this epoch from now on."""
+        """Use this leader epoch for new batches from now on."""
         writer = self._writer
         with writer.lock:
             writer.check_writable()
@@ -268,7 +268,7 @@ class PartitionLog(ReadableLog):
         end_offset = self._writer.view.end_offset
         return AppendResult(end_offset, end_offset - 1, NO_TIMESTAMP)
 
-    # Keeping and losing
+    # Rolling, flushing, deleting
 
     def roll(self) -> None:
         """Start a new segment, unless the active one is empty."""
@@ -283,11 +283,10 @@ class PartitionLog(ReadableLog):
             self._writer.flush(end_offset)
 
     def delete_records(self, before_offset: int) -> int:
-        """Let the log start at this offset, or at its end for -1. Returns where it starts now.
+        """Raise the start of the log to this offset, or to its end for -1. Returns the new start.
 
-        The records below cannot be read from here on. Their segments go when retention next looks at the log. This
-        holds for compacted topics too: that Kafka's clients may not ask it of them is a rule of the request, not of
-        the log.
+        Records below can no longer be read. The next retention deletes their segments. This works for compacted topics,
+        too: only Kafka's DeleteRecords request refuses them.
         """
         writer = self._writer
         with writer.lock:
@@ -300,24 +299,24 @@ class PartitionLog(ReadableLog):
             return writer.view.start_offset
 
     def start_at(self, offset: int) -> None:
-        """Let a log without records begin at this offset: what is restored next has offsets from there on."""
+        """Let an empty log start at this offset, before records are restored from there on."""
         with self._writer.lock:
             self._writer.check_writable()
             start_at(self._writer, offset)
 
     def writers_waiting(self) -> AbstractContextManager[object]:
-        """While it is held, nobody else changes the log: to decide by what is there, and then do it."""
+        """The lock of the log: no other thread changes the log while it is held."""
         return self._writer.lock
 
     def delete_segments(self, base_offsets: Iterable[int], reason: str) -> int:
-        """Delete whole segments, by their base offsets. Returns how many. Readers that are in one of them read on."""
+        """Delete segments by their base offsets. Returns the number. Readers of a deleted segment read on."""
         with self._writer.lock:
             self._writer.check_writable()
             return delete_segments(self._writer, base_offsets, reason)
 
     @contextmanager
     def being_compacted(self) -> Iterator[FileSystem]:
-        """Only one may compact a log at a time: the files it writes have the same names. Gives where to write them."""
+        """Start a compaction, one at a time: its files have fixed names. Yields the file system to write them to."""
         writer = self._writer
         writer.check_writable()
         if not self._compacting.acquire(blocking=False):
@@ -332,13 +331,13 @@ class PartitionLog(ReadableLog):
             self._compacting.release()
 
     def swap_in(self, old: Sequence[SegmentSource], new: Segment, check: Callable[[], None]) -> None:
-        """Replace segments by the one that they were compacted to. `check` may raise to keep it from happening."""
+        """Replace segments by the one that they were compacted to. `check` may raise to stop that."""
         with self._writer.lock:
             self._writer.check_writable()
             swap_in(self._writer, old, new, check)
 
     def truncate_to(self, offset: int) -> None:
-        """Cut off the batch that holds the offset, and all that follow."""
+        """Cut off the batch that holds the offset, and all after it."""
         with self._writer.lock:
             self._writer.check_writable()
             segment = self.view.segments.floor(offset)
@@ -347,23 +346,23 @@ class PartitionLog(ReadableLog):
             truncate_to(self._writer, offset)
 
     def producers(self) -> list[ProducerEntry]:
-        """The producers with an id that have written here, and what is known of each."""
+        """The state of all producers with an id."""
         with self._writer.lock:
             producers = self._writer.producers.frozen()
         return producers.entries()
 
     def producer(self, producer_id: int) -> ProducerEntry | None:
-        """What is known of one of them; None if nothing is."""
+        """The state of one producer; None if it is unknown."""
         with self._writer.lock:
             return self._writer.producers.entry(producer_id)
 
     def keep_producers_for(self, expiration_ms: int) -> None:
-        """Let a producer be forgotten when it has been silent for this long."""
+        """Set the time after which an idle producer expires."""
         with self._writer.lock:
             self._writer.producers.expiration_ms = expiration_ms
 
     def expire_producers(self) -> int:
-        """Forget producers that have not written for too long. Returns how many."""
+        """Remove producers that have been idle for too long. Returns the number."""
         writer = self._writer
         with writer.lock:
             producers, expiration_ms = writer.producers.frozen(), writer.producers.expiration_ms
@@ -374,11 +373,11 @@ class PartitionLog(ReadableLog):
             return writer.producers.forget(expired)
 
     def disown(self, reason: str) -> None:
-        """Write nothing from now on, for this reason: another process may. What is there can be read."""
+        """Write nothing from now on, because another process may. The log stays readable."""
         self._writer.disown(reason)
 
     def close(self) -> None:
-        """Bring everything to disk and let go of the files. What readers hold stays readable.
+        """Sync and close the files. What readers hold stays readable.
 
         In a forked child of the process that opened the log, nothing is written.
         """

@@ -1,1 +1,1 @@
-"""Topics, their ids and configs: the log `__cluster_metadata` as Kafka keeps it."""
+"""Topics, their ids and configs, in the KRaft log `__cluster_metadata` as in Kafka."""

@@ -1,8 +1,8 @@
-"""The records of a change to the cluster metadata, such that Kafka 4.3.1, started on the directory, accepts them.
+"""The records of changes to the cluster metadata. Kafka 4.3.1, started on the directory, accepts them.
 
-Each function checks a change against the state as it is and returns its records. The caller appends them as one batch
-(`metadata_log.encode_batch`), which makes the change whole or not at all, then applies them to the state. A directory's
-first records are its feature levels: without them Kafka takes the log for one of another age.
+Each function checks a change against the current state and returns its records. The caller appends them as one batch
+(`metadata_log.encode_batch`), so that the change is atomic, then applies them to the state. The first records of a
+directory are its feature levels: without them Kafka treats the log as one of an older version.
 
 Everything is placed on the one node that owns the directory: it is replica, in-sync replica and leader. When Kafka
 starts, it elects itself and raises the epochs.
@@ -40,10 +40,10 @@ FEATURE_LEVELS: Mapping[str, int] = {
 """What Kafka 4.3.1 gives a new cluster."""
 
 MOST_PARTITIONS = 10_000
-"""Of one change. Kafka refuses larger ones, since a change is one batch."""
+"""In one change. Kafka refuses larger ones, since a change is one batch."""
 
 PRODUCER_ID_BLOCK = 1000
-"""So many producer ids a broker takes at a time, as Kafka's do: what it does not use is lost."""
+"""The number of producer ids that a broker takes at a time, as in Kafka. Unused ids are lost."""
 
 _NO_BROKER_EPOCH = -1
 _LAST_PRODUCER_ID = 2**63 - 1
@@ -55,9 +55,10 @@ _TYPE_IDS = {message.name: type_id for type_id, message in METADATA_TYPES.items(
 
 
 def first_records(bootstrap: Iterable[MetadataRecord] = ()) -> list[MetadataRecord]:
-    """What the log of a new directory begins with.
+    """The first records of the log of a new directory.
 
-    `bootstrap` are the records of `bootstrap.checkpoint`, which a directory has that Kafka formatted: they then tell.
+    `bootstrap` are the records of `bootstrap.checkpoint`, which `kafka-storage format` writes. Its feature levels are
+    used if there are any.
     """
     records = list(bootstrap)
     state = ClusterMetadata()
@@ -68,7 +69,7 @@ def first_records(bootstrap: Iterable[MetadataRecord] = ()) -> list[MetadataReco
             _record("FEATURE_LEVEL_RECORD", name=name, feature_level=FEATURE_LEVELS[name]) for name in FEATURE_LEVELS
         ]
     if (state.features or FEATURE_LEVELS).get(_ELIGIBLE_REPLICAS):
-        # With this feature, Kafka wants the config to be in the metadata and not in anyone's server.properties.
+        # With this feature, Kafka wants this config in the metadata, not in server.properties.
         records.append(_config_record(BROKER_RESOURCE, ALL_BROKERS, "min.insync.replicas", "1"))
     return records
 
@@ -83,7 +84,7 @@ def create_topic(
     directory_id: str,
     topic_id: str | None = None,
 ) -> list[MetadataRecord]:
-    """A new topic. The configs are as `config.topic_config_texts` gives them; without an id it gets a random one."""
+    """A new topic. The configs are those of `config.topic_config_texts`; without an id it gets a random one."""
     fault = topic_name_fault(name)
     if fault is not None:
         raise InvalidTopic(fault)
@@ -91,8 +92,8 @@ def create_topic(
         raise InvalidTopic(f"{CLUSTER_METADATA} is Kafka's own topic")
     for other in metadata.topics:
         if collision_key(other) == collision_key(name):
-            alike = "" if other == name else f": it is too much like {name}, they differ in '.' and '_' only"
-            raise TopicExists(f"there is a topic {other} already{alike}")
+            alike = "" if other == name else f": it collides with {name}, which differs only in '.' and '_'"
+            raise TopicExists(f"the topic {other} exists already{alike}")
     topic_id = topic_id or random_uuid()
     return _after_open_transaction(
         metadata,
@@ -107,7 +108,7 @@ def create_topic(
 def add_partitions(
     metadata: ClusterMetadata, name: str, *, partitions: int, node_id: int, directory_id: str
 ) -> list[MetadataRecord]:
-    """More partitions for a topic: `partitions` is how many it has afterwards."""
+    """More partitions for a topic. `partitions` is the new total."""
     topic = metadata.topic(name)
     present = len(topic.partitions)
     if partitions <= present:
@@ -119,14 +120,14 @@ def add_partitions(
 
 
 def delete_topic(metadata: ClusterMetadata, name: str) -> list[MetadataRecord]:
-    """The topic goes, and its configs with it."""
+    """Delete a topic and its configs."""
     return _after_open_transaction(metadata, [_record("REMOVE_TOPIC_RECORD", topic_id=metadata.topic(name).topic_id)])
 
 
 def alter_topic_configs(
     metadata: ClusterMetadata, name: str, changes: Mapping[str, str | None]
 ) -> list[MetadataRecord]:
-    """Set configs of a topic, or with None give them back to the broker."""
+    """Set configs of a topic; None resets one to that of the broker."""
     metadata.topic(name)
     return alter_configs(metadata, TOPIC_RESOURCE, name, changes)
 
@@ -134,14 +135,14 @@ def alter_topic_configs(
 def alter_configs(
     metadata: ClusterMetadata, resource_type: int, name: str, changes: Mapping[str, str | None]
 ) -> list[MetadataRecord]:
-    """Set configs of a topic, a broker or a group, or with None take them back."""
+    """Set configs of a topic, a broker or a group; None removes one."""
     return _after_open_transaction(
         metadata, [_config_record(resource_type, name, key, value) for key, value in changes.items()]
     )
 
 
 def take_producer_ids(metadata: ClusterMetadata, *, node_id: int) -> list[MetadataRecord]:
-    """The next block of producer ids is this node's: `PRODUCER_ID_BLOCK` of them from `next_producer_id` on."""
+    """Give this node the next block of producer ids: `PRODUCER_ID_BLOCK` of them from `next_producer_id` on."""
     first = metadata.next_producer_id
     if first > _LAST_PRODUCER_ID - PRODUCER_ID_BLOCK:
         raise InvalidRecord(f"there are no producer ids left: {first} would be the next")
@@ -155,7 +156,7 @@ def take_producer_ids(metadata: ClusterMetadata, *, node_id: int) -> list[Metada
 
 
 def _after_open_transaction(metadata: ClusterMetadata, records: list[MetadataRecord]) -> list[MetadataRecord]:
-    """Kafka died inside a transaction of its own and would abort it when it starts, and our records with it."""
+    """Abort a metadata transaction in which Kafka died, or Kafka would abort it together with these records."""
     if metadata.is_in_transaction:
         return [_record("ABORT_TRANSACTION_RECORD", reason="the controller stopped before it ended"), *records]
     return records
@@ -166,7 +167,7 @@ def _partition_records(
 ) -> list[MetadataRecord]:
     if not 1 <= end - first <= MOST_PARTITIONS:
         raise InvalidTopic(
-            f"{end - first} is not a number of partitions to create: it must be from 1 to {MOST_PARTITIONS}"
+            f"{end - first} partitions cannot be created: the number must be from 1 to {MOST_PARTITIONS}"
         )
     level = metadata.features.get(METADATA_VERSION, FEATURE_LEVELS[METADATA_VERSION])
     version = (level >= _DIRECTORIES_SINCE) + (level >= _ELIGIBLE_REPLICAS_SINCE)

@@ -1,18 +1,18 @@
-"""What a directory knows of its topics: ids, partitions and configs, kept where Kafka keeps them.
+"""The topics of a cluster, with their ids, partitions and configs, as in Kafka's metadata. Kafka's `MetadataImage`.
 
-`ClusterMetadata` is a pure state machine over the records of the KRaft metadata log. It reads nothing and writes
-nothing: `load` takes a snapshot and the batches after it, `apply` takes a record. `metadata_changes` makes the records
-of a change; the caller appends them to the log as one batch, then applies them.
+`ClusterMetadata` is a state machine over the records of the KRaft metadata log. It does no I/O: `load` takes a snapshot
+and the batches after it, `apply` takes a record. `changes` makes the records of a change; the caller appends them to
+the log as one batch, then applies them.
 
-Records that concern neither topics, configs, features nor producer ids (registrations, quotas, ...) are passed over.
-They stay in the log: duralog only ever appends to it.
+Records that concern neither topics, configs, features nor producer ids (registrations, quotas, ...) are ignored. They
+stay in the log: duralog only appends to it.
 
-Records between BEGIN_TRANSACTION and END_TRANSACTION count from the end on, and not at all if the transaction is
-aborted or the log ends inside of it.
+Records between BEGIN_TRANSACTION and END_TRANSACTION are applied at the end, or not at all if the transaction is
+aborted or the log ends inside it.
 
-A record that cannot be applied, because its topic does not exist or its version is a later Kafka's, raises
-`CorruptRecord`: half of the metadata would be worse than none. So does a name or a number that no topic or partition
-can have: folders are named after them.
+A record that cannot be applied, because its topic does not exist or its version is that of a later Kafka, raises
+`CorruptRecord`: half of the metadata would be worse than none. So does an invalid topic name or partition number:
+folders are named after them.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _LAST_EPOCH = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRegistration:
-    """A partition as the metadata has it. On one node, all that matters of it is that it exists, and its epoch."""
+    """A partition in the metadata. Kafka's `PartitionRegistration`."""
 
     partition: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
-    """-1 while there is none, as after a clean stop of Kafka."""
+    """-1 if there is none, as after a clean stop of Kafka."""
     leader_epoch: int
     partition_epoch: int
     directories: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class TopicState:
 
 
 class ClusterMetadata:
-    """The state after the records applied so far. Not for use by several threads."""
+    """The state after the records that were applied. Not thread-safe."""
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicState] = {}
@@ -77,9 +77,9 @@ class ClusterMetadata:
 
     @classmethod
     def load(cls, snapshot: MetadataSnapshot | None, log: Iterable[Bytes]) -> ClusterMetadata:
-        """The state that a snapshot and the log lead to. The pieces of the log hold whole batches, in order.
+        """The state of a snapshot and the log after it. The pieces of the log hold complete batches, in order.
 
-        What the log has from before the snapshot's end is passed over. Records missing in between are an error.
+        Records before the end of the snapshot are skipped. Missing records are an error.
         """
         metadata = cls()
         if snapshot is not None:
@@ -91,7 +91,7 @@ class ClusterMetadata:
         return metadata
 
     def apply_batches(self, data: Bytes) -> None:
-        """Apply what comes next in the log: whole batches, perhaps with some before them that were applied already."""
+        """Apply the next complete batches of the log. Those that were applied already are skipped."""
         for batch in decode_batches(data):
             if batch.last_offset < self._next_offset:
                 continue
@@ -118,12 +118,12 @@ class ClusterMetadata:
 
     @property
     def next_offset(self) -> int:
-        """Where the next batch goes, by the batches that `load` and `apply_batches` saw."""
+        """The offset of the next batch, after those that `load` and `apply_batches` applied."""
         return self._next_offset
 
     @property
     def writing_epoch(self) -> int:
-        """The leader epoch to append with: the log's last one, for Kafka itself starts a new one when it takes over."""
+        """The leader epoch to append with: the last one of the log. Kafka starts a new one when it takes over."""
         return max(self._last_epoch, _FIRST_EPOCH)
 
     @property
@@ -138,7 +138,7 @@ class ClusterMetadata:
 
     @property
     def next_producer_id(self) -> int:
-        """All ids below it were given to some broker, which may have given them to producers."""
+        """All ids below it were given to a broker, which may have given them to producers."""
         return self._next_producer_id
 
     @property
@@ -153,15 +153,15 @@ class ClusterMetadata:
             raise UnknownTopic(f"there is no topic {name}") from None
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
-        """What the topic sets itself."""
+        """The configs that are set for the topic."""
         return self.configs_of(TOPIC_RESOURCE, name)
 
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """What is set for a topic, for a broker or all of them, for a group."""
+        """The configs that are set for a topic, a broker, all brokers or a group."""
         return self._configs.get((resource_type, name), {})
 
     def broker_configs(self, node_id: int) -> dict[str, str]:
-        """What was set while a broker ran: for all brokers, and over it for this one."""
+        """The dynamic configs of a broker: those of all brokers, overridden by its own."""
         return {**self.configs_of(BROKER_RESOURCE, ALL_BROKERS), **self.configs_of(BROKER_RESOURCE, str(node_id))}
 
     def configured(self, resource_type: int) -> dict[str, dict[str, str]]:
@@ -207,7 +207,7 @@ class ClusterMetadata:
     def _apply_producer_ids(self, fields: Mapping[str, Any]) -> None:
         if fields["next_producer_id"] < self._next_producer_id:
             raise CorruptRecord(
-                "a PRODUCER_IDS_RECORD takes ids back that were given out",
+                "a PRODUCER_IDS_RECORD takes back ids that were given out",
                 expected=f"at least {self._next_producer_id}",
                 found=fields["next_producer_id"],
             )
@@ -217,7 +217,7 @@ class ClusterMetadata:
         name, topic_id = fields["name"], fields["topic_id"]
         fault = topic_name_fault(name)
         if fault is not None:
-            raise CorruptRecord(f"a TOPIC_RECORD is for a topic that cannot be: {fault}")
+            raise CorruptRecord(f"a TOPIC_RECORD has an invalid topic name: {fault}")
         if name in self._topics or topic_id in self._names:
             raise CorruptRecord(
                 "a topic is in the metadata twice", expected="a new topic", found=f"{name} ({topic_id})"

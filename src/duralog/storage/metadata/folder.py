@@ -1,11 +1,11 @@
-"""The folder `__cluster_metadata-0`: the metadata log through the engine of any other log, and the snapshots beside it.
+"""The folder `__cluster_metadata-0`: the metadata log, opened as any other log, and its snapshots.
 
-Kafka gives this log neither checkpoints nor retention: it flushes every append and cuts the log by snapshots alone.
-duralog does the same, and writes no snapshots: it only ever appends what a person changes. After a crash the whole log
+Kafka has neither checkpoints nor retention for this log: it flushes every append, and only snapshots shorten it.
+duralog does the same, and writes no snapshots: it only appends the changes that users make. After a crash the whole log
 is recovered.
 
-A cluster of several nodes has one leader that writes its metadata. Where that is another node, this copy of the log is
-only read: a change made here would be dropped when the node joins its cluster again.
+In a cluster of several nodes, one leader writes the metadata. If that is another node, this copy of the log is
+read-only: a change made here would be dropped when the node joins its cluster again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from duralog.storage.segment.index_builder import build_indexes, half_a_batch
 METADATA_PARTITION = TopicPartition(CLUSTER_METADATA, 0)
 
 METADATA_CONFIG = TopicConfig().with_overrides({"max.message.bytes": 8 << 20, "retention.ms": -1})
-"""As Kafka opens the log, whatever the configs of topics are."""
+"""Kafka opens the log with these, independent of topic configs."""
 
 _NO_LEADER = -1
 
@@ -48,7 +48,7 @@ _logger = logging.getLogger(__name__)
 
 
 class MetadataFolder:
-    """The metadata of one directory. `open_log` opens the log in the folder, which exists then."""
+    """The metadata of one directory. `open_log` opens the log in the folder, which must exist."""
 
     def __init__(self, files: FileSystem, directory: LogDirectory, open_log: Callable[[], PartitionLog]) -> None:
         self._files = files
@@ -67,7 +67,7 @@ class MetadataFolder:
         return self._log
 
     def load(self) -> ClusterMetadata:
-        """What the newest snapshot and the log after it say; nothing if there is no folder."""
+        """The state of the newest snapshot and the log after it; empty if there is no folder."""
         if not self.exists:
             return ClusterMetadata()
         try:
@@ -75,23 +75,23 @@ class MetadataFolder:
         except CorruptRecord as error:
             raise error if error.file is not None else error.in_file(self._folder) from None
 
-    def tell_what_is_missing(self, metadata: ClusterMetadata, *, has_topics: bool) -> None:
-        """Warn of what `load` has passed over at the end of a log that is only read, or of a log without anything.
+    def warn_of_missing(self, metadata: ClusterMetadata, *, has_topics: bool) -> None:
+        """Warn if `load` ignored bytes at the end of a read-only log, or if the log is empty.
 
-        What was passed over may be damage, or an append that its owner is in the middle of.
+        The bytes may be damage, or an append that another process is in the middle of.
         """
         left_out = self._left_out()
         if left_out is not None:
             _logger.warning(
-                "%s; topics and configs go by the metadata before it, which ends at offset %d, and by folders",
+                "%s; topics and configs come from the metadata before it, which ends at offset %d, and from folders",
                 left_out,
                 metadata.next_offset,
             )
         elif has_topics and self.exists and not metadata.next_offset:
-            _logger.warning("%s: the metadata is empty; folders tell the topics, with default configs", self._folder)
+            _logger.warning("%s: the metadata is empty; topics come from folders, with default configs", self._folder)
 
     def leader_id(self) -> int | None:
-        """The node that last led the metadata's quorum; None if that is not known."""
+        """The last leader of the metadata quorum; None if it is not known."""
         path = f"{self._folder}/{QUORUM_STATE}"
         if not self._files.exists(path):
             return None
@@ -102,7 +102,7 @@ class MetadataFolder:
         return leader_id if isinstance(leader_id, int) and leader_id != _NO_LEADER else None
 
     def bootstrap(self) -> list[MetadataRecord]:
-        """The records that a directory which Kafka formatted, but never started on, wants to begin with."""
+        """The first records of a directory that Kafka has formatted, but never started on."""
         path = self._directory.path_of(BOOTSTRAP_SNAPSHOT)
         if not self._files.exists(path):
             return []
@@ -112,7 +112,7 @@ class MetadataFolder:
             raise error.in_file(path) from None
 
     def removed_topic_ids(self) -> set[str]:
-        """Topics that the log tells the deletion of."""
+        """The ids of topics that were deleted according to the log."""
         if not self.exists:
             return set()
         records = (record for piece in self._batches() for batch in decode_batches(piece) for record in batch.records)
@@ -123,23 +123,22 @@ class MetadataFolder:
         }
 
     def has_lost_records(self) -> bool:
-        """Whether recovery had to take more out of the log than the end of an append that a crash cut short."""
+        """Whether recovery removed more from the log than an incomplete append at its end."""
         quarantine = Quarantine(self._files, self._folder, wall_clock_ms)
         return any(
             report.zeros_from > report.start
             and not report.restored_batches
-            # No batch follows what a crash cut short.
+            # No batch follows an incomplete append.
             and (report.fault != Fault.PARTIAL_BATCH.name or any(map(len, find_batches(quarantine.open(report)))))
             for report in quarantine.reports()
         )
 
     def open_for_changes(self, node_id: int) -> ChangesLog:
-        """The log to append to, made if it is not there."""
+        """The log to append to. It is created if it does not exist."""
         leader_id = self.leader_id()
         if leader_id not in (None, node_id):
             raise StorageError(
-                f"{self._folder}: node {leader_id} leads the cluster that this directory belongs to: topics and configs"
-                " can only be changed there"
+                f"{self._folder}: node {leader_id} leads the cluster of this directory: change topics and configs there"
             )
         if not self.exists:
             self._files.make_folder(self._folder)

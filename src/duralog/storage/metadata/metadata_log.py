@@ -1,12 +1,12 @@
 """The bytes of the cluster metadata: batches of the log `__cluster_metadata-0`, and its snapshots.
 
-The log is an ordinary partition log whose records are decoded by `format.metadata_records`. Control batches in it are
-the business of Kafka's quorum: they take offsets, and mean nothing here. Kafka sometimes replaces the beginning of the
-log by a snapshot, a file of the same kind of batches: a control record opens it, another one closes it, the offsets
-inside mean nothing, and its name tells the offset from which the log goes on.
+The log is an ordinary partition log whose records are decoded by `format.internal.metadata_records`. Its control
+batches belong to Kafka's quorum: they have offsets, and are ignored here. Kafka sometimes replaces the start of the log
+by a snapshot, a file with the same kind of batches: it begins and ends with a control record, its offsets have no
+meaning, and its name has the offset at which the log continues.
 
-Snapshots are renamed into place when they are complete. So one without its closing record is damage, as is a batch
-with a wrong checksum, and raises `CorruptRecord`: metadata is used whole or not at all.
+Snapshots are renamed into place when they are complete. So one without its last control record is damaged, as is a
+batch with a wrong checksum. Both raise `CorruptRecord`: metadata is used completely or not at all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataSnapshot:
-    """All metadata before `end_offset`, as far as it was written by the leader of `epoch`."""
+    """All metadata before `end_offset`, the last of it written by the leader of `epoch`."""
 
     end_offset: int
     epoch: int
@@ -46,14 +46,14 @@ class MetadataBatch:
 
 
 def newest_snapshot(names: Iterable[str]) -> MetadataSnapshotFile | None:
-    """The snapshot to start from, among the names of the files in the log's folder."""
+    """The newest complete snapshot, by the names of the files in the log's folder."""
     files = (parse_metadata_snapshot_file(name) for name in names)
     complete = [file for file in files if file is not None and file.state is SnapshotState.COMPLETE]
     return max(complete, key=lambda file: (file.end_offset, file.epoch), default=None)
 
 
 def decode_snapshot(data: Bytes) -> list[MetadataRecord]:
-    """The records of a snapshot. A cluster's `bootstrap.checkpoint` is one too."""
+    """The records of a snapshot, or of `bootstrap.checkpoint`."""
     records: list[MetadataRecord] = []
     first_control: int | None = None
     last_control: int | None = None
@@ -81,7 +81,7 @@ def decode_snapshot(data: Bytes) -> list[MetadataRecord]:
             )
     if end != len(data):
         raise CorruptRecord(
-            "a snapshot of the metadata does not end with a whole batch",
+            "a snapshot of the metadata does not end with a complete batch",
             fault=Fault.TRAILING_BYTES,
             position=end,
             expected=0,
@@ -91,7 +91,7 @@ def decode_snapshot(data: Bytes) -> list[MetadataRecord]:
 
 
 def decode_batches(data: Bytes) -> Iterator[MetadataBatch]:
-    """The whole batches of a piece of the log."""
+    """The complete batches of a piece of the log."""
     for batch in batches.scan(data):
         records = _decode_records(data, batch)
         yield MetadataBatch(
@@ -103,7 +103,7 @@ def decode_batches(data: Bytes) -> Iterator[MetadataBatch]:
 
 
 def encode_batch(records: Sequence[MetadataRecord], base_offset: int, leader_epoch: int, now_ms: int) -> bytes:
-    """One batch, which Kafka applies whole or not at all."""
+    """One batch. Kafka applies it atomically."""
     values = [Record(value=encode_metadata_record(record), timestamp_ms=now_ms) for record in records]
     return record_batch.encode(values, base_offset=base_offset, leader_epoch=leader_epoch)
 

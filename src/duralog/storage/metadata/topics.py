@@ -1,15 +1,14 @@
-"""The topics of a directory: what the cluster metadata says of them, and how it is changed.
+"""The topics of a directory by the cluster metadata, and changes to it.
 
-`Topics` holds the state of the metadata log and is the only one that appends to that log. A change is one batch: it is
-checked, written, synced, and only then applied here. So a crash leaves all of a change or nothing of it, and what a
-caller sees is on disk.
+`Topics` holds the state of the metadata log, and only it appends to that log. A change is one batch: it is checked,
+written, synced, and only then applied here. So a change is atomic, and what a caller sees is durable.
 
-Topics that only have folders, in a directory without metadata, are known by `add_found`: they have the configs that
-the store was opened with. If these say nothing of how long records are kept, they are kept for ever: the topic may have
-had that set, and Kafka's seven days are nobody's word. When there is a metadata log that may be written, `adopt` puts
-them into it, for Kafka sets folders aside that its metadata does not name.
+Topics that only have folders, in a directory without metadata, are added with `add_found`. They have the configs that
+the store was opened with. If these do not set a retention, records are kept for ever: the topic may have had one, and
+nobody chose Kafka's default of seven days. If the metadata log is writable, `adopt` adds them to it, since Kafka moves
+folders aside that are not in its metadata.
 
-What is read here is immutable and replaced whole: readers take no lock. Changes are for one thread at a time.
+The state is immutable and replaced on a change: readers take no lock. One thread at a time may make changes.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from duralog.storage.metadata.metadata_log import encode_batch
 
 _MOST_MISSING = 100
 _OTHER_RESOURCES = (BROKER_RESOURCE, GROUP_RESOURCE)
-"""What has configs beside topics."""
+"""The resources with configs other than topics."""
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 _KEEP_FOR_EVER: Mapping[str, str] = MappingProxyType({"retention.ms": "-1"})
@@ -50,11 +49,11 @@ _KEEP_FOR_EVER: Mapping[str, str] = MappingProxyType({"retention.ms": "-1"})
 class Topic:
     name: str
     topic_id: str | None
-    """None for a topic that only has folders, none of which tells."""
+    """None for a topic that only has folders without an id."""
     partitions: tuple[int, ...]
-    """Those that belong into this directory, in order."""
+    """Those in this directory, in order."""
     overrides: Mapping[str, str]
-    """The configs that the topic sets itself, as they are stored."""
+    """The configs that are set for the topic, as they are stored."""
     config: TopicConfig
     leader_epochs: Mapping[int, int] = field(default_factory=dict, repr=False)
 
@@ -65,7 +64,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Whose directory this is, and so which partitions belong into it."""
+    """The owner of the directory, which decides which partitions belong to it."""
 
     node_id: int
     directory_id: str | None
@@ -91,13 +90,13 @@ class WritableLog(Protocol):
     def end_offset(self) -> int: ...
 
     def append(self, batch: Bytes) -> None:
-        """Append a batch as it is, and return when it would survive a loss of power."""
+        """Append a batch as it is, and return when it is durable."""
 
     def truncate_to(self, offset: int) -> None: ...
 
 
 OpenLog = Callable[[], WritableLog]
-"""Gives the metadata log, and makes it first if need be. Raises for a directory whose metadata must not be changed."""
+"""Returns the metadata log, and creates it if necessary. Raises if the metadata must not be changed here."""
 
 
 def _of_found_topics(defaults: TopicConfig) -> Mapping[str, str]:
@@ -144,16 +143,16 @@ class Topics:
         return topic
 
     def partition_count(self, name: str) -> int:
-        """Of the whole topic, wherever its partitions are. Without metadata, the last one that is here tells."""
+        """The number of partitions on all nodes. Without metadata, the last partition here decides."""
         topic, state = self.get(name), self._metadata.topics.get(name)
         return topic.partitions[-1] + 1 if state is None else len(state.partitions)
 
     def is_in_metadata(self, name: str) -> bool:
-        """Whether the metadata knows the topic, here or on another node."""
+        """Whether the topic is in the metadata, with partitions here or on another node."""
         return name in self._metadata.topics
 
     def add_found(self, name: str, topic_id: str | None, partitions: Iterable[int]) -> None:
-        """Partitions that folders were found of, and that the metadata knows nothing about."""
+        """Add partitions that have folders but are not in the metadata."""
         known = self._topics.get(name)
         if known is None:
             config = self._defaults.with_stored(_of_found_topics(self._defaults))
@@ -162,9 +161,9 @@ class Topics:
         self._topics = {**self._topics, name: found}
 
     def adopt(self, name: str) -> Topic:
-        """Put a topic that was found into the metadata. Partitions that are missing below its last one are new.
+        """Add a topic that was found to the metadata. Missing partitions below its last one are created.
 
-        If that were many, the folder was hardly meant as a partition: `photos-2024` is not the last of 2,025.
+        If many are missing, the folder is probably not a partition: `photos-2024` is not the last of 2,025.
         """
         found = self.get(name)
         missing = found.partitions[-1] + 1 - len(found.partitions)
@@ -177,13 +176,13 @@ class Topics:
 
     def create(self, name: str, partitions: int, config: Mapping[str, object]) -> Topic:
         if name in self._topics:
-            # Also if it only has folders: with another id in the metadata, the next start would refuse them.
-            raise TopicExists(f"there is a topic {name} already")
+            # Also if it only has folders: with another id in the metadata, the next start would refuse these.
+            raise TopicExists(f"the topic {name} exists already")
         self._defaults.with_overrides(config)
         return self._create(name, partitions, topic_config_texts(config), None)
 
     def add_partitions(self, name: str, total: int) -> Topic:
-        """Let the topic have so many partitions."""
+        """Raise the number of partitions to `total`."""
         self._adopt_if_found(name)
         records = metadata_changes.add_partitions(
             self._metadata,
@@ -201,9 +200,9 @@ class Topics:
         self._topics = {known: topic for known, topic in self._topics.items() if known != name}
 
     def alter_config(self, name: str, changes: Mapping[str, object]) -> Topic:
-        """Set configs of a topic; those that are None go back to what the store was opened with.
+        """Set configs of a topic; None resets one to what the store was opened with.
 
-        A config that is stored can be taken back even if nothing is known of it, as one of another Kafka's.
+        A stored config can be reset even if it is unknown, such as one of another version of Kafka.
         """
         kept = {key: value for key, value in changes.items() if value is not None}
         texts: dict[str, str | None] = {**dict.fromkeys(changes), **topic_config_texts(kept)}
@@ -217,16 +216,16 @@ class Topics:
         return self.get(name)
 
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """What the metadata sets for a broker, for all brokers or for a group."""
+        """The configs in the metadata for a broker, for all brokers or for a group."""
         return self._configs[resource_type].get(name, _NO_CONFIGS)
 
     def alter_configs_of(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
-        """Set configs of brokers or of a group, unchecked: Kafka keeps names here that it does not know."""
+        """Set configs of brokers or of a group, unchecked: Kafka stores unknown names here as well."""
         if changes:
             self._change(metadata_changes.alter_configs(self._metadata, resource_type, name, changes))
 
     def follow(self, defaults: TopicConfig) -> list[Topic]:
-        """Let all topics have these configs that set none themselves. Returns those that have others now."""
+        """Use these defaults for configs that topics do not set. Returns the topics whose configs changed."""
         before, self._defaults = self._topics, defaults
         of_found = _of_found_topics(defaults)
         self._topics = {
@@ -238,7 +237,7 @@ class Topics:
         return [topic for name, topic in self._topics.items() if topic.config != before[name].config]
 
     def take_producer_ids(self) -> range:
-        """A block of producer ids that nobody was given before, nor will be."""
+        """A block of new producer ids. They are never given out again."""
         first = self._metadata.next_producer_id
         self._change(metadata_changes.take_producer_ids(self._metadata, node_id=self._placement.node_id))
         return range(first, self._metadata.next_producer_id)
@@ -261,7 +260,7 @@ class Topics:
         return self.get(name)
 
     def _change(self, records: list[MetadataRecord], *names: str) -> None:
-        """Write the records; `names` are the topics that they concern."""
+        """Write the records. `names` are the topics that they change."""
         log = self._open_log()
         if log.end_offset != self._metadata.next_offset:
             raise StorageError(
@@ -274,7 +273,7 @@ class Topics:
         try:
             log.append(batch)
         except DuralogError:
-            # What may have been written must not come to light after the caller was told of a failure.
+            # The caller gets an error, so a batch that was written after all must not show up later.
             with suppress(DuralogError):
                 log.truncate_to(self._metadata.next_offset)
             raise

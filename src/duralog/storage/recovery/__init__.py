@@ -1,1 +1,1 @@
-"""What is done after a crash, and with bytes that do not belong to a log."""
+"""Loading a log after a clean stop or a crash (Kafka's `LogLoader`), and the quarantine for damaged bytes."""

@@ -1,18 +1,18 @@
-"""The files that a crash leaves in a partition's folder, and what becomes of them.
+"""Cleans up the files that a crash leaves in a partition's folder.
 
-Compaction and splitting write new segments as `.cleaned`, rename all of them to `.swap` once they are complete and on
-disk, the last one first, and only then remove the segments that they replace and give the new ones their plain names.
-So the names alone tell how far that came:
+Compaction and splitting write new segments as `.cleaned`, rename all of them to `.swap` once they are complete and
+durable, the last one first, and only then remove the segments that they replace and give the new ones their final
+names. So the names alone show how far that came:
 
-- A `.cleaned` file is left: not all were renamed. The originals count; every `.swap` at or above it belongs to the same
-  unfinished work and goes, then the `.cleaned` files go.
-- `.swap` files only: all are complete. They win, and everything in the range of offsets that they cover goes.
-- `.deleted` files were replaced or expired before, and go.
-- An index without its log is the rest of a deletion, and goes.
-- The folder in which a job's tasks have written parts of a compaction goes, with all that is in it.
+- A `.cleaned` file is left: not all were renamed. The old segments count. Every `.swap` file at or above it belongs to
+  the same unfinished work and is removed, then the `.cleaned` files.
+- `.swap` files only: all are complete. They count, and everything in the range of offsets that they cover is removed.
+- `.deleted` files were replaced or have expired. They are removed.
+- An index without its log is left from a deletion. It is removed.
+- The folder in which a job's tasks have written parts of a compaction is removed.
 
-Each step is on disk before the next one begins, and each is its own repetition: a crash in between only means that
-the next start does the same again.
+Each step is durable before the next one begins, and each is idempotent: after a crash in between, the next start
+repeats it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from duralog.format.filenames import FileKind, FileState, SegmentFile, parse_seg
 from duralog.storage.disk.file_system import Entry, FileSystem
 
 STAGING_FOLDER = f"duralog-compaction{FileState.CLEANED.value}"
-"""In a partition's folder, while tasks of a job compact the partition together. Kafka looks at files only."""
+"""In a partition's folder while tasks of a job compact the partition. Kafka ignores folders there."""
 
 INDEX_KINDS = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
@@ -35,9 +35,9 @@ _UNFINISHED = tuple(state.value for state in FileState if state is not FileState
 
 
 def settle_leftovers(fs: FileSystem, folder: str, listing: list[Entry] | None = None) -> list[Entry]:
-    """Finish or undo what a crash has interrupted. Returns what is in the folder afterwards.
+    """Finish or undo what a crash has interrupted. Returns the new listing of the folder.
 
-    `listing` is what the folder holds, if the caller has just looked.
+    `listing` is the current one, if the caller has it.
     """
     if listing is None:
         listing = fs.list(folder)
@@ -55,29 +55,29 @@ def settle_leftovers(fs: FileSystem, folder: str, listing: list[Entry] | None = 
     if unfinished:
         first = min(file.offset for file in unfinished)
         undone = {file for file in swaps if file.offset >= first}
-        # Without the `.cleaned` files, a `.swap` would count as complete: so it must be gone before they are.
+        # Without the `.cleaned` files, a `.swap` file would count as complete: so it must be removed before them.
         _remove(fs, folder, undone)
         swaps = [file for file in swaps if file not in undone]
         gone |= {*unfinished}
     _remove(fs, folder, gone)
 
-    plain = {file for file in files if file.state is FileState.LIVE}
+    live = {file for file in files if file.state is FileState.LIVE}
     if swaps:
-        replaced = _replaced(fs, folder, swaps, plain)
+        replaced = _replaced(fs, folder, swaps, live)
         doubtful = _doubtful_indexes(swaps, replaced)
         _remove(fs, folder, doubtful)
         _remove(fs, folder, replaced)
-        plain -= replaced
+        live -= replaced
         swaps = [file for file in swaps if file not in doubtful]
-        plain |= _rename_swaps(fs, folder, swaps)
-    _remove(fs, folder, _without_log(plain))
+        live |= _rename_swaps(fs, folder, swaps)
+    _remove(fs, folder, _without_log(live))
     return fs.list(folder)
 
 
 def _check_logs(fs: FileSystem, folder: str, listing: list[Entry]) -> None:
-    """Refuse a folder in place of a log, and a link to a log that is not there now, as on a disk that is not mounted.
+    """Refuse a folder with the name of a log, and a dangling link, as to a disk that is not mounted.
 
-    Passed over, it would be missing: the log would begin behind it, and what lies before that is retention's to delete.
+    If it were ignored, the log would begin after it, and retention would delete the segments before it.
     """
     for name in sorted(fs.list_names(folder).difference(entry.name for entry in listing if not entry.is_folder)):
         file = parse_segment_file(name)
@@ -86,7 +86,7 @@ def _check_logs(fs: FileSystem, folder: str, listing: list[Entry]) -> None:
 
 
 def _has_leftovers(names: set[str]) -> bool:
-    """Whether there may be any, by the ends of names only: of the many folders of a directory, hardly one has some."""
+    """Whether there may be leftovers, by the suffixes of names only: few of the many folders have any."""
     for name in names:
         if name.endswith(_UNFINISHED):
             return True
@@ -95,23 +95,23 @@ def _has_leftovers(names: set[str]) -> bool:
     return False
 
 
-def _replaced(fs: FileSystem, folder: str, swaps: list[SegmentFile], plain: set[SegmentFile]) -> set[SegmentFile]:
-    """The plain files in the range of offsets that the new segments cover, snapshots of producers included."""
+def _replaced(fs: FileSystem, folder: str, swaps: list[SegmentFile], live: set[SegmentFile]) -> set[SegmentFile]:
+    """The live files in the range of offsets that the new segments cover, including producer snapshots."""
     logs = [file for file in swaps if file.kind is FileKind.LOG]
     if not logs:
         return set()
     first = min(file.offset for file in logs)
     end = max(_end_offset(fs, os.path.join(folder, file.name), file.offset) for file in logs)
-    # An empty log covers no offsets, but the indexes of the one that it replaces must not stay with it.
+    # An empty log covers no offsets, but the indexes of the log that it replaces must not stay.
     bases = {file.offset for file in logs}
-    return {file for file in plain if first <= file.offset < end or (file.offset in bases and file.kind in INDEX_KINDS)}
+    return {file for file in live if first <= file.offset < end or (file.offset in bases and file.kind in INDEX_KINDS)}
 
 
 def _doubtful_indexes(swaps: list[SegmentFile], replaced: set[SegmentFile]) -> set[SegmentFile]:
-    """The new offset indexes beside which a plain transaction index goes that has no new one to take its place.
+    """The new offset indexes of segments whose live transaction index is removed without a new one.
 
-    That may have been the new one, if power was lost while the files were renamed. Without its offset index the segment
-    is recovered, and gets both.
+    The live one may be the new one, if power was lost while the files were renamed. Without its offset index, the
+    segment is recovered, which writes both.
     """
     lost = {
         file.offset
@@ -122,10 +122,10 @@ def _doubtful_indexes(swaps: list[SegmentFile], replaced: set[SegmentFile]) -> s
 
 
 def _rename_swaps(fs: FileSystem, folder: str, swaps: list[SegmentFile]) -> set[SegmentFile]:
-    """Give the new segments their plain names, one after the other from the lowest.
+    """Give the new segments their final names, one after the other from the lowest.
 
-    A plain file at or above a `.log.swap` would be taken for one that is to be replaced. So no segment may have its
-    name for good before those below it have theirs, and no index before its log.
+    A live file at or above a `.log.swap` file would count as replaced. So a segment must not get its final name before
+    those below it, and no index before its log.
     """
     renamed = set()
     for offset in sorted({file.offset for file in swaps}):
@@ -149,8 +149,8 @@ def _end_offset(fs: FileSystem, path: str, base_offset: int) -> int:
     return end
 
 
-def _without_log(plain: Iterable[SegmentFile]) -> set[SegmentFile]:
-    files = set(plain)
+def _without_log(live: Iterable[SegmentFile]) -> set[SegmentFile]:
+    files = set(live)
     logs = {file.offset for file in files if file.kind is FileKind.LOG}
     return {file for file in files if file.kind in INDEX_KINDS and file.offset not in logs}
 

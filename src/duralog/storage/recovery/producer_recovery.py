@@ -1,4 +1,4 @@
-"""The producers of a partition while its log is loaded: from the newest snapshot and the batches after it."""
+"""The producer state while a log is loaded: the newest snapshot plus the batches after it."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from duralog.storage.segment.segment import Segment
 
 
 class ProducerRecovery:
-    """`state` is brought to where it is needed, segment after segment."""
+    """`state` is moved forward segment by segment."""
 
     def __init__(
         self, fs: FileSystem, folder: str, snapshots: Iterable[int], *, now_ms: int, expiration_ms: int
     ) -> None:
-        """`snapshots`: the offsets of those in the folder."""
+        """`snapshots` are the offsets of the snapshots in the folder."""
         self._fs = fs
         self._folder = folder
         self._now_ms = now_ms
         self._expiration_ms = expiration_ms
         self._ready_for: int | None = None
         self._replayed_from = 0
-        """The base offset of the first of those segments that were replayed without a break."""
+        """The base offset of the first segment that was replayed in one run."""
         self._is_at_end = False
-        """They go to the end of the log."""
+        """That run ends at the end of the log."""
         self.snapshots = ProducerSnapshots(fs, folder, snapshots)
         self.state = ProducerState(expiration_ms=expiration_ms)
 
     def bring_to(self, segments: Sequence[Segment], base_offset: int, log_start_offset: int) -> None:
-        """Let the state be what it was when the segment at `base_offset` began, and keep it in a snapshot.
+        """Set the state to that at the start of the segment at `base_offset`, and write a snapshot of it.
 
-        A snapshot that was taken there knows more than the batches before it: compaction, or damage, may have taken
-        some of them, the end of a transaction among them.
+        An existing snapshot at that offset is preferred to the batches before it: compaction or damage may have removed
+        some of them, such as the end of a transaction.
         """
         if self._ready_for == base_offset and base_offset not in self.snapshots:
             self.state.update((), base_offset)
@@ -48,18 +48,18 @@ class ProducerRecovery:
         self.snapshots.take(self.state, sync=False, log_start_offset=log_start_offset)
 
     def is_ready_for(self, following: Segment | None) -> None:
-        """The segment before this one, or the last one of all, was replayed to its end, on top of all before it."""
+        """The segment before this one, or the last one if None, was replayed to its end."""
         self._ready_for = None if following is None else following.base_offset
         self._is_at_end = following is None
 
-    def look_again(self) -> None:
-        """The segments have changed: what was read of them, and their snapshots, may be gone."""
+    def reset_snapshots(self) -> None:
+        """The segments have changed: list the snapshots again, and replay from one."""
         self._ready_for = None
         self._is_at_end = False
         self.snapshots = ProducerSnapshots(self._fs, self._folder)
 
     def read(self, segments: Sequence[Segment], start_offset: int, end_offset: int) -> None:
-        """Let the state be that of a log which starts and ends at these offsets."""
+        """Set the state to that of a log with this start and end."""
         self.state = self.snapshots.load(
             start_offset, end_offset, now_ms=self._now_ms, expiration_ms=self._expiration_ms
         )
@@ -81,7 +81,7 @@ class ProducerRecovery:
             try:
                 found = segment.find_batch(begin)
             except CorruptRecord:
-                pass  # Then all that is valid before the damage is gone over once more.
+                pass  # Replay all valid batches before the damage.
             else:
                 if found is None:
                     return
@@ -92,14 +92,14 @@ class ProducerRecovery:
             self.replay(piece if wanted.all() else dataclasses.replace(piece, batches=rows[wanted]))
 
     def replay(self, piece: Piece) -> list[AbortedTransaction]:
-        """Take in the next batches. Returns what belongs into the transaction index of their segment."""
+        """Add the next batches. Returns the new entries of their segment's transaction index."""
         return self.state.replay(piece.batches, reader_of(piece))
 
     def finish(self, segments: Sequence[Segment], start_offset: int, end_offset: int, *, is_as_closed: bool) -> None:
-        """Drop the snapshots of no segment, bring the state to the log's end, and keep it in a snapshot."""
+        """Remove snapshots without a segment, set the state to the end of the log, and write a snapshot of it."""
         self.snapshots.remove_stray(segment.base_offset for segment in segments)
         if is_as_closed and self.snapshots.latest_offset is None:
-            # Kafka's rule for logs from before there were snapshots: no producer with an id has written to them.
+            # Kafka's rule for logs from before snapshots existed: no producer with an id has written to them.
             for offset in (*(segment.base_offset for segment in segments[-2:]), end_offset):
                 self.state.clear(offset)
                 self.snapshots.take(self.state, sync=False, log_start_offset=start_offset)

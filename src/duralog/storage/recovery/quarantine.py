@@ -1,12 +1,11 @@
-"""Where the bytes go that recovery takes out of a log, and what is told about them.
+"""The quarantine of a partition: bytes that recovery took out of its log, with a report for each.
 
-They lie in the folder `duralog-quarantine` inside the partition's folder: Kafka reads only the files of a partition's
-folder, moves the folder with them and deletes it with the topic. Each entry is a report, a small JSON file, and beside
-it the bytes as they were found. Zeros that they end with become a hole in the file: a log that was allocated ahead may
-have a gigabyte of them.
+It is the folder `duralog-quarantine` inside the partition's folder: Kafka reads only the files of a partition's folder,
+moves the folder with them, and deletes it with the topic. Each entry is a report, a small JSON file, and the bytes in a
+file next to it. Zeros at their end become a hole in the file: a preallocated log may have a gigabyte of them.
 
-What must always be true: an entry is on disk before the log loses its bytes. The name of an entry is made from the
-place and the contents, so a crash in between means that the same entry is written again, not a second one.
+What must always be true: an entry is durable before the bytes are removed from the log. The name of an entry is made
+from position and contents, so after a crash in between the same entry is written again, not a second one.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ _LARGEST_REPORT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """One entry: bytes that were taken out of a log file, and why."""
+class QuarantineReport:
+    """The report of one entry: the bytes that were taken out of a log file, and why."""
 
     name: str
-    """Of the entry; the report's file and that of the bytes are named after it."""
+    """The name of the entry, and so of its two files, without their suffixes."""
     file: str
-    """The log file that the bytes stood in."""
+    """The log file that the bytes were in."""
     base_offset: int
-    """Of its segment."""
+    """The base offset of its segment."""
     start: int
-    """Their position in that file."""
+    """The position of the bytes in that file."""
     end: int
     zeros_from: int
     """The position from which they are all zeros, or `end`."""
@@ -63,12 +62,12 @@ class Report:
     """What Kafka would have done."""
     time_ms: int
     restored_batches: int = 0
-    """How many batches were put back since."""
+    """The number of batches that were put back since."""
     version: int = REPORT_VERSION
 
 
 class Quarantine:
-    """The quarantine of one partition. The folder is made with its first entry."""
+    """The quarantine of one partition. The first entry creates the folder."""
 
     def __init__(self, fs: FileSystem, partition_folder: str, clock: Clock) -> None:
         self.folder = os.path.join(partition_folder, QUARANTINE_FOLDER)
@@ -78,8 +77,8 @@ class Quarantine:
 
     def keep_range(
         self, file: File, damage: Damage, *, base_offset: int, offset_before: int, offset_after: int, kafka: str
-    ) -> Report:
-        """Copy a range of a log file, before the caller takes it out."""
+    ) -> QuarantineReport:
+        """Copy a range of a log file before the caller removes it."""
         self._make_folder()
         content_end = _end_of_content(file, damage.start, damage.end)
         half_written = os.path.join(self.folder, "range" + HALF_WRITTEN_SUFFIX)
@@ -101,8 +100,8 @@ class Quarantine:
 
     def keep_log(
         self, path: str, *, base_offset: int, size_bytes: int, reason: CorruptRecord, offset_before: int, kafka: str
-    ) -> Report:
-        """Move a whole log file. Its indexes are for the caller to remove: they can be built again."""
+    ) -> QuarantineReport:
+        """Move a whole log file. The caller removes its indexes, which can be rebuilt."""
         self._make_folder()
         name, attempt = f"{base_offset:020}-0-{size_bytes}", 1
         while self._fs.exists(self._path(name, BYTES_SUFFIX)):
@@ -119,15 +118,15 @@ class Quarantine:
             offset_after=NO_OFFSET,
             kafka=kafka,
         )
-        # First the report: once the file has moved, nobody would write one.
+        # The report first: after a crash, it could not be written for a file that was moved.
         self._write(report)
         self._fs.rename(path, self._path(name, BYTES_SUFFIX))
         self._fs.sync_folder(self.folder)
         self._fs.sync_folder(self._partition_folder)
         return report
 
-    def reports(self) -> list[Report]:
-        """All complete entries, by name: segment by segment, then by position as text."""
+    def reports(self) -> list[QuarantineReport]:
+        """The reports of all complete entries, sorted by name."""
         if not self._fs.exists(self.folder):
             return []
         names = {entry.name: entry.size for entry in self._fs.list(self.folder) if not entry.is_folder}
@@ -141,15 +140,15 @@ class Quarantine:
                     found.append(report)
         return found
 
-    def open(self, report: Report) -> File:
+    def open(self, report: QuarantineReport) -> File:
         """The bytes of an entry."""
         return self._fs.open(self._path(report.name, BYTES_SUFFIX))
 
-    def mark_restored(self, report: Report, batches: int) -> None:
+    def mark_restored(self, report: QuarantineReport, batches: int) -> None:
         self._write(replace(report, restored_batches=report.restored_batches + batches))
 
-    def _report(self, reason: CorruptRecord, *, base_offset: int, **fields: Any) -> Report:
-        return Report(
+    def _report(self, reason: CorruptRecord, *, base_offset: int, **fields: Any) -> QuarantineReport:
+        return QuarantineReport(
             file=SegmentFile(base_offset, FileKind.LOG).name,
             base_offset=base_offset,
             fault=reason.fault.name,
@@ -174,11 +173,11 @@ class Quarantine:
         return digest.hexdigest()
 
     def _make_folder(self) -> None:
-        # Synced also if it is there already: who made it may have been killed before this.
+        # Synced even if it exists: the process that created it may have died before it synced.
         self._fs.make_folder(self.folder)
         self._fs.sync_folder(self._partition_folder)
 
-    def _write(self, report: Report) -> None:
+    def _write(self, report: QuarantineReport) -> None:
         text = json.dumps(asdict(report), indent=1, sort_keys=True)
         self._fs.replace(self._path(report.name, REPORT_SUFFIX), f"{text}\n".encode())
 
@@ -186,10 +185,10 @@ class Quarantine:
         return os.path.join(self.folder, name + suffix)
 
 
-def _decode(data: bytes, name: str) -> Report | None:
-    """The report; None for a file that is none, which is nobody's loss: the bytes are still there to look at."""
+def _decode(data: bytes, name: str) -> QuarantineReport | None:
+    """The report; None if the file is not a valid one. The bytes of the entry are kept anyway."""
     try:
-        report = Report(**decode_json_object(data))
+        report = QuarantineReport(**decode_json_object(data))
     except (CorruptRecord, TypeError):
         return None
     numbers = (report.base_offset, report.start, report.end, report.zeros_from, report.restored_batches, report.time_ms)
@@ -205,7 +204,7 @@ def _decode(data: bytes, name: str) -> Report | None:
 
 
 def _end_of_content(file: File, start: int, end: int) -> int:
-    """Where the zeros begin that this range ends with."""
+    """The position where the zeros at the end of the range begin."""
     while end > start:
         position = max(start, end - _COPIED_AT_ONCE)
         content = len(file.read(position, end - position).rstrip(b"\0"))

@@ -1,15 +1,15 @@
-"""Loading a partition's folder: what a log is made of when it is opened, after a clean stop or a crash.
+"""Loads a partition's folder after a clean stop or a crash.
 
 After a clean stop hardly anything is read: names and sizes from the folder, the end of the last segment, the newest
-snapshot of the producers. After a crash, every segment from the recovery point on is checked batch by batch, its
-indexes are built again, and what is damaged is taken out (`duralog.storage.recovery.segment_repair`).
+producer snapshot. After a crash, every segment from the recovery point on is checked batch by batch, its indexes are
+rebuilt, and damage is taken out (`duralog.storage.recovery.segment_repair`).
 
 What must always be true:
-- Work that a crash interrupts is done again by the next start, with the same outcome.
-- Every batch that is served afterwards is valid and in order, as `duralog.storage.segment.damage` has it.
-- Read-only, the same is done in memory (`duralog.storage.disk.shadow`), except that damage is left for whoever reads
-  it: a reader must not wait until a whole foreign log is checked. Segments without an index are gone over all the same,
-  since nothing else tells which transactions were aborted. Which ones are open is found out when somebody asks for it.
+- The next start repeats work that a crash interrupted, with the same result.
+- Every batch that is served afterwards is valid and in order, as `duralog.storage.segment.damage` defines it.
+- A read-only log is loaded in memory (`duralog.storage.disk.shadow`), and damage is left for readers to report: they
+  must not wait until a whole log is checked. But segments without an index are scanned, since there is no other way to
+  know which transactions were aborted. Open transactions are found when they are first needed.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ class _Loader:
         self._on_bytes = options.on_bytes
         self._segments: list[Segment] = []
         self._suspect: set[int] = set()
-        """The base offsets of segments that must be recovered whatever else is known."""
+        """The base offsets of segments that must be recovered in any case."""
         self._rewritten: set[int] = set()
-        """Those that batches were taken out of: no wonder if offsets are missing there."""
+        """Segments that batches were taken out of, so missing offsets are expected."""
         snapshots = self._open_segments(settle_leftovers(fs, folder))
         self._producers = ProducerRecovery(
             fs, folder, snapshots, now_ms=self._now_ms, expiration_ms=options.producer_expiration_ms
@@ -134,7 +134,7 @@ class _Loader:
         start_offset = max(self._log_start, self._segments[0].base_offset)
         self._epochs.truncate_from_end(end_offset)
         self._epochs.truncate_from_start(self._log_start)
-        # A directory that is only read may be in use: then the first snapshot comes with the first roll.
+        # Another process may use a read-only directory: then the first snapshot comes with the first roll.
         is_as_closed = self._clean and not self._suspect and not self._read_only
         segments = Segments(self._segments)
 
@@ -164,9 +164,9 @@ class _Loader:
         )
 
     def _open_segments(self, listing: Iterable[Entry]) -> set[int]:
-        """Make the segments of a listing, without opening a file, and note which of them cannot be used as they are.
+        """Create the segments of a listing without opening files, and note which of them must be recovered.
 
-        Returns the offsets of the producers' snapshots in it.
+        Returns the offsets of the producer snapshots in it.
         """
         logs: dict[int, Entry] = {}
         present: dict[FileKind, set[int]] = {kind: set() for kind in FileKind}
@@ -183,7 +183,7 @@ class _Loader:
                 base_offset,
                 logs[base_offset].size,
                 logs[base_offset].modified_ms,
-                # Read-only, nothing is added to it any more: then there is no need to ask for its file again.
+                # A read-only inactive segment gets no new transactions: the file need not be checked again.
                 may_have_transactions=has_transactions or not self._read_only or base_offset == active,
                 listed=_listed(logs[base_offset], is_active=base_offset == active) if self._read_only else None,
             )
@@ -194,7 +194,7 @@ class _Loader:
                 try:
                     segment.transaction_index.check()
                 except CorruptRecord as error:
-                    _log.warning("%s; it is built again", error)
+                    _log.warning("%s; the index is rebuilt", error)
                     self._suspect.add(base_offset)
         return present[FileKind.PRODUCER_SNAPSHOT]
 
@@ -238,11 +238,11 @@ class _Loader:
             unclean_from = bases[first]
             if first and unclean_from == self._recovery_point:
                 if _is_complete(self._segments[first - 1]):
-                    # By a process that may have died before it synced that.
+                    # The process that completed it may have died before it synced it.
                     self._segments[first - 1].flush(again=True)
                 else:
                     self._suspect.add(bases[first - 1])
-            # Snapshots from there on may tell of batches that never came to the disk.
+            # Snapshots from there on may include batches that never reached the disk.
             self._producers.snapshots.remove_outside(self._log_start, unclean_from)
         place = 0
         while place < len(self._segments):
@@ -253,22 +253,22 @@ class _Loader:
                 place += 1
 
     def _check_tail(self) -> None:
-        """Find the end of a log that was closed in order; if it is not where it should be, recover the last segment."""
+        """Find the end of a log that was closed cleanly. If it is damaged, recover the last segment."""
         try:
             self._segments[-1].next_offset()
         except CorruptRecord as error:
             if self._read_only and error.fault is Fault.PARTIAL_BATCH:
                 raise
-            _log.warning("%s; the log was closed in order, but is checked all the same", error)
+            _log.warning("%s; the log was closed cleanly, but its last segment is checked again", error)
             self._suspect.add(self._segments[-1].base_offset)
 
     def _recover_segment(self, place: int, *, ends_log: bool) -> bool:
-        """Check a segment and build what belongs to it. False if it was rewritten, and must be recovered again."""
+        """Check a segment and rebuild its indexes. False if it was rewritten, and must be recovered again."""
         segment = self._segments[place]
         self._producers.bring_to(self._segments, segment.base_offset, self._log_start)
         epochs = self._epochs.entries
-        # Below the recovery point, the next start trusts a segment that has an offset index: so it gets that last, when
-        # damage has left it and all else is on disk.
+        # Below the recovery point, the next start trusts a segment with an offset index. So that file is written last,
+        # after the damage was taken out and everything else is durable.
         becomes_trusted = not ends_log and not self._read_only
         if becomes_trusted:
             segment.offset_index.withhold()
@@ -288,7 +288,7 @@ class _Loader:
                 self._producers.is_ready_for(self._following(place))
             return True
         if not self._repair.is_sound(place, recovered) and not self._repair.repair(place, recovered, ends_log=ends_log):
-            self._producers.look_again()
+            self._producers.reset_snapshots()
             if becomes_trusted:
                 self._fs.remove(segment.offset_index.path)
             return False
@@ -307,8 +307,8 @@ class _Loader:
         return self._segments[place + 1] if place + 1 < len(self._segments) else None
 
     def _start_empty(self) -> None:
-        """A log that ends before its start has nothing to serve: an empty one takes its place."""
-        # The segments last: as long as there is one, the next start comes here again.
+        """Replace a log that ends before its start by an empty one."""
+        # The segments last: while there is one, the next start repeats this.
         self._producers.snapshots.remove_all()
         self._epochs.clear()
         if self._read_only:
@@ -321,7 +321,7 @@ class _Loader:
         try:
             epochs = LeaderEpochs.open(self._fs, path)
         except CorruptRecord as error:
-            _log.warning("%s; the epochs are read from the log", error)
+            _log.warning("%s; the leader epochs are rebuilt from the log", error)
             epochs = LeaderEpochs.rebuild(
                 self._fs,
                 path,
@@ -342,7 +342,7 @@ def _listed(entry: Entry, *, is_active: bool) -> Listed:
 def _no_offset_left(segment: Segment, last_offset: int) -> CorruptRecord:
     last = segment.find_batch(last_offset)
     return CorruptRecord(
-        "a batch has an offset that none can follow: nothing can be written behind it",
+        "a batch has the largest possible offset: nothing can be appended after it",
         fault=Fault.FIELD_VALUE,
         file=segment.path(FileKind.LOG),
         position=None if last is None else last.position,
@@ -352,10 +352,10 @@ def _no_offset_left(segment: Segment, last_offset: int) -> CorruptRecord:
 
 
 def _is_complete(segment: Segment) -> bool:
-    """Whether the log ends with a batch, and the time index tells the segment's largest timestamp.
+    """Whether the log ends with a batch, and the time index has the segment's largest timestamp.
 
-    Records that were synced before their segment was rolled are below the recovery point, but the last entries of the
-    indexes, and the cut of room that was allocated ahead, come with the roll. A crash may lose them.
+    Records that were synced before their segment was rolled are below the recovery point. But the roll writes the last
+    index entries and cuts off preallocated space, and a crash may lose that.
     """
     last = segment.time_index.last
     try:

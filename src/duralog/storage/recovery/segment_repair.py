@@ -1,20 +1,19 @@
-"""Taking damage out of a log while it is loaded.
+"""Takes damage out of a log while it is loaded.
 
-Three rules, told at length in `docs/recovery.md`:
+Three rules (see `docs/recovery.md`):
 
-- Where a crash may have ended the log, it ends at the first damage, as Kafka has it: the rest of the segment and all
-  segments after it go.
-- Where no offset was ever left out, it also ends where offsets are missing before the next segment, or do not rise: the
-  end of a segment never came to the disk, though it ends with a batch, or the sector with a batch's offset did not,
-  which no checksum covers. The lost part may have held the end of a transaction, and without it a later commit would
-  count for aborted records too.
-- Only the damage goes, and every valid batch in order stays, where the log goes on in any case: in a segment from
-  before the recovery point, at a batch that Kafka would accept or stumble over, and where Kafka would delete the whole
-  log because it would end before its start.
+- If a crash may have ended the log here, it ends at the first damage, as in Kafka: the rest of the segment and all
+  segments after it are removed.
+- If the log has every offset, it also ends where offsets are missing before the next segment, or do not rise. Then the
+  end of a segment never reached the disk, though it ends with a batch, or the sector with a batch's offset, which no
+  checksum covers. The lost part may have held the end of a transaction, and without it a later commit would also cover
+  aborted records.
+- Otherwise only the damage is removed, and every valid batch in order stays: in a segment below the recovery point, at
+  a batch that Kafka would accept or fail on, and if Kafka would delete the whole log because it ended before its start.
 
-What must always be true: everything that goes is in quarantine first, and the damage is the last thing to leave the
-log. Until it has left, the next start finds it again. So a crash at any point repeats the work. That the segment was
-compacted is forgotten before, since that was done without what lies behind the damage.
+What must always be true: everything that is removed is in quarantine first, and the damage is removed last. Until then,
+the next start finds it again, so a crash at any point repeats the work. Before that, the segment stops counting as
+compacted, since the compaction did not see what follows the damage.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ _CUTTING_FAULTS = (Fault.PARTIAL_BATCH, Fault.BATCH_LENGTH, Fault.CRC_MISMATCH)
 _KAFKA_CUTS = "cuts the log off here and deletes the segments that follow"
 _KAFKA_CUTS_SEGMENT = "cuts the segment off here and keeps the segments that follow"
 _KAFKA_EMPTIES = "cuts the log off here, finds that it ends before its start, and deletes all of it"
-_KAFKA_LEAVES_GAP = "does not mind the missing offsets, and keeps the segment"
-_KAFKA_KEEPS = "does not look at the version of a batch whose checksum is right, and keeps it"
+_KAFKA_LEAVES_GAP = "ignores the missing offsets, and keeps the segment"
+_KAFKA_KEEPS = "does not check the version of a batch whose checksum is right, and keeps it"
 _KAFKA_MISPLACES = (
     "keeps the batch, or empties the segment and deletes those that follow if an index entry is due for it"
 )
 
 OpenSegment = Callable[[int, int], Segment]
-"""A segment of this base offset and size."""
+"""Opens a segment of this base offset and size."""
 
 
 class ExpectedLog(NamedTuple):
@@ -61,7 +60,7 @@ class ExpectedLog(NamedTuple):
 
 
 class SegmentRepair:
-    """Changes `segments`, the list of its owner, along with the files."""
+    """Repairs the files, and updates `segments`, the caller's list, to match."""
 
     def __init__(
         self,
@@ -91,9 +90,9 @@ class SegmentRepair:
         return not recovered.cut_bytes and not is_misplaced
 
     def repair(self, place: int, recovered: RecoveredSegment, *, ends_log: bool) -> bool:
-        """Take out what is bad. False if the segment is another one now, or two, and must be recovered again.
+        """Remove the damage. False if the segment was replaced by one or two others, which must be recovered again.
 
-        `ends_log`: a crash may have ended the log here, so that nothing after the damage counts.
+        With `ends_log`, a crash may have ended the log here, so nothing after the damage is kept.
         """
         segment = self._segments[place]
         following = self._following(place)
@@ -133,7 +132,7 @@ class SegmentRepair:
         return False
 
     def end_at_gap(self, place: int, next_offset: int) -> None:
-        """Let the log end with this segment if offsets were lost before the next one."""
+        """End the log with this segment if offsets were lost before the next one."""
         following = self._following(place)
         first_needed = max(next_offset, self._log_start)
         if following is not None and first_needed < following.base_offset and self._is_dense(next_offset):
@@ -146,7 +145,7 @@ class SegmentRepair:
             self._remove_after(place, reason, next_offset - 1, _KAFKA_LEAVES_GAP)
 
     def remove_all(self) -> None:
-        """Take a log away that ends before its start: it has nothing to serve."""
+        """Remove all segments of a log that ends before its start."""
         reason = CorruptRecord(
             "the log ends before its start",
             fault=Fault.FIELD_VALUE,
@@ -163,19 +162,19 @@ class SegmentRepair:
         return self._segments[place + 1] if place + 1 < len(self._segments) else None
 
     def _cut(self, place: int, recovered: RecoveredSegment, reason: CorruptRecord) -> None:
-        """Let the log end here."""
+        """End the log here."""
         segment = self._segments[place]
         start, end = recovered.valid_bytes, segment.size_bytes
         last_offset = recovered.next_offset - 1
-        # Zeros in a log that was allocated ahead are what any crash leaves.
+        # A crash always leaves zeros in a preallocated log.
         if not (recovered.is_blank and self._is_preallocated):
             self._keep_range(segment, Damage(start, end, reason), last_offset, NO_OFFSET, _KAFKA_CUTS)
-        # These first: once the damage is cut off, nobody would know that the log must end here.
+        # These first: once the damage is cut off, nothing shows that the log must end here.
         self._remove_after(place, reason, last_offset)
         segment.cut(start)
 
     def _keep(self, segment: Segment, examined: Examined, breaking: str) -> None:
-        """Copy all damaged ranges; `breaking` is what Kafka does where it cannot go on."""
+        """Quarantine all damaged ranges. `breaking` is what Kafka does at damage that stops it."""
         positions = examined.kept["position"]
         for damage in examined.damages:
             kept_before = int(np.searchsorted(positions, damage.start))
@@ -194,7 +193,7 @@ class SegmentRepair:
             )
 
     def _keep_range(self, segment: Segment, damage: Damage, offset_before: int, offset_after: int, kafka: str) -> None:
-        _log.warning("%s; %d bytes go to quarantine", damage.reason, damage.end - damage.start)
+        _log.warning("%s; moving %d bytes to quarantine", damage.reason, damage.end - damage.start)
         self._quarantine.keep_range(
             segment.file,
             damage,
@@ -205,20 +204,20 @@ class SegmentRepair:
         )
 
     def _remove_after(self, place: int, reason: CorruptRecord, last_offset: int, kafka: str = _KAFKA_CUTS) -> None:
-        """Take the segments after this one out of the log, the last one first."""
-        told = CorruptRecord(
+        """Remove the segments after this one from the log, the last one first."""
+        explained = CorruptRecord(
             f"the log ends before this segment: {reason.reason}",
             fault=reason.fault,
             expected=reason.expected,
             found=reason.found,
         )
         while len(self._segments) > place + 1:
-            self._remove(self._segments.pop(), told, last_offset, kafka)
+            self._remove(self._segments.pop(), explained, last_offset, kafka)
 
     def _remove(self, segment: Segment, reason: CorruptRecord, last_offset: int, kafka: str) -> None:
         path = segment.path(FileKind.LOG)
         if segment.size_bytes:
-            _log.warning("%s: %s; all of it goes to quarantine", path, reason.reason)
+            _log.warning("%s: %s; moving the whole file to quarantine", path, reason.reason)
             self._quarantine.keep_log(
                 path,
                 base_offset=segment.base_offset,
@@ -244,12 +243,12 @@ def _last_offset(examined: Examined, segment: Segment) -> int:
 
 
 def _split(segment: Segment, examined: Examined, position: int) -> list[NewSegment]:
-    """The segment in two: the second one starts with the batch that is too far from the base of the first."""
+    """Split the segment: the second one starts with the batch that is too far from the base offset of the first."""
     row = int(np.searchsorted(examined.kept["position"], position))
     batch = examined.kept[row]
     base_offset = int(batch["base_offset"])
     if batch["magic"] < 2:
-        # What comes first inside is not known; what came before the batch is.
+        # The first offset of a compressed message is not known, but the last one before it is.
         before = int(examined.kept["last_offset"][row - 1]) if row else segment.base_offset - 1
         base_offset = max(before + 1, int(batch["last_offset"]) - _INT32_MAX)
     return [

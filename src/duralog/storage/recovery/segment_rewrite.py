@@ -1,9 +1,9 @@
-"""Replacing a segment by others that hold some of its batches, or more than them.
+"""Replaces a segment by new ones, which hold part of its batches or additional batches.
 
-The new logs are complete and on disk before anything else changes: they are written as `.cleaned`, renamed to `.swap`,
-the highest first, and then take the place of the old segment. If the machine dies in between, the next start finishes
-or undoes all of it: `duralog.storage.recovery.leftovers` tells how. Indexes are not written: a segment without one is
-recovered when it is opened.
+The new logs are complete and durable before anything else changes: they are written as `.cleaned`, renamed to `.swap`,
+the highest first, and then replace the old segment. If the machine dies in between, the next start finishes or undoes
+all of it (`duralog.storage.recovery.leftovers`). Indexes are not written: a segment without an index is recovered when
+the log is loaded.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.recovery.leftovers import INDEX_KINDS, settle_leftovers
 
 BeforeChange = Callable[[int], None]
-"""Told the base offset of a segment before its log gets to hold anything else than it does, batches put back included.
+"""Called with the base offset of a segment before its log is changed, also before batches are put back.
 
-That it was compacted must be forgotten, on disk, when this returns.
+When it returns, the cleaner's checkpoint on disk must no longer count the segment as compacted.
 """
 
 _COPIED_AT_ONCE = 4 << 20
 
 
 def never_compacted(_base_offset: int) -> None:
-    """The `BeforeChange` of a log that was never compacted."""
+    """The `BeforeChange` for a log that was never compacted: does nothing."""
 
 
 class ByteRange(NamedTuple):
-    """Whole batches of a file, or of bytes in memory."""
+    """A range of complete batches in a file or in memory."""
 
     file: ByteSource
     start: int
@@ -41,16 +41,16 @@ class ByteRange(NamedTuple):
 class NewSegment(NamedTuple):
     base_offset: int
     ranges: Sequence[ByteRange]
-    """What its log holds, in order."""
+    """The contents of its log, in order."""
 
 
 def rewrite_segment(
     fs: FileSystem, folder: str, base_offset: int, new: Sequence[NewSegment], *, modified_ms: int | None = None
 ) -> None:
-    """Put `new` in the place of the segment at `base_offset`, if there is one.
+    """Replace the segment at `base_offset`, if there is one, by `new`.
 
-    REQUIRES: the new segments rise, and cover no offset of another segment. `modified_ms` becomes their files' time,
-    which stands for the time of records that have none.
+    REQUIRES: the new segments are in order, and cover no offset of another segment. `modified_ms` becomes the
+    modification time of their files, which is used for records without a timestamp.
     """
     for segment in new:
         path = _log_path(folder, segment.base_offset, FileState.CLEANED)
@@ -59,7 +59,7 @@ def rewrite_segment(
             fs.set_modified_ms(path, modified_ms)
     fs.sync_folder(folder)
     for kind in INDEX_KINDS:
-        # An empty log covers no offsets, so the indexes of the old one would stay with it.
+        # An empty log covers no offsets, so the old indexes would stay.
         fs.remove(os.path.join(folder, SegmentFile(base_offset, kind).name))
     for segment in reversed(new):
         fs.rename(

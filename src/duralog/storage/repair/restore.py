@@ -27,7 +27,7 @@ from duralog.storage.disk.background import Clock
 from duralog.storage.disk.file_system import File, FileSystem
 from duralog.storage.disk.shadow import ShadowFileSystem
 from duralog.storage.recovery.leftovers import settle_leftovers
-from duralog.storage.recovery.quarantine import NO_OFFSET, Quarantine, Report
+from duralog.storage.recovery.quarantine import NO_OFFSET, Quarantine, QuarantineReport
 from duralog.storage.recovery.segment_rewrite import (
     BeforeChange,
     ByteRange,
@@ -45,7 +45,7 @@ _NO_LIMIT = 2**63
 class Restored:
     """What became of one entry."""
 
-    report: Report
+    report: QuarantineReport
     restored_offsets: tuple[tuple[int, int], ...]
     """The first and last offset of each batch that went back."""
     other_batches: int
@@ -212,7 +212,7 @@ class _Log:
         return os.path.join(self._folder, SegmentFile(base_offset, FileKind.LOG).name)
 
 
-def _stood_there(batch: _Batch, report: Report) -> bool:
+def _stood_there(batch: _Batch, report: QuarantineReport) -> bool:
     is_below = report.offset_after == NO_OFFSET or batch.last_offset < report.offset_after
     return report.offset_before < batch.first_offset and is_below
 

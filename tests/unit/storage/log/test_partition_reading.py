@@ -322,7 +322,7 @@ def test_special_times(tmp_path: Path) -> None:
     assert with_epoch(log.offset_for_timestamp(EARLIEST)) == (1, -1, 0)
     assert with_epoch(log.offset_for_timestamp(LATEST)) == (6, -1, 0)
     assert with_epoch(log.offset_for_timestamp(MAX_TIMESTAMP)) == (1, 90, 0)
-    with pytest.raises(ValueError, match="-4 is no timestamp"):
+    with pytest.raises(ValueError, match="-4 is neither a timestamp"):
         log.offset_for_timestamp(-4)
 
 

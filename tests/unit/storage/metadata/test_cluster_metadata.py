@@ -255,7 +255,7 @@ class TestChanges:
     @pytest.mark.parametrize(
         ("name", "error", "complaint"),
         [
-            ("orders", TopicExists, "there is a topic orders already$"),
+            ("orders", TopicExists, "the topic orders exists already$"),
             ("or/ders", InvalidTopic, "letters, digits"),
             ("", InvalidTopic, "empty"),
             ("x" * 250, InvalidTopic, "249"),
@@ -268,12 +268,12 @@ class TestChanges:
 
     def test_names_that_are_too_much_alike(self):
         metadata = applied(create_topic(ClusterMetadata(), "a.b_c", partitions=1, configs={}, **PLACED))
-        with pytest.raises(TopicExists, match=r"a\.b_c already: it is too much like a_b\.c"):
+        with pytest.raises(TopicExists, match=r"a\.b_c exists already: it collides with a_b\.c"):
             create_topic(metadata, "a_b.c", partitions=1, configs={}, **PLACED)
 
     @pytest.mark.parametrize("partitions", [0, -1, MOST_PARTITIONS + 1])
     def test_numbers_of_partitions_that_are_refused(self, partitions):
-        with pytest.raises(InvalidTopic, match=f"{partitions} is not a number of partitions .* 1 to 10000"):
+        with pytest.raises(InvalidTopic, match=f"{partitions} partitions cannot be created: .* 1 to 10000"):
             create_topic(one_topic(), "new", partitions=partitions, configs={}, **PLACED)
 
     def test_the_most_partitions_fit_one_batch(self):
@@ -448,7 +448,7 @@ def test_the_next_producer_id_is_what_the_last_block_leaves() -> None:
 def test_producer_ids_cannot_be_taken_back() -> None:
     metadata = ClusterMetadata()
     metadata.apply(producer_ids(5000))
-    with pytest.raises(CorruptRecord, match="takes ids back"):
+    with pytest.raises(CorruptRecord, match="takes back ids"):
         metadata.apply(producer_ids(4000))
 
 

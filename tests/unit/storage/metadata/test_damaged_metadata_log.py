@@ -72,7 +72,7 @@ def change(path: Path, damage: Callable[[bytearray], None]) -> None:
             "the metadata before it, which ends at offset 0",
         ),
         (blank, f"{LOG}: position 0: a batch's length is too small", "the metadata before it, which ends at offset 0"),
-        (empty, "__cluster_metadata-0: the metadata is empty", "folders tell the topics, with default configs"),
+        (empty, "__cluster_metadata-0: the metadata is empty", "topics come from folders, with default configs"),
         (last_value, "wrong checksum", "the metadata before it, which ends at offset 10"),
     ],
 )

@@ -241,7 +241,7 @@ def test_a_found_topic_gets_more_partitions_by_adoption(log: MemoryLog, topics: 
 
 def test_a_found_topic_is_not_created_again(log: MemoryLog, topics: Topics) -> None:
     topics.add_found("found", DIRECTORY_ID, [0])
-    with pytest.raises(TopicExists, match="there is a topic found already"):
+    with pytest.raises(TopicExists, match="the topic found exists already"):
         topics.create("found", 1, {})
     assert log.batches == []
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from duralog.errors import CorruptRecord, Fault
-from duralog.storage.recovery.quarantine import QUARANTINE_FOLDER, Quarantine, Report
+from duralog.storage.recovery.quarantine import QUARANTINE_FOLDER, Quarantine, QuarantineReport
 from duralog.storage.segment.damage import Damage
 from tests.support.faults.crashing_files import CrashingFiles, PowerLost
 from tests.support.storage.recovery_files import FOLDER, NOW_MS, make_partition, names, path
@@ -25,7 +25,7 @@ def disk() -> CrashingFiles:
     return disk
 
 
-def keep(disk: CrashingFiles, start: int = 50, end: int = 120) -> Report:
+def keep(disk: CrashingFiles, start: int = 50, end: int = 120) -> QuarantineReport:
     return Quarantine(disk, FOLDER, lambda: NOW_MS).keep_range(
         disk.open(path(7)),
         Damage(start, end, REASON),
@@ -36,17 +36,17 @@ def keep(disk: CrashingFiles, start: int = 50, end: int = 120) -> Report:
     )
 
 
-def move(disk: CrashingFiles) -> Report:
+def move(disk: CrashingFiles) -> QuarantineReport:
     return Quarantine(disk, FOLDER, lambda: NOW_MS).keep_log(
         path(7), base_offset=7, size_bytes=len(LOG), reason=REASON, offset_before=6, kafka="deletes it"
     )
 
 
-def reports(disk: CrashingFiles) -> list[Report]:
+def reports(disk: CrashingFiles) -> list[QuarantineReport]:
     return Quarantine(disk, FOLDER, lambda: NOW_MS).reports()
 
 
-def content(disk: CrashingFiles, report: Report) -> bytes:
+def content(disk: CrashingFiles, report: QuarantineReport) -> bytes:
     file = Quarantine(disk, FOLDER, lambda: NOW_MS).open(report)
     return file.read(0, file.size)
 
@@ -162,7 +162,7 @@ def test_what_was_put_back_is_told(disk: CrashingFiles) -> None:
 
 
 @pytest.mark.parametrize("act", [keep, move])
-def test_no_crash_loses_bytes_or_makes_two_entries(act: Callable[[CrashingFiles], Report]) -> None:
+def test_no_crash_loses_bytes_or_makes_two_entries(act: Callable[[CrashingFiles], QuarantineReport]) -> None:
     def fresh() -> CrashingFiles:
         disk = CrashingFiles()
         make_partition(disk, {7: LOG})
