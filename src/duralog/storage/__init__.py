@@ -1,1 +1,1 @@
-"""The files of a log."""
+"""Kafka's log storage, in layers: disk, segment, append, log, recovery, metadata, compaction, store, checks, repair."""

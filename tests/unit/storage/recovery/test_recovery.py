@@ -331,7 +331,7 @@ def test_a_batch_of_an_unknown_version_goes_alone() -> None:
     assert load(disk).end_offset == 30
     assert offsets_on_disk(disk) == OFFSETS | {10: [(10, 11), *OFFSETS[10][2:]]}
     assert quarantined(disk) == [("00000000000000000010.log", SIZE, 2 * SIZE)]
-    assert kafka(disk) == ["does not look at the version of a batch whose checksum is right, and keeps it"]
+    assert kafka(disk) == ["does not check the version of a batch whose checksum is right, and keeps it"]
 
 
 def test_a_batch_of_an_unknown_version_and_damage_after_it() -> None:
@@ -340,7 +340,7 @@ def test_a_batch_of_an_unknown_version_and_damage_after_it() -> None:
     disk = disk_with(SOUND | {10: with_flipped_bit(log, 3 * SIZE + 70)})
     assert load(disk).end_offset == 16
     assert kafka(disk)[:2] == [
-        "does not look at the version of a batch whose checksum is right, and keeps it",
+        "does not check the version of a batch whose checksum is right, and keeps it",
         "cuts the log off here and deletes the segments that follow",
     ]
 
