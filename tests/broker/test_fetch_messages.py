@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from duralog.broker.fetch.reading import Result, Wanted
+from duralog.broker.fetch.reading import FetchedPartition, Wanted
 from duralog.broker.fetch.response import encode
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire import messages
@@ -43,8 +43,10 @@ def _result(
     size: int = 0,
     diverging: EpochStart | None = None,
     leader_epoch: int = -1,
-) -> Result:
-    return Result(wanted, code, 100 + wanted.number, 90, 10, aborted, file, position, size, diverging, leader_epoch)
+) -> FetchedPartition:
+    return FetchedPartition(
+        wanted, code, 100 + wanted.number, 90, 10, aborted, file, position, size, diverging, leader_epoch
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -13,7 +13,7 @@ from duralog.broker.broker import Broker
 from duralog.broker.fetch.purgatory import _WaitingFetch
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire import messages
-from duralog.broker.wire.request import Later, RawAnswer
+from duralog.broker.wire.request import DelayedAnswer, RawAnswer
 from duralog.config import BrokerConfig
 from tests.support.broker.raw_client import RawClient
 from tests.support.broker.record_desk import FETCH, PRODUCE, Answered, RecordDesk, batch, decode
@@ -281,7 +281,7 @@ def test_many_waiting_clients(desk: RecordDesk, monkeypatch: pytest.MonkeyPatch)
         desk.produce_one(9, "t", batch(), partition=3)
     assert len(looked) == 100
     for one in waiting:
-        assert isinstance(one.later, Later)
+        assert isinstance(one.later, DelayedAnswer)
         one.later.leave()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from duralog.broker.broker import Broker
 from duralog.broker.net.host_names import HostNames
-from duralog.broker.net.limits import Limits
+from duralog.broker.net.limits import ConnectionLimits
 from duralog.broker.net.timers import Timers
 from duralog.config import BrokerConfig
 from tests.broker.conftest import QUICK
@@ -134,7 +134,7 @@ class TestLimits:
         assert sorted(name_service.names()) == UNKNOWN[:3]
 
     def test_counts_return_to_nothing(self, names: HostNames) -> None:
-        limits = Limits(BrokerConfig(), names)
+        limits = ConnectionLimits(BrokerConfig(), names)
         for host in ("a", "b", "a"):
             limits.add(host)
         for host in ("a", "a", "b"):

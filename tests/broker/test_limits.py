@@ -21,7 +21,7 @@ from duralog.broker.broker import Broker
 from duralog.broker.net.connection import Connection
 from duralog.broker.runtime import Runtime
 from duralog.broker.wire import messages
-from duralog.broker.wire.request import Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, FileSlice, RawAnswer, Request
 from duralog.config import BrokerConfig
 from tests.support.broker.raw_client import RawClient, request_frame
 from tests.support.broker.set_clock import SetClock
@@ -228,7 +228,7 @@ class TestIdle:
 
     def test_a_client_whose_request_waits_is_not_idle(self, start: Start, connect: Connect, clock: SetClock) -> None:
         broker = start(connections_max_idle_ms=10_000)
-        later = Later()
+        later = DelayedAnswer()
         replace_heartbeat(broker, lambda _: later)
         client = connect(broker)
         client.send(HEARTBEAT, 0)
@@ -243,7 +243,7 @@ class TestIdle:
         self, start: Start, connect: Connect, clock: SetClock
     ) -> None:
         broker = start(connections_max_idle_ms=10_000)
-        replace_heartbeat(broker, lambda _: Later())
+        replace_heartbeat(broker, lambda _: DelayedAnswer())
         client = connect(broker)
         client.send(HEARTBEAT, 0)
         turn(broker)
@@ -284,8 +284,8 @@ class TestRequests:
         go_on = threading.Event()
         begun: list[str] = []
 
-        def handle(runtime: Runtime, request: Request) -> Later:
-            later = Later()
+        def handle(runtime: Runtime, request: Request) -> DelayedAnswer:
+            later = DelayedAnswer()
             begun.append(request.message.group_id)
             runtime.background.run(go_on.wait, lambda _, __: later.answer({"error_code": 0}), later)
             return later
@@ -316,11 +316,11 @@ class TestRequests:
         go_on = threading.Event()
         begun: list[str] = []
 
-        def handle(runtime: Runtime, request: Request) -> Later | Fields:
+        def handle(runtime: Runtime, request: Request) -> DelayedAnswer | Fields:
             begun.append(request.message.group_id)
             if request.message.group_id != "slow":
                 return {"error_code": 0}
-            later = Later()
+            later = DelayedAnswer()
             runtime.background.run(go_on.wait, lambda _, __: later.answer({"error_code": 0}), later)
             return later
 
@@ -339,7 +339,7 @@ class TestRequests:
 
     def test_a_connection_that_waits_holds_no_more_than_a_buffer(self, start: Start, connect: Connect) -> None:
         broker = start()
-        replace_heartbeat(broker, lambda _: Later())
+        replace_heartbeat(broker, lambda _: DelayedAnswer())
         client = connect(broker)
         client.socket.settimeout(0.05)
         frame = request_frame(HEARTBEAT, 0, 1, messages.encode_request(HEARTBEAT, 0, {}))

@@ -12,7 +12,7 @@ from duralog.broker.broker import Broker
 from duralog.broker.handlers.records import produce as handler
 from duralog.broker.produce import long_appends
 from duralog.broker.wire import error_codes as codes
-from duralog.broker.wire.request import CLOSE, NO_ANSWER, Later
+from duralog.broker.wire.request import CLOSE, NO_ANSWER, DelayedAnswer
 from duralog.errors import InvalidRecord, StorageError
 from duralog.format import record_batch
 from duralog.format.batches import scan
@@ -317,7 +317,7 @@ def test_compressing_anew_runs_beside_the_loop_and_keeps_the_order(desk: RecordD
     offsets = [decode(one.only, PRODUCE, 9).responses[0].partition_responses[0].base_offset for one in waiting]
     assert offsets == list(range(21))
     # With nothing in line any more, what has the right codec is written on the loop.
-    assert not isinstance(desk.produce(9, {"packed": {0: batch(codec=Codec.ZSTD)}}), Later)
+    assert not isinstance(desk.produce(9, {"packed": {0: batch(codec=Codec.ZSTD)}}), DelayedAnswer)
 
 
 def test_large_compressed_batches_are_unpacked_beside_the_loop(desk: RecordDesk) -> None:
@@ -333,7 +333,7 @@ def test_small_batches_that_unpack_to_much_are_given_up_and_written_beside_the_l
     bomb = record_batch.encode(records(bytes(2 << 20)), codec=Codec.ZSTD)
     assert len(bomb) < 1000
     late = desk.produce(9, {"t": {0: batch(), 1: bomb, 2: batch()}})
-    assert isinstance(late, Later)
+    assert isinstance(late, DelayedAnswer)
     assert [desk.end_offset("t", number) for number in range(3)] == [1, 0, 1]
     # What comes after it waits in line.
     behind = Answered(desk.produce(9, {"t": {1: batch(b"behind")}}))
@@ -398,14 +398,14 @@ def test_appends_that_wait_for_the_disk_do_so_beside_the_loop(
         flush(writer, end_offset)
 
     monkeypatch.setattr(LogWriter, "flush", noting)
-    assert not isinstance(desk.produce(9, {"safe": {0: batch(b"1", b"2")}}), Later)
+    assert not isinstance(desk.produce(9, {"safe": {0: batch(b"1", b"2")}}), DelayedAnswer)
     answered = Answered(desk.produce(9, {"safe": {0: batch(b"3")}}))
     assert answered.answers == []
     _settle(desk.broker, answered)
     assert desk.broker.store.partition("safe", 0).recovery_point == 3
     assert len(flushed_by) == 1
     assert of_loop not in flushed_by
-    assert not isinstance(desk.produce(9, {"safe": {0: batch(b"4", b"5")}}), Later)
+    assert not isinstance(desk.produce(9, {"safe": {0: batch(b"4", b"5")}}), DelayedAnswer)
 
 
 def test_errors_beside_the_loop_are_told(desk: RecordDesk) -> None:

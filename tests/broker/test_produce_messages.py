@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from duralog.broker.produce.request import FIRST_WITH_TOPIC_IDS, parse
-from duralog.broker.produce.response import Outcome, encode
+from duralog.broker.produce.response import PartitionResponse, encode
 from duralog.broker.wire import messages
 from duralog.broker.wire.message_reading import MOST_ELEMENTS
 from duralog.broker.wire.messages import InvalidMessage
@@ -145,10 +145,10 @@ def test_answers_are_written_as_kio_reads_them(version: int) -> None:
     long_text = "ü" * 20_000
     errors = [(0, "first"), (2**31 - 1, long_text)]
     outcomes = {
-        0: Outcome(0, 2**63 - 1, 1_700_000_000_000, 17),
-        5: Outcome(87, -1, -1, 3, errors, "why"),
-        6: Outcome(-1, message=long_text),
-        7: Outcome(2),
+        0: PartitionResponse(0, 2**63 - 1, 1_700_000_000_000, 17),
+        5: PartitionResponse(87, -1, -1, 3, errors, "why"),
+        6: PartitionResponse(-1, message=long_text),
+        7: PartitionResponse(2),
     }
     topic = _key("topic", version)
     answer = _read(encode({topic: outcomes}, version), version)
@@ -173,7 +173,7 @@ def test_answers_are_written_as_kio_reads_them(version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_answers_of_many_partitions_and_of_none(version: int) -> None:
     topic = _key("t" * 200, version)
-    many = {index: Outcome(0, index, -1, 0) for index in range(300)}
+    many = {index: PartitionResponse(0, index, -1, 0) for index in range(300)}
     (only,) = _read(encode({topic: many}, version), version).responses
     assert [one.base_offset for one in only.partition_responses] == list(range(300))
     assert _read(encode({}, version), version).responses == ()

@@ -15,7 +15,7 @@ import duralog
 from duralog.broker.broker import Broker
 from duralog.broker.topics.partitions import NO_TOPIC_ID, Partition
 from duralog.broker.wire import error_codes as codes
-from duralog.broker.wire.request import CLOSE, Later, RawAnswer
+from duralog.broker.wire.request import CLOSE, DelayedAnswer, RawAnswer
 from duralog.errors import StorageError, UnknownTopic
 from duralog.format.uuids import uuid_bytes
 from duralog.storage.log.partition_log import AppendResult
@@ -121,7 +121,7 @@ def test_what_fails_after_an_append_beside_the_loop_keeps_no_client_waiting(
 
 
 def test_who_cannot_be_refused_is_closed(desk: RecordDesk) -> None:
-    later = Later()
+    later = DelayedAnswer()
     answers: list[object] = []
 
     def fail(*_: object) -> Any:

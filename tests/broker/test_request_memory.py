@@ -17,7 +17,7 @@ import pytest
 from duralog.broker.broker import Broker
 from duralog.broker.net.request_memory import default_limit_bytes, machine_memory_bytes
 from duralog.broker.wire import messages
-from duralog.broker.wire.request import Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, FileSlice, RawAnswer, Request
 from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig
 from duralog.format import record_batch
@@ -343,7 +343,7 @@ class TestHalfRequests:
 
 class TestRequestsUnderWay:
     def test_a_request_that_waits_is_counted_until_its_answer(self, broker: Broker, connect: Connect) -> None:
-        later = Later()
+        later = DelayedAnswer()
         replace_heartbeat(broker, lambda _: later)
         client = connect()
         sends(client, heartbeat(2 * MB), broker)

@@ -24,7 +24,17 @@ from duralog.broker.net.listening import Address, Listener, Listening
 from duralog.broker.runtime import Runtime
 from duralog.broker.wire import messages
 from duralog.broker.wire.messages import InvalidMessage
-from duralog.broker.wire.request import CLOSE, NO_ANSWER, Answer, Api, Fields, FileSlice, Later, RawAnswer, Request
+from duralog.broker.wire.request import (
+    CLOSE,
+    NO_ANSWER,
+    Answer,
+    Api,
+    DelayedAnswer,
+    Fields,
+    FileSlice,
+    RawAnswer,
+    Request,
+)
 from tests.support.broker.raw_client import RawClient, request_frame
 
 Connect = Callable[[], RawClient]
@@ -38,7 +48,7 @@ class Behaviour:
 
     def __init__(self) -> None:
         self.seen: list[str] = []
-        self.later: dict[str, Later] = {}
+        self.later: dict[str, DelayedAnswer] = {}
         self.left: list[str] = []
         self.is_waiting = threading.Event()
         self.has_left = threading.Event()
@@ -55,19 +65,19 @@ class Behaviour:
         self.seen.append(name)
         kind = name.split("-")[0]
         if kind == "later":
-            later = self.later[name] = Later(lambda: self._leave(name))
+            later = self.later[name] = DelayedAnswer(lambda: self._leave(name))
             self.is_waiting.set()
             return later
         if kind == "at once":
-            later = Later()
+            later = DelayedAnswer()
             later.answer({"error_code": 7})
             return later
         if kind == "background":
-            later = Later()
+            later = DelayedAnswer()
             runtime.background.run(self.work, lambda result, _: later.answer({"error_code": result}), later)
             return later
         if kind == "background fails":
-            later = Later()
+            later = DelayedAnswer()
             runtime.background.run(lambda: 1, lambda result, _: [][result], later)
             return later
         if kind == "silent":
@@ -299,7 +309,7 @@ class TestFailures:
         assert broker.server.connection_count == 0
 
     def test_a_second_answer_is_a_mistake(self) -> None:
-        later = Later()
+        later = DelayedAnswer()
         later.answer({})
         with pytest.raises(RuntimeError, match="has its answer already"):
             later.answer({})
@@ -552,7 +562,7 @@ class TestListeners:
                     other.listen()
 
             with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1 port {port}"):
-                Late(None, port=port).open()
+                Late(None, listening=Listening.at(Address("127.0.0.1", port))).open()
 
 
 class TestStopping:

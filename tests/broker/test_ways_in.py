@@ -237,7 +237,7 @@ class TestGiven:
         with pytest.raises(InvalidConfig, match=r"allow no connection from 127\.0\.0\.1"):
             Broker(None, config=config)
         Broker(None, config=config, listening=ANYWHERE)
-        Broker(None, config=config, host="::1")
+        Broker(None, config=config, listening=Listening.at(Address("::1", 0)))
 
     @pytest.mark.parametrize(
         ("hosts", "sources"),

@@ -15,6 +15,8 @@ import pytest
 
 from duralog import Record
 from duralog.broker.broker import Broker
+from duralog.broker.net.listening import Address
+from duralog.broker.net.listening import Listening
 from duralog.client.connection import admin_module
 from duralog.client.log_dirs import log_dir_sizes
 from duralog.config import BrokerConfig
@@ -231,7 +233,8 @@ def test_a_search_through_a_broker(source: BrokerSource) -> None:
 
 def test_a_broker_that_goes_away_is_told_and_found_again(tmp_path: Path, nobody: socket.socket) -> None:
     def started() -> Broker:
-        return Broker(str(tmp_path / "data"), config=BrokerConfig.of(KEEP), port=nobody.getsockname()[1])
+        listening = Listening.at(Address("127.0.0.1", nobody.getsockname()[1]))
+        return Broker(str(tmp_path / "data"), config=BrokerConfig.of(KEEP), listening=listening)
 
     with started() as broker:
         broker.start()

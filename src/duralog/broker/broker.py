@@ -37,7 +37,7 @@ from duralog.broker.net.background import Background
 from duralog.broker.net.dispatch import Dispatcher
 from duralog.broker.net.event_loop import EventLoop, steady_clock_ms
 from duralog.broker.net.host_names import HostNames
-from duralog.broker.net.limits import Limits
+from duralog.broker.net.limits import ConnectionLimits
 from duralog.broker.net.listening import DEFAULT_HOST, Address, Listening, MetricsAddress, bind
 from duralog.broker.net.log_lines import LogLines, error_text, logger, one_line
 from duralog.broker.net.server import Server
@@ -74,8 +74,6 @@ class Broker:
         *,
         config: BrokerConfig | None = None,
         listening: Listening | None = None,
-        host: str = DEFAULT_HOST,
-        port: int = 0,
         metrics: Address | MetricsAddress | None = None,
         clock: Clock = wall_clock_ms,
         timer_clock: Callable[[], float] = steady_clock_ms,
@@ -84,7 +82,7 @@ class Broker:
         self.clock = clock
         self.is_stopping = False
         self._data_dir = data_dir
-        self._listening = listening or Listening.at(Address(host, port))
+        self._listening = listening or Listening.at(Address(DEFAULT_HOST, 0))
         self._given_config = (config or BrokerConfig()).reached_only_from(self._listening.reached_from)
         self._metrics_address = MetricsAddress(metrics) if isinstance(metrics, Address) else metrics
         self._timer_clock = timer_clock
@@ -149,7 +147,7 @@ class Broker:
         opened.callback(self.loop.close)
         log_lines = LogLines(logger, self._timer_clock)
         names = HostNames(self.loop.call_soon, self.loop.timers, logger)
-        self.limits = Limits(self.config, names)
+        self.limits = ConnectionLimits(self.config, names)
         self.dispatcher = Dispatcher(log_lines)
         self.server = Server(self.loop, self.dispatcher, self.limits, log_lines, config=lambda: self.config)
         self._workers = Workers(self.loop.call_soon)

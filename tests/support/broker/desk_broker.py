@@ -29,7 +29,7 @@ from duralog.broker.topics.topics import Topics
 from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.wire import messages
 from duralog.broker.wire.node import Node
-from duralog.broker.wire.request import Later, Request
+from duralog.broker.wire.request import DelayedAnswer, Request
 from duralog.config import BrokerConfig
 from duralog.format.java_hash import coordinator_partition
 from duralog.format.record import Record
@@ -128,7 +128,7 @@ class DeskBroker:
         self,
         work: Callable[[], Any],
         then: Callable[[Any, Any], None],
-        answers: Later | None = None,
+        answers: DelayedAnswer | None = None,
         *,
         reserved_bytes: int | None = None,
     ) -> None:
@@ -166,21 +166,21 @@ class DeskBroker:
         assert later.is_answered
         return self.answered(api_key, version, later)
 
-    def begin(self, api_key: int, version: int, **fields: Any) -> Later:
+    def begin(self, api_key: int, version: int, **fields: Any) -> DelayedAnswer:
         api = APIS[api_key]
         assert api.min_version <= version <= api.max_version
         body = messages.encode_request(api_key, version, fields)
         message = messages.decode_request(api_key, version, body)
         request = Request(api_key, version, 0, "test", message, memoryview(body))
         answer = api.bound_to(self)(request)
-        if isinstance(answer, Later):
+        if isinstance(answer, DelayedAnswer):
             answer.deliver_to(lambda _: None, lambda code, text: api.refuse(request, code, text))
             return answer
-        later = Later()
+        later = DelayedAnswer()
         later.answer(answer)
         return later
 
-    def answered(self, api_key: int, version: int, later: Later) -> Any:
+    def answered(self, api_key: int, version: int, later: DelayedAnswer) -> Any:
         fields = later._answer
         assert isinstance(fields, Mapping)
         return messages.decode_response(api_key, version, messages.encode_response(api_key, version, fields))

@@ -19,7 +19,7 @@ from duralog.broker.groups.offsets.commits import Committer, TopicCommit
 from duralog.broker.groups.offsets.table import PartitionCommit
 from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS
 from duralog.broker.wire import messages
-from duralog.broker.wire.request import Later, Request
+from duralog.broker.wire.request import DelayedAnswer, Request
 from duralog.config import BrokerConfig
 from duralog.format.internal.internal_topics import describe_record
 
@@ -142,7 +142,7 @@ class GroupDesk:
         )
         waiting = Waiting(api_key, version)
         answer = api.bound_to(self.broker)(request)
-        if isinstance(answer, Later):
+        if isinstance(answer, DelayedAnswer):
             answer.deliver_to(waiting.deliver, lambda code, text: api.refuse(request, code, text))
         else:
             waiting.deliver(answer)

@@ -11,7 +11,7 @@ from duralog.broker.broker import Broker
 from duralog.broker.handlers.records import fetch as fetch_handler
 from duralog.broker.handlers.records import produce as produce_handler
 from duralog.broker.wire import messages
-from duralog.broker.wire.request import Answer, FileSlice, Later, RawAnswer, Request
+from duralog.broker.wire.request import Answer, DelayedAnswer, FileSlice, RawAnswer, Request
 from duralog.format import record_batch
 from duralog.format.record import Record
 from duralog.format.uuids import uuid_bytes
@@ -167,10 +167,10 @@ class RecordDesk:
 
 
 class Answered:
-    """Stands where dispatch stands: takes the answer of a `Later` when it comes."""
+    """Stands where dispatch stands: takes the answer of a `DelayedAnswer` when it comes."""
 
     def __init__(self, answer: Answer) -> None:
-        assert isinstance(answer, Later), answer
+        assert isinstance(answer, DelayedAnswer), answer
         self.later = answer
         self.answers: list[Any] = []
         answer.deliver_to(self.answers.append, lambda code, _: {"error_code": code})

@@ -17,7 +17,7 @@ from duralog.broker.net.event_loop import EventLoop
 from duralog.broker.net.log_lines import LogLines, error_text, one_line
 from duralog.broker.net.timers import Timer, Timers
 from duralog.broker.net.workers import Workers
-from duralog.broker.wire.request import Later
+from duralog.broker.wire.request import DelayedAnswer
 from tests.support.broker.set_clock import SetClock
 
 SECONDS = 40.0
@@ -272,7 +272,7 @@ class TestWorkers:
 class TestLater:
     def test_refused_with_the_apis_own_answer(self) -> None:
         delivered: list[object] = []
-        later = Later()
+        later = DelayedAnswer()
         later.deliver_to(delivered.append, lambda code, message: {"code": code, "message": message})
         later.refuse(42, "why")
         assert delivered == [{"code": 42, "message": "why"}]
@@ -280,7 +280,7 @@ class TestLater:
     def test_who_has_left_is_told_nothing(self) -> None:
         delivered: list[object] = []
         left: list[bool] = []
-        later = Later(lambda: left.append(True))
+        later = DelayedAnswer(lambda: left.append(True))
         later.deliver_to(delivered.append, lambda _, __: {})
         later.leave()
         later.answer({})
@@ -288,7 +288,7 @@ class TestLater:
 
     def test_leaving_after_the_answer_is_no_news(self) -> None:
         left: list[bool] = []
-        later = Later(lambda: left.append(True))
+        later = DelayedAnswer(lambda: left.append(True))
         later.deliver_to(lambda _: None, lambda _, __: {})
         later.answer({})
         later.leave()
@@ -296,7 +296,7 @@ class TestLater:
 
     def test_it_cannot_be_refused_before_it_is_dispatched(self) -> None:
         with pytest.raises(RuntimeError):
-            Later().refuse(1)
+            DelayedAnswer().refuse(1)
 
 
 class TestLogLines:

@@ -14,7 +14,7 @@ from duralog.broker.configs.dynamic import broker_configs_fault
 from duralog.broker.configs.faults import topic_configs_fault
 from duralog.broker.configs.group_configs import GROUP_CONFIGS, group_configs_fault
 from duralog.broker.configs.resources import ConfigLayers
-from duralog.broker.net.limits import Limits
+from duralog.broker.net.limits import ConnectionLimits
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topic_faults import Fault, fault_of, name_fault
 from duralog.broker.topics.topics import Topics
@@ -51,7 +51,7 @@ class Change:
 class ConfigChanges:
     """The changes of one request."""
 
-    def __init__(self, runtime: Runtime, topics: Topics, limits: Limits, *, validate_only: bool) -> None:
+    def __init__(self, runtime: Runtime, topics: Topics, limits: ConnectionLimits, *, validate_only: bool) -> None:
         self._runtime = runtime
         self._topics = topics
         self._limits = limits

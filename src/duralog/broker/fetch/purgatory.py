@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from duralog.broker.fetch.reading import Failures, Limits, Reading, Wanted, read, readable_bytes, scan
+from duralog.broker.fetch.reading import Failures, FetchLimits, Reading, Wanted, read, readable_bytes, scan
 from duralog.broker.fetch.response import FIRST_WITH_TOPIC_IDS, encode
 from duralog.broker.fetch.sessions import NO_SESSION, FetchSession, FetchSessions, remember
 from duralog.broker.net.log_lines import error_text
@@ -18,7 +18,7 @@ from duralog.broker.net.timers import Timer, Timers
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.partitions import Partition, Partitions
 from duralog.broker.wire.error_codes import INVALID_FETCH_SESSION_EPOCH, code_of
-from duralog.broker.wire.request import Answer, Later, RawAnswer
+from duralog.broker.wire.request import Answer, DelayedAnswer, RawAnswer
 
 
 class Fetch:
@@ -30,7 +30,7 @@ class Fetch:
         self,
         version: int,
         wanted: Iterable[Wanted],
-        limits: Limits,
+        limits: FetchLimits,
         *,
         min_bytes: int,
         max_wait_ms: int,
@@ -66,7 +66,7 @@ class Fetches:
         """The answer, or one that comes later."""
         reading = self.read(fetch)
         if reading.unscanned:
-            later = Later()
+            later = DelayedAnswer()
             self.answer_to(later, fetch, reading)
             return later
         if fetch.max_wait_ms <= 0 or reading.is_hopeless or reading.size_bytes >= fetch.min_bytes or reading.has_error:
@@ -82,7 +82,7 @@ class Fetches:
             failures=failures or {},
         )
 
-    def answer_to(self, later: Later, fetch: Fetch, reading: Reading) -> None:
+    def answer_to(self, later: DelayedAnswer, fetch: Fetch, reading: Reading) -> None:
         """Answer with what was read, if that is all. What has to be scanned first is scanned on a worker thread."""
         if not reading.unscanned:
             later.answer(self.answer(fetch, reading))
@@ -151,7 +151,7 @@ class _WaitingFetch:
                 partition.waiting[self] = None
                 if fetch.min_bytes > 1 and one.offset != partition.log.view.end_offset:
                     self._found_bytes[partition] = readable_bytes(one, fetch.limits.isolation, fetch.min_bytes)
-        self.later = Later(self._stop)
+        self.later = DelayedAnswer(self._stop)
         self._timer: Timer = timers.after(fetch.max_wait_ms, self._answer)
         fetches.waiting += 1
 

@@ -22,7 +22,7 @@ from duralog.storage.disk.file_system import File
 from duralog.storage.log.abort_markers import MustScan
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.leader_epochs import UNDEFINED_OFFSET
-from duralog.storage.log.reading import read_slice, scan_slice
+from duralog.storage.log.reading import FetchedSlice, read_slice, scan_slice
 from duralog.storage.log.reading import readable_bytes as bytes_of_slice
 from duralog.storage.log.view import LogView
 
@@ -96,25 +96,25 @@ class Wanted:
         return self.partition
 
 
-class Result(NamedTuple):
-    """What a partition is answered with."""
+class FetchedPartition(NamedTuple):
+    """What a partition is answered with. The defaults are those of one that cannot be read."""
 
     wanted: Wanted
-    error_code: int
-    high_watermark: int
-    last_stable_offset: int
-    start_offset: int
-    aborted: tuple[AbortedTransaction, ...] | None
-    file: File | None
-    position: int
-    size: int
-    diverging: EpochStart | None
+    error_code: int = error_codes.NONE
+    high_watermark: int = NO_OFFSET
+    last_stable_offset: int = NO_OFFSET
+    start_offset: int = NO_OFFSET
+    aborted: tuple[AbortedTransaction, ...] | None = None
+    file: File | None = None
+    position: int = 0
+    size: int = 0
+    diverging: EpochStart | None = None
     """Where the log and what the client has part."""
-    leader_epoch: int
+    leader_epoch: int = NO_EPOCH
     """For a client that believes in another leader; -1 for all others."""
 
 
-class Limits(NamedTuple):
+class FetchLimits(NamedTuple):
     """What a fetch asks for as a whole."""
 
     max_bytes: int
@@ -124,7 +124,7 @@ class Limits(NamedTuple):
 
 
 class Reading(NamedTuple):
-    results: list[Result]
+    results: list[FetchedPartition]
     size_bytes: int
     has_error: bool
     """Or anything else that is not to wait."""
@@ -157,12 +157,13 @@ def scan(unscanned: Iterable[Unscanned]) -> Failures:
 
 
 _NO_FAILURES: Failures = {}
+_NOTHING = FetchedSlice(None, 0, 0, None)
 
 
 def read(
     partitions: Partitions,
     wanted: Iterable[Wanted],
-    limits: Limits,
+    limits: FetchLimits,
     *,
     only_changes: bool,
     failures: Failures = _NO_FAILURES,
@@ -171,8 +172,8 @@ def read(
 
     `failures` are of partitions that could not be scanned.
     """
-    results: list[Result] = []
-    missing: list[Result] = []
+    results: list[FetchedPartition] = []
+    missing: list[FetchedPartition] = []
     unscanned: list[Unscanned] = []
     left, has_error, is_hopeless = limits.max_bytes, False, True
     min_one = True
@@ -257,8 +258,8 @@ def readable_bytes(one: Wanted, isolation: Isolation, enough: int) -> int:
 
 
 def _read_one(
-    one: Wanted, partition: Partition, view: LogView, max_bytes: int, limits: Limits, *, min_one: bool
-) -> Result:
+    one: Wanted, partition: Partition, view: LogView, max_bytes: int, limits: FetchLimits, *, min_one: bool
+) -> FetchedPartition:
     log = partition.log
     if one.topic_id is not None and one.topic_id != partition.topic_id:
         return _failed(one, error_codes.INCONSISTENT_TOPIC_ID)
@@ -268,64 +269,42 @@ def _read_one(
         if one.leader_epoch < log.leader_epoch:
             return _failed(one, error_codes.FENCED_LEADER_EPOCH, log.leader_epoch)
         return _failed(one, error_codes.UNKNOWN_LEADER_EPOCH)
+    found, diverging = _NOTHING, None
     if one.seen_epoch >= 0:
         end = log.leader_epochs.end_offset_for(one.seen_epoch, view.end_offset)
         if end.start_offset == UNDEFINED_OFFSET or end.epoch == NO_EPOCH or one.offset < view.start_offset:
             return _failed(one, error_codes.OFFSET_OUT_OF_RANGE)
         if end.epoch < one.seen_epoch or end.start_offset < one.offset:
-            return Result(
-                one,
-                error_codes.NONE,
-                view.end_offset,
-                view.last_stable_offset,
-                view.start_offset,
-                None,
-                None,
-                0,
-                0,
-                end,
-                NO_EPOCH,
-            )
-    view.check_offset(one.offset)
-    if max_bytes < 0 and one.offset < view.limit(limits.isolation):
-        return _failed(one, error_codes.UNKNOWN_SERVER_ERROR)
-    found = read_slice(view, one.offset, max_bytes, limits.isolation, min_one=min_one, may_scan=False)
-    return Result(
-        one,
-        error_codes.NONE,
-        view.end_offset,
-        view.last_stable_offset,
-        view.start_offset,
-        found.aborted,
-        found.file,
-        found.position,
-        found.size,
-        None,
-        NO_EPOCH,
-    )
-
-
-def _empty(one: Wanted, view: LogView, is_committed: bool) -> Result:
-    aborted = () if is_committed else None
-    return Result(
+            diverging = end
+    if diverging is None:
+        view.check_offset(one.offset)
+        if max_bytes < 0 and one.offset < view.limit(limits.isolation):
+            return _failed(one, error_codes.UNKNOWN_SERVER_ERROR)
+        found = read_slice(view, one.offset, max_bytes, limits.isolation, min_one=min_one, may_scan=False)
+    file, position, size, aborted = found
+    return FetchedPartition(
         one,
         error_codes.NONE,
         view.end_offset,
         view.last_stable_offset,
         view.start_offset,
         aborted,
-        None,
-        0,
-        0,
-        None,
-        NO_EPOCH,
+        file,
+        position,
+        size,
+        diverging,
     )
 
 
-def _missing(one: Wanted) -> Result:
+def _empty(one: Wanted, view: LogView, is_committed: bool) -> FetchedPartition:
+    aborted = () if is_committed else None
+    return FetchedPartition(one, error_codes.NONE, view.end_offset, view.last_stable_offset, view.start_offset, aborted)
+
+
+def _missing(one: Wanted) -> FetchedPartition:
     code = error_codes.UNKNOWN_TOPIC_ID if one.topic is None else error_codes.UNKNOWN_TOPIC_OR_PARTITION
-    return Result(one, code, NO_OFFSET, NO_OFFSET, NO_OFFSET, (), None, 0, 0, None, NO_EPOCH)
+    return FetchedPartition(one, code, aborted=())
 
 
-def _failed(one: Wanted, code: int, leader_epoch: int = NO_EPOCH) -> Result:
-    return Result(one, code, NO_OFFSET, NO_OFFSET, NO_OFFSET, None, None, 0, 0, None, leader_epoch)
+def _failed(one: Wanted, code: int, leader_epoch: int = NO_EPOCH) -> FetchedPartition:
+    return FetchedPartition(one, code, leader_epoch=leader_epoch)

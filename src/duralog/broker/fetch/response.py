@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from duralog.broker.fetch.reading import NO_EPOCH, Result
+from duralog.broker.fetch.reading import NO_EPOCH, FetchedPartition
 from duralog.broker.wire.error_codes import KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER
 from duralog.broker.wire.request import FileSlice, RawAnswer
 from duralog.format.varint import encode_unsigned_varint
@@ -40,7 +40,7 @@ _NO_TAGS = b"\0"
 
 
 def encode(
-    results: Sequence[Result], version: int, *, session_id: int, node_id: int, error_code: int = NONE
+    results: Sequence[FetchedPartition], version: int, *, session_id: int, node_id: int, error_code: int = NONE
 ) -> RawAnswer:
     """The whole answer. Partitions stand in the order of the results: neighbours of the same topic are together."""
     if version >= FIRST_FLEXIBLE:
@@ -49,7 +49,7 @@ def encode(
 
 
 def _encode_flexible(
-    results: Sequence[Result], version: int, session_id: int, node_id: int, error_code: int
+    results: Sequence[FetchedPartition], version: int, session_id: int, node_id: int, error_code: int
 ) -> RawAnswer:
     topics = _by_topic(results)
     parts: list[bytes | FileSlice] = []
@@ -90,7 +90,7 @@ def _encode_flexible(
     return RawAnswer(parts)
 
 
-def _partition_tags(result: Result, version: int, node_id: int) -> bytes:
+def _partition_tags(result: FetchedPartition, version: int, node_id: int) -> bytes:
     if result.diverging is not None:
         end = result.diverging
         return b"\1" + _DIVERGING_TAG.pack(0, _EPOCH_END_BYTES, end.epoch, end.start_offset, 0)
@@ -99,7 +99,7 @@ def _partition_tags(result: Result, version: int, node_id: int) -> bytes:
     return _NO_TAGS
 
 
-def _encode_plain(results: Sequence[Result], version: int, session_id: int, error_code: int) -> RawAnswer:
+def _encode_plain(results: Sequence[FetchedPartition], version: int, session_id: int, error_code: int) -> RawAnswer:
     topics = _by_topic(results)
     parts: list[bytes | FileSlice] = []
     if version >= _FIRST_WITH_SESSIONS:
@@ -136,9 +136,9 @@ def _encode_plain(results: Sequence[Result], version: int, session_id: int, erro
     return RawAnswer(parts)
 
 
-def _by_topic(results: Sequence[Result]) -> list[list[Result]]:
+def _by_topic(results: Sequence[FetchedPartition]) -> list[list[FetchedPartition]]:
     """Runs of results of the same topic."""
-    topics: list[list[Result]] = []
+    topics: list[list[FetchedPartition]] = []
     last: object = None
     for result in results:
         wanted = result.wanted

@@ -16,7 +16,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 
-from duralog.broker.fetch.reading import NO_OFFSET, Result, Wanted
+from duralog.broker.fetch.reading import NO_OFFSET, FetchedPartition, Wanted
 from duralog.broker.wire.error_codes import (
     FETCH_SESSION_ID_NOT_FOUND,
     FETCH_SESSION_TOPIC_ID_ERROR,
@@ -70,7 +70,7 @@ class FetchSession:
         for key in forgotten:
             self.wanted.pop(key, None)
 
-    def sent(self, results: Iterable[Result]) -> None:
+    def sent(self, results: Iterable[FetchedPartition]) -> None:
         """Remember what the client is about to know."""
         for result in results:
             one = result.wanted
@@ -79,7 +79,7 @@ class FetchSession:
                 self.wanted[key] = self.wanted.pop(key)
 
 
-def remember(result: Result) -> None:
+def remember(result: FetchedPartition) -> None:
     """What the client knows of the partition once it has this. After an error, nothing: it is told again."""
     one = result.wanted
     one.sent_high_watermark = NO_OFFSET if result.error_code else result.high_watermark

@@ -9,7 +9,7 @@ from duralog.broker.net.log_lines import LogLines, error_text
 from duralog.broker.net.server import Server
 from duralog.broker.net.workers import Workers
 from duralog.broker.wire.error_codes import code_of
-from duralog.broker.wire.request import CLOSE, Later
+from duralog.broker.wire.request import CLOSE, DelayedAnswer
 
 
 class Background:
@@ -29,7 +29,7 @@ class Background:
         self,
         work: Callable[[], Any],
         then: Callable[[Any, Exception | None], None],
-        answers: Later | None = None,
+        answers: DelayedAnswer | None = None,
         *,
         reserved_bytes: int | None = None,
     ) -> None:
@@ -54,7 +54,7 @@ class Background:
             self._server.background_began()
         self._workers.submit(work, finish)
 
-    def _refuse(self, answers: Later, failure: Exception) -> None:
+    def _refuse(self, answers: DelayedAnswer, failure: Exception) -> None:
         if answers.is_answered:
             return
         try:

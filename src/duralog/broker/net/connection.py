@@ -9,7 +9,7 @@ down by the network, and costs no more memory than what it has sent already.
 | sends something that is no request | closed, one log line |
 | sends half a request, or nothing, or does not read | closed when it has been idle for `connections.max.idle.ms` |
 | does so while memory is short | closed after some seconds (`duralog.broker.net.request_memory`) |
-| breaks the connection while its request waits | `Later.leave`: the handler may drop what it holds |
+| breaks the connection while its request waits | `DelayedAnswer.leave`: the handler may drop what it holds |
 | ends its own side while its request waits | answered, as in Kafka: it may still read, and if not, sending shows it |
 | is sent a file that has become shorter | closed, one log line: its answer can not be completed |
 | sends much at once | what a few milliseconds allow is handled, one buffer full at most, then it is the others' turn |
@@ -26,13 +26,13 @@ from typing import Protocol
 
 from duralog.broker.net.dispatch import Dispatcher, Parts
 from duralog.broker.net.event_loop import BROKEN, HANGUP, PEER_CLOSED, READABLE, WRITABLE, EventLoop
-from duralog.broker.net.limits import Limits
+from duralog.broker.net.limits import ConnectionLimits
 from duralog.broker.net.log_lines import error_text
 from duralog.broker.net.outgoing import Outgoing, ShortFile
 from duralog.broker.net.request_memory import RequestMemory
 from duralog.broker.wire.frames import FrameReader
 from duralog.broker.wire.node import Node
-from duralog.broker.wire.request import Later, Silence
+from duralog.broker.wire.request import DelayedAnswer, Silence
 from duralog.errors import DuralogError
 
 _SENT_AT_ONCE_BYTES = 64 << 10
@@ -47,7 +47,7 @@ class ConnectionOwner(Protocol):
 
     loop: EventLoop
     dispatcher: Dispatcher
-    limits: Limits
+    limits: ConnectionLimits
     memory: RequestMemory
     receive_buffer: memoryview
     spare_buffers: list[memoryview]
@@ -111,7 +111,7 @@ class Connection:
         self._server = server
         self._socket = connected
         self._reader = FrameReader(server.limits.largest_request_bytes, server.spare_buffers)
-        self._later: Later | None = None
+        self._later: DelayedAnswer | None = None
         self._outgoing = Outgoing(connected)
         self._events = READABLE | PEER_CLOSED
         server.loop.watch(connected.fileno(), self._events, self._on_event)
@@ -248,7 +248,7 @@ class Connection:
                         size = 0
                         if self._outgoing:
                             break
-                elif isinstance(answer, Later):
+                elif isinstance(answer, DelayedAnswer):
                     self._later = answer
                     break
                 elif answer is Silence.CLOSE:

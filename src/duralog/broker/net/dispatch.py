@@ -21,7 +21,7 @@ from duralog.broker.wire import messages
 from duralog.broker.wire.error_codes import UNSUPPORTED_VERSION, code_of
 from duralog.broker.wire.frames import InvalidFrame, decode_header, skip_tagged_fields
 from duralog.broker.wire.node import Node
-from duralog.broker.wire.request import Answer, Api, Fields, FileSlice, Later, RawAnswer, Request, Silence
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, FileSlice, RawAnswer, Request, Silence
 from duralog.broker.wire.request_stats import ApiStats
 from duralog.errors import DuralogError
 
@@ -76,8 +76,8 @@ class Dispatcher:
         self.stats = {key: ApiStats(api.name) for key, api in apis.items()}
         self._routes.clear()
 
-    def dispatch(self, frame: memoryview, peer: Peer) -> Parts | Later | Silence:
-        """Handle a request. Of a `Later`, the peer is handed the answer when it is there."""
+    def dispatch(self, frame: memoryview, peer: Peer) -> Parts | DelayedAnswer | Silence:
+        """Handle a request. Of a `DelayedAnswer`, the peer is handed the answer when it is there."""
         started = perf_counter()
         header = decode_header(frame)
         route = self._routes.get((header.api_key, header.version)) or self._find_route(header.api_key, header.version)
@@ -108,7 +108,7 @@ class Dispatcher:
             raise
         except Exception as error:
             return exchange.fail(error)
-        if isinstance(handled, Later):
+        if isinstance(handled, DelayedAnswer):
             handled.deliver_to(exchange.deliver, exchange.refuse)
             if exchange.answered is not None:
                 return exchange.answered
@@ -157,7 +157,7 @@ class _Exchange:
         self.answered: Parts | Silence | None = None
 
     def deliver(self, answer: Fields | RawAnswer | Silence) -> None:
-        """The answer of a `Later`. If the handler has not returned yet, dispatch takes it from here."""
+        """The answer of a `DelayedAnswer`. If the handler has not returned yet, dispatch takes it from here."""
         parts = self.finish(answer)
         if self.is_waiting:
             self._peer.deliver(parts)

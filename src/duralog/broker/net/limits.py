@@ -13,7 +13,7 @@ _MOST_NAMES = 1000
 """Names in the overrides that are resolved. To those beyond it, max.connections.per.ip applies."""
 
 
-class Limits:
+class ConnectionLimits:
     """What is allowed, and how much of it is taken. Only the loop's thread uses it."""
 
     def __init__(self, config: BrokerConfig, names: HostNames) -> None:

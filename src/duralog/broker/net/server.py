@@ -16,7 +16,7 @@ from functools import partial
 from duralog.broker.net.connection import Connection
 from duralog.broker.net.dispatch import Dispatcher
 from duralog.broker.net.event_loop import READABLE, EventLoop
-from duralog.broker.net.limits import Limits
+from duralog.broker.net.limits import ConnectionLimits
 from duralog.broker.net.log_lines import LogLines
 from duralog.broker.net.request_memory import RequestMemory
 from duralog.broker.wire.frames import SHARED_BUFFER_BYTES
@@ -42,7 +42,7 @@ class Server:
         self,
         loop: EventLoop,
         dispatcher: Dispatcher,
-        limits: Limits,
+        limits: ConnectionLimits,
         log_lines: LogLines,
         config: Callable[[], BrokerConfig],
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from duralog.broker.net.log_lines import error_text
-from duralog.broker.produce.response import Outcome
+from duralog.broker.produce.response import PartitionResponse
 from duralog.broker.produce.rules import append_refusal
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.partitions import Partition, Partitions
@@ -30,17 +30,19 @@ class ProducerAppends:
         """The name of a topic that a request names, or gives the id of; None for an unknown id."""
         return self.partitions.topic_name(topic) if is_id else topic.decode("utf-8", "replace")
 
-    def success(self, partition: Partition, result: AppendResult) -> Outcome:
+    def success(self, partition: Partition, result: AppendResult) -> PartitionResponse:
         start_offset = partition.log.view.start_offset
-        return Outcome(error_codes.NONE, result.base_offset, result.log_append_time_ms, start_offset)
+        return PartitionResponse(error_codes.NONE, result.base_offset, result.log_append_time_ms, start_offset)
 
-    def refusal(self, partition: Partition, size_bytes: int, error: Exception, base_offset: int = 0) -> Outcome:
+    def refusal(
+        self, partition: Partition, size_bytes: int, error: Exception, base_offset: int = 0
+    ) -> PartitionResponse:
         """For a batch of this size, which claims this base offset."""
         if not isinstance(error, DuralogError):
             self.log_lines.fail("append", f"append to {partition.topic}-{partition.number}: {error_text(error)}")
         if self.partitions.get(partition.topic, partition.number) is not partition:
             # Its topic was deleted meanwhile: that its log is closed is not the disk's fault.
-            return Outcome(error_codes.UNKNOWN_TOPIC_OR_PARTITION)
+            return PartitionResponse(error_codes.UNKNOWN_TOPIC_OR_PARTITION)
         if isinstance(error, StorageError):
             self.log_lines.tell_disk(error)
         return append_refusal(error, partition.log, size_bytes, base_offset)

@@ -14,7 +14,7 @@ from functools import partial
 from duralog.broker.produce.appends import ProducerAppends
 from duralog.broker.produce.long_appends import append_unpacked, takes_long
 from duralog.broker.produce.request import FIRST_WITH_TOPIC_IDS, VALID_ACKS, ProduceRequest
-from duralog.broker.produce.response import Outcome, answer
+from duralog.broker.produce.response import PartitionResponse, answer
 from duralog.broker.produce.rules import (
     CORRUPT,
     REFUSED,
@@ -26,7 +26,7 @@ from duralog.broker.produce.rules import (
 from duralog.broker.topics.internal_topics import INTERNAL_TOPICS
 from duralog.broker.topics.partitions import Partition
 from duralog.broker.wire import error_codes
-from duralog.broker.wire.request import CLOSE, Answer, Later, RawAnswer, Request, Silence
+from duralog.broker.wire.request import CLOSE, Answer, DelayedAnswer, RawAnswer, Request, Silence
 from duralog.errors import CorruptRecord
 from duralog.storage.append.batch_admission import TakesLong
 from duralog.storage.log.partition_log import AppendResult
@@ -58,23 +58,25 @@ class SentRecords:
 class CheckedProduce:
     """One request: what became of each partition so far, and what is still running."""
 
-    __slots__ = ("_appends", "_asked", "_later", "_outcomes", "_request", "_running")
+    __slots__ = ("_appends", "_asked", "_later", "_request", "_responses", "_running")
 
     def __init__(self, appends: ProducerAppends, request: Request, asked: ProduceRequest) -> None:
         self._appends = appends
         self._request = request
         self._asked = asked
-        self._outcomes: dict[bytes, dict[int, Outcome]] = {topic: {} for topic in asked.topics}
+        self._responses: dict[bytes, dict[int, PartitionResponse]] = {topic: {} for topic in asked.topics}
         self._running = 0
-        self._later: Later | None = None
+        self._later: DelayedAnswer | None = None
 
     def run(self) -> Answer:
         self._start()
         return self._answer_or_later()
 
-    def append_long(self, long: Iterable[SentRecords], outcomes: Mapping[bytes, dict[int, Outcome]]) -> Answer:
-        """Append what takes long on worker threads. The others have their outcomes already."""
-        self._outcomes |= outcomes
+    def append_long(
+        self, long: Iterable[SentRecords], responses: Mapping[bytes, dict[int, PartitionResponse]]
+    ) -> Answer:
+        """Append what takes long on worker threads. The others have their responses already."""
+        self._responses |= responses
         for one in long:
             self._append_on_worker(one)
         return self._answer_or_later()
@@ -82,12 +84,12 @@ class CheckedProduce:
     def _answer_or_later(self) -> Answer:
         if not self._running:
             return self._answer()
-        self._later = Later()
+        self._later = DelayedAnswer()
         return self._later
 
     def _start(self) -> None:
         batches = self._first_batches()
-        if isinstance(batches, Outcome):
+        if isinstance(batches, PartitionResponse):
             self._refuse_all(batches)
             return
         wanted = self._wanted(batches)
@@ -95,24 +97,24 @@ class CheckedProduce:
             wanted = self._in_transaction(wanted)
         if self._asked.acks not in VALID_ACKS:
             for one in wanted:
-                self._outcomes[one.topic][one.number] = Outcome(error_codes.INVALID_REQUIRED_ACKS)
+                self._responses[one.topic][one.number] = PartitionResponse(error_codes.INVALID_REQUIRED_ACKS)
             return
         for one in wanted:
             self._append(one)
 
     def _answer(self) -> RawAnswer | Silence:
-        is_refused = any(one.error_code for numbers in self._outcomes.values() for one in numbers.values())
+        is_refused = any(one.error_code for numbers in self._responses.values() for one in numbers.values())
         return answer(self._in_order(), self._asked.acks, self._request.version, is_refused=is_refused)
 
-    def _in_order(self) -> dict[bytes, dict[int, Outcome]]:
+    def _in_order(self) -> dict[bytes, dict[int, PartitionResponse]]:
         """As the request has them. A topic without partitions is left out."""
         return {
-            topic: {number: self._outcomes[topic][number] for number in numbers}
+            topic: {number: self._responses[topic][number] for number in numbers}
             for topic, numbers in self._asked.topics.items()
             if numbers
         }
 
-    def _first_batches(self) -> dict[tuple[bytes, int], SentBatch | None] | Outcome:
+    def _first_batches(self) -> dict[tuple[bytes, int], SentBatch | None] | PartitionResponse:
         """The first batch of each partition, or what the whole request is refused with."""
         batches: dict[tuple[bytes, int], SentBatch | None] = {}
         for topic, numbers in self._asked.topics.items():
@@ -122,35 +124,35 @@ class CheckedProduce:
                 except CorruptRecord as error:
                     return CORRUPT._replace(message=error.reason)
                 if batch is not None and batch.is_transactional and self._asked.transactional_id is None:
-                    return Outcome(error_codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+                    return PartitionResponse(error_codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
                 batches[topic, number] = batch
         return batches
 
     def _wanted(self, batches: dict[tuple[bytes, int], SentBatch | None]) -> list[SentRecords]:
-        """The partitions that exist and whose records have a right first batch. The others have their outcome."""
+        """The partitions that exist and whose records have a right first batch. The others have their response."""
         partitions, version = self._appends.partitions, self._request.version
         wanted: list[SentRecords] = []
         for topic, numbers in self._asked.topics.items():
-            outcomes = self._outcomes[topic]
+            responses = self._responses[topic]
             name = self._appends.topic_name(topic, is_id=version >= FIRST_WITH_TOPIC_IDS)
             for number, records in numbers.items():
                 if name is None:
-                    outcomes[number] = Outcome(error_codes.UNKNOWN_TOPIC_ID)
+                    responses[number] = PartitionResponse(error_codes.UNKNOWN_TOPIC_ID)
                     continue
                 partition = partitions.get(name, number)
                 if partition is None:
                     is_offline = partitions.is_offline(name, number)
-                    outcomes[number] = Outcome(
+                    responses[number] = PartitionResponse(
                         error_codes.KAFKA_STORAGE_ERROR if is_offline else error_codes.UNKNOWN_TOPIC_OR_PARTITION
                     )
                     continue
                 batch = batches[topic, number]
                 if records is None or batch is None:
-                    outcomes[number] = REFUSED
+                    responses[number] = REFUSED
                     continue
                 refusal = batch_refusal(records, batch, version)
                 if refusal is not None:
-                    outcomes[number] = refusal
+                    responses[number] = refusal
                     continue
                 wanted.append(SentRecords(topic, number, partition, records, batch))
         return wanted
@@ -163,7 +165,7 @@ class CheckedProduce:
         producers = {(one.batch.producer_id, one.batch.producer_epoch) for one in transactional}
         if len(producers) > 1:
             self._refuse_all(
-                Outcome(
+                PartitionResponse(
                     error_codes.INVALID_PRODUCER_ID_MAPPING,
                     message="Transactional records contained more than one producer ID",
                 )
@@ -185,14 +187,14 @@ class CheckedProduce:
             if code is None or not one.batch.is_transactional:
                 allowed.append(one)
             else:
-                self._outcomes[one.topic][one.number] = Outcome(code, message=_UNVERIFIED.get(code))
+                self._responses[one.topic][one.number] = PartitionResponse(code, message=_UNVERIFIED.get(code))
         return allowed
 
     def _append(self, one: SentRecords) -> None:
         partition = one.partition
         is_internal = partition.topic in INTERNAL_TOPICS
         if is_internal and self._request.client_id != _ADMIN_CLIENT:
-            self._outcomes[one.topic][one.number] = Outcome(error_codes.INVALID_TOPIC_EXCEPTION)
+            self._responses[one.topic][one.number] = PartitionResponse(error_codes.INVALID_TOPIC_EXCEPTION)
             return
         if (
             is_internal
@@ -206,9 +208,9 @@ class CheckedProduce:
         except TakesLong:
             self._append_on_worker(one)
         except Exception as error:
-            self._outcomes[one.topic][one.number] = self._refusal(one, error)
+            self._responses[one.topic][one.number] = self._refusal(one, error)
         else:
-            self._outcomes[one.topic][one.number] = self._appends.success(partition, result)
+            self._responses[one.topic][one.number] = self._appends.success(partition, result)
 
     def _append_on_worker(self, one: SentRecords) -> None:
         """Queue the batch with its partition, to be appended on a worker thread."""
@@ -246,14 +248,14 @@ class CheckedProduce:
     def _settle(self, one: SentRecords, result: AppendResult | None, error: Exception | None) -> None:
         self._running -= 1
         if result is not None:
-            outcome = self._appends.success(one.partition, result)
+            response = self._appends.success(one.partition, result)
         else:
             assert error is not None
-            outcome = self._refusal(one, error)
-        self._outcomes[one.topic][one.number] = outcome
+            response = self._refusal(one, error)
+        self._responses[one.topic][one.number] = response
 
-    def _refusal(self, one: SentRecords, error: Exception) -> Outcome:
+    def _refusal(self, one: SentRecords, error: Exception) -> PartitionResponse:
         return self._appends.refusal(one.partition, one.batch.size_bytes, error, one.batch.base_offset)
 
-    def _refuse_all(self, outcome: Outcome) -> None:
-        self._outcomes = {topic: dict.fromkeys(numbers, outcome) for topic, numbers in self._asked.topics.items()}
+    def _refuse_all(self, response: PartitionResponse) -> None:
+        self._responses = {topic: dict.fromkeys(numbers, response) for topic, numbers in self._asked.topics.items()}

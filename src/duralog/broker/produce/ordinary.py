@@ -14,7 +14,7 @@ from duralog.broker.produce.appends import ProducerAppends
 from duralog.broker.produce.checked import CheckedProduce, SentRecords
 from duralog.broker.produce.long_appends import KEPT_AS_SENT, NEVER_FLUSHED, takes_long
 from duralog.broker.produce.request import FIRST_WITH_TOPIC_IDS, VALID_ACKS, ProduceRequest
-from duralog.broker.produce.response import Outcome, answer
+from duralog.broker.produce.response import PartitionResponse, answer
 from duralog.broker.produce.rules import first_batch, ordinary_attributes
 from duralog.broker.topics.internal_topics import INTERNAL_TOPICS
 from duralog.broker.topics.partitions import Partition, Partitions
@@ -25,8 +25,8 @@ from duralog.storage.append.batch_admission import TakesLong
 OrdinaryAppends = list[tuple[bytes, int, Partition, memoryview]]
 """The topic as the request names it, the partition's number, the partition and its batch."""
 
-_as_outcome: Callable[[tuple[object, ...]], Outcome] = partial(tuple.__new__, Outcome)
-"""As `Outcome._make`, in half the time."""
+_as_response: Callable[[tuple[object, ...]], PartitionResponse] = partial(tuple.__new__, PartitionResponse)
+"""As `PartitionResponse._make`, in half the time."""
 
 
 def ordinary_appends(partitions: Partitions, version: int, asked: ProduceRequest) -> OrdinaryAppends | None:
@@ -62,25 +62,25 @@ def ordinary_appends(partitions: Partitions, version: int, asked: ProduceRequest
 def append_ordinary(
     appends: ProducerAppends, request: Request, asked: ProduceRequest, ordinary: OrdinaryAppends
 ) -> Answer:
-    outcomes: dict[bytes, dict[int, Outcome]] = {}
+    responses: dict[bytes, dict[int, PartitionResponse]] = {}
     is_refused = False
     long: list[SentRecords] = []
     for topic, number, partition, records in ordinary:
         try:
             base_offset, _, append_time_ms, _ = partition.append(records, is_quick=True)
-            outcome = _as_outcome((0, base_offset, append_time_ms, partition.log.view.start_offset, (), None))
+            response = _as_response((0, base_offset, append_time_ms, partition.log.view.start_offset, (), None))
         except Exception as error:
             if isinstance(error, TakesLong) and (batch := first_batch(records)) is not None:
                 long.append(SentRecords(topic, number, partition, records, batch))
                 continue
             # Whatever it is: the other partitions of the request are written.
-            outcome = appends.refusal(partition, len(records), error)
+            response = appends.refusal(partition, len(records), error)
             is_refused = True
-        of_topic = outcomes.get(topic)
+        of_topic = responses.get(topic)
         if of_topic is None:
-            outcomes[topic] = {number: outcome}
+            responses[topic] = {number: response}
         else:
-            of_topic[number] = outcome
+            of_topic[number] = response
     if long:
-        return CheckedProduce(appends, request, asked).append_long(long, outcomes)
-    return answer(outcomes, asked.acks, request.version, is_refused=is_refused)
+        return CheckedProduce(appends, request, asked).append_long(long, responses)
+    return answer(responses, asked.acks, request.version, is_refused=is_refused)

@@ -32,7 +32,7 @@ _pack_flexible = _FLEXIBLE.pack
 _NO_RECORD_ERRORS_NO_MESSAGE = struct.pack(">ih", 0, -1)
 
 
-class Outcome(NamedTuple):
+class PartitionResponse(NamedTuple):
     """What became of one partition's records."""
 
     error_code: int = NONE
@@ -44,32 +44,32 @@ class Outcome(NamedTuple):
     message: str | None = None
 
 
-Outcomes = Mapping[bytes, Mapping[int, Outcome]]
-"""Topic, as the request names it, to partition to outcome."""
+PartitionResponses = Mapping[bytes, Mapping[int, PartitionResponse]]
+"""Topic, as the request names it, to partition to response."""
 
 
-def answer(outcomes: Outcomes, acks: int, version: int, *, is_refused: bool) -> RawAnswer | Silence:
+def answer(responses: PartitionResponses, acks: int, version: int, *, is_refused: bool) -> RawAnswer | Silence:
     """The answer to a request. With acks=0 there is none: the connection ends if anything was refused."""
     if acks == 0:
         return CLOSE if is_refused else NO_ANSWER
-    return RawAnswer([encode(outcomes, version)])
+    return RawAnswer([encode(responses, version)])
 
 
-def encode(outcomes: Outcomes, version: int) -> bytes:
+def encode(responses: PartitionResponses, version: int) -> bytes:
     """The whole body; nobody is ever throttled, and nobody is sent to another broker."""
     return b"".join(
-        _flexible_parts(outcomes, version) if version >= FIRST_FLEXIBLE else _plain_parts(outcomes, version)
+        _flexible_parts(responses, version) if version >= FIRST_FLEXIBLE else _plain_parts(responses, version)
     )
 
 
-def _flexible_parts(outcomes: Outcomes, version: int) -> list[bytes]:
-    parts = [_varint(len(outcomes) + 1)]
-    for topic, partitions in outcomes.items():
+def _flexible_parts(responses: PartitionResponses, version: int) -> list[bytes]:
+    parts = [_varint(len(responses) + 1)]
+    for topic, partitions in responses.items():
         if version < FIRST_WITH_TOPIC_IDS:
             parts.append(_varint(len(topic) + 1))
         parts += (topic, _varint(len(partitions) + 1))
-        for index, outcome in partitions.items():
-            code, base_offset, append_time, start_offset, record_errors, message = outcome
+        for index, response in partitions.items():
+            code, base_offset, append_time, start_offset, record_errors, message = response
             if not record_errors and message is None:
                 parts.append(
                     _pack_flexible(index, code, base_offset, append_time, start_offset, _EMPTY, _NULL, _NO_TAGS)
@@ -86,12 +86,12 @@ def _flexible_parts(outcomes: Outcomes, version: int) -> list[bytes]:
     return parts
 
 
-def _plain_parts(outcomes: Outcomes, version: int) -> Iterable[bytes]:
-    yield struct.pack(">i", len(outcomes))
-    for topic, partitions in outcomes.items():
+def _plain_parts(responses: PartitionResponses, version: int) -> Iterable[bytes]:
+    yield struct.pack(">i", len(responses))
+    for topic, partitions in responses.items():
         yield struct.pack(">h", len(topic)) + topic + struct.pack(">i", len(partitions))
-        for index, outcome in partitions.items():
-            code, base_offset, append_time, start_offset, record_errors, message = outcome
+        for index, response in partitions.items():
+            code, base_offset, append_time, start_offset, record_errors, message = response
             if version < _FIRST_WITH_START_OFFSET:
                 yield _V3.pack(index, code, base_offset, append_time)
                 continue

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from duralog.broker.produce.response import NO_OFFSET, Outcome
+from duralog.broker.produce.response import NO_OFFSET, PartitionResponse
 from duralog.broker.wire import error_codes
 from duralog.errors import CorruptRecord, Fault, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
 from duralog.format import record_batch
@@ -42,8 +42,8 @@ _LARGEST_INTERNAL_BYTES = 4 << 20
 """What a client's batch for an internal topic may unpack to, at least: its records are decoded in Python."""
 _CODEC_FAULTS = (Fault.DECOMPRESSION, Fault.UNKNOWN_CODEC)
 
-CORRUPT = Outcome(error_codes.CORRUPT_MESSAGE)
-REFUSED = Outcome(error_codes.INVALID_RECORD)
+CORRUPT = PartitionResponse(error_codes.CORRUPT_MESSAGE)
+REFUSED = PartitionResponse(error_codes.INVALID_RECORD)
 
 
 class SentBatch(NamedTuple):
@@ -101,7 +101,7 @@ def first_batch(records: memoryview) -> SentBatch | None:
     return SentBatch(size_bytes, magic, codec_id, base_offset, is_transactional, producer_id, producer_epoch)
 
 
-def batch_refusal(records: memoryview, batch: SentBatch | None, version: int) -> Outcome | None:
+def batch_refusal(records: memoryview, batch: SentBatch | None, version: int) -> PartitionResponse | None:
     """Why a partition's records are refused without asking its log; None if they are not.
 
     There is one batch for each partition, of the only format that is written. Half a batch behind it is ignored.
@@ -109,7 +109,7 @@ def batch_refusal(records: memoryview, batch: SentBatch | None, version: int) ->
     if batch is None or batch.magic != MAGIC:
         return REFUSED
     if batch.codec_id == Codec.ZSTD and version < _FIRST_WITH_ZSTD:
-        return Outcome(error_codes.UNSUPPORTED_COMPRESSION_TYPE)
+        return PartitionResponse(error_codes.UNSUPPORTED_COMPRESSION_TYPE)
     if batch.size_bytes < len(records):
         try:
             if first_batch(records[batch.size_bytes :]) is not None:
@@ -155,24 +155,24 @@ def _internal_fault(log: PartitionLog, record: Record) -> str | None:
     return None
 
 
-def append_refusal(error: Exception, log: PartitionLog, size_bytes: int, base_offset: int = 0) -> Outcome:
+def append_refusal(error: Exception, log: PartitionLog, size_bytes: int, base_offset: int = 0) -> PartitionResponse:
     """What a client is told of an error of the log, about a batch that claims this base offset.
 
     As Kafka does, it is told where the log starts unless the frame, the size or the disk is to blame, and the reason
     in words only where single records are.
     """
     if isinstance(error, StorageError):
-        return Outcome(error_codes.KAFKA_STORAGE_ERROR)
+        return PartitionResponse(error_codes.KAFKA_STORAGE_ERROR)
     if isinstance(error, RecordTooLarge):
         fits_batch = size_bytes <= log.config.max_message_bytes
-        return Outcome(error_codes.RECORD_LIST_TOO_LARGE if fits_batch else error_codes.MESSAGE_TOO_LARGE)
+        return PartitionResponse(error_codes.RECORD_LIST_TOO_LARGE if fits_batch else error_codes.MESSAGE_TOO_LARGE)
     code = error_codes.code_of(error)
     if isinstance(error, CorruptRecord):
         if error.fault in _FRAME_FAULTS and (base_offset == 0 or error.fault is not Fault.BATCH_LENGTH):
             return CORRUPT
         if error.fault is Fault.TOO_LARGE:
             # Kafka has no limit to what a batch unpacks to. By this code, a producer sends its records in smaller ones.
-            return Outcome(error_codes.MESSAGE_TOO_LARGE, message=str(error))
+            return PartitionResponse(error_codes.MESSAGE_TOO_LARGE, message=str(error))
         # Kafka does not expect a codec to fail, and says so.
         is_codecs = error.fault in _CODEC_FAULTS
         code = error_codes.UNKNOWN_SERVER_ERROR if is_codecs else error_codes.INVALID_RECORD
@@ -183,8 +183,8 @@ def append_refusal(error: Exception, log: PartitionLog, size_bytes: int, base_of
             for place, text in error.record_errors
         ]
         message = _summary(record_errors, is_about_times=isinstance(error, InvalidTimestamp))
-        return Outcome(code, log_start_offset=start_offset, record_errors=record_errors, message=message)
-    return Outcome(code, NO_OFFSET, log_start_offset=start_offset)
+        return PartitionResponse(code, log_start_offset=start_offset, record_errors=record_errors, message=message)
+    return PartitionResponse(code, NO_OFFSET, log_start_offset=start_offset)
 
 
 def _summary(record_errors: Sequence[tuple[int, str]], *, is_about_times: bool) -> str:

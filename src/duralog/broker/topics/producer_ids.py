@@ -13,7 +13,7 @@ from duralog.broker.net.log_lines import error_text
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topics import Topics
 from duralog.broker.wire.error_codes import UNKNOWN_SERVER_ERROR
-from duralog.broker.wire.request import Later
+from duralog.broker.wire.request import DelayedAnswer
 from duralog.storage.metadata.changes import PRODUCER_ID_BLOCK
 
 _FEW = PRODUCER_ID_BLOCK // 10
@@ -27,7 +27,7 @@ class ProducerIds:
         """What is left of it."""
         self._next = range(0)
         self._is_asking = False
-        self._waiting: list[tuple[Callable[[], None], Later]] = []
+        self._waiting: list[tuple[Callable[[], None], DelayedAnswer]] = []
 
     def take(self) -> int | None:
         """An id that nobody has; None while there is none: `when_there` tells when to ask again."""
@@ -40,7 +40,7 @@ class ProducerIds:
         taken, self._block = self._block[0], self._block[1:]
         return taken
 
-    def when_there(self, then: Callable[[], None], answers: Later) -> None:
+    def when_there(self, then: Callable[[], None], answers: DelayedAnswer) -> None:
         """`then` gives the answer when there are ids: at once, or soon. It is also called if none could be had."""
         if self._block or self._next:
             then()

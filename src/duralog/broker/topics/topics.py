@@ -25,7 +25,7 @@ from duralog.broker.net.log_lines import error_text
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import INTERNAL_TOPICS, KEPT_TOPICS, NOT_FOR_CLIENTS, internal_topic
 from duralog.broker.topics.topic_faults import REPLICAS
-from duralog.broker.wire.request import Later
+from duralog.broker.wire.request import DelayedAnswer
 from duralog.errors import TopicExists, UnknownTopic
 from duralog.format.uuids import uuid_bytes
 from duralog.storage.disk.log_directory import TopicPartition
@@ -67,7 +67,7 @@ Told = Callable[[TopicView | Exception], None]
 class _Change(NamedTuple):
     work: Callable[[], Any]
     then: Callable[[Any, Exception | None], None]
-    answers: Later | None
+    answers: DelayedAnswer | None
 
 
 class Topics:
@@ -120,7 +120,7 @@ class Topics:
         self,
         work: Callable[[], Any],
         then: Callable[[Any, Exception | None], None],
-        answers: Later | None = None,
+        answers: DelayedAnswer | None = None,
     ) -> None:
         """Run `work` beside the loop when all changes before it are done; `then` gets its result, or its error.
 
@@ -130,7 +130,12 @@ class Topics:
         self._run_next()
 
     def create(
-        self, name: str, partitions: int, configs: Mapping[str, object], then: Told, answers: Later | None = None
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, object],
+        then: Told,
+        answers: DelayedAnswer | None = None,
     ) -> None:
         """Make a topic. `then` gets `TopicExists` if there is one of the name, also if it was made meanwhile."""
         self.change(
@@ -140,7 +145,12 @@ class Topics:
         )
 
     def ensure(
-        self, name: str, partitions: int, configs: Mapping[str, object], then: Told, answers: Later | None = None
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, object],
+        then: Told,
+        answers: DelayedAnswer | None = None,
     ) -> None:
         """The topic of this name, which is made if it is not there."""
         known = self._by_name.get(name)
@@ -154,7 +164,7 @@ class Topics:
 
         self.create(name, partitions, configs, told, answers)
 
-    def ensure_internal(self, name: str, then: Told, answers: Later | None = None) -> None:
+    def ensure_internal(self, name: str, then: Told, answers: DelayedAnswer | None = None) -> None:
         """One of Kafka's own topics, made as Kafka makes it if it is not there."""
         partitions, configs = internal_topic(name, self._runtime.config)
         self.ensure(name, partitions, configs, then, answers)
@@ -193,7 +203,7 @@ class Topics:
             reason = f"topic {name} could not be made for a client that asked for it: {result}"
             self._runtime.log_lines.warn("topic not made", reason)
 
-    def delete(self, name: str, then: Told, answers: Later | None = None) -> None:
+    def delete(self, name: str, then: Told, answers: DelayedAnswer | None = None) -> None:
         """Take a topic away; `then` gets what it was. Nobody finds it from now on, unless that fails."""
         gone = self._by_name.get(name)
         if gone is None:

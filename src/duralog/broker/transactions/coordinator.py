@@ -54,7 +54,7 @@ error after which a transaction can be aborted."""
 _UNREACHABLE = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
 
 
-class Outcome(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """What a producer is told: an error, or who it is from now on."""
 
     error_code: int
@@ -107,14 +107,14 @@ class TransactionCoordinator:
 
     # What producers ask
 
-    def init_producer(self, transactional_id: str, timeout_ms: int, expected: Producer | None) -> Outcome:
+    def init_producer(self, transactional_id: str, timeout_ms: int, expected: Producer | None) -> ProducerIdentity:
         """A producer starts: it gets an epoch that no other instance of it has."""
         if not transactional_id:
-            return Outcome(INVALID_REQUEST)
+            return ProducerIdentity(INVALID_REQUEST)
         if not 0 < timeout_ms <= self._runtime.config.transaction_max_timeout_ms:
-            return Outcome(INVALID_TRANSACTION_TIMEOUT)
+            return ProducerIdentity(INVALID_TRANSACTION_TIMEOUT)
         if self.log.partition_for(transactional_id) is None:
-            return Outcome(NOT_COORDINATOR)
+            return ProducerIdentity(NOT_COORDINATOR)
         error, new = self._settle(
             transactional_id,
             decisions.init_producer(
@@ -127,10 +127,10 @@ class TransactionCoordinator:
             ),
         )
         if new is None:
-            return Outcome(error)
+            return ProducerIdentity(error)
         if new.is_prepared:
-            return Outcome(CONCURRENT_TRANSACTIONS)
-        return Outcome(NONE, new.producer_id, new.producer_epoch)
+            return ProducerIdentity(CONCURRENT_TRANSACTIONS)
+        return ProducerIdentity(NONE, new.producer_id, new.producer_epoch)
 
     def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition], *, client_version: int
@@ -159,11 +159,11 @@ class TransactionCoordinator:
 
     def end_transaction(
         self, transactional_id: str, producer: Producer, *, commit: bool, client_version: int
-    ) -> Outcome:
+    ) -> ProducerIdentity:
         if not transactional_id:
-            return Outcome(INVALID_REQUEST)
+            return ProducerIdentity(INVALID_REQUEST)
         if self.log.partition_for(transactional_id) is None:
-            return Outcome(NOT_COORDINATOR)
+            return ProducerIdentity(NOT_COORDINATOR)
         known = self.states.get(transactional_id)
         error, new = self._settle(
             transactional_id,
@@ -177,11 +177,11 @@ class TransactionCoordinator:
             ),
         )
         if error != NONE or client_version < EPOCH_BUMPING or known is None:
-            return Outcome(error)
+            return ProducerIdentity(error)
         if new is None:
-            return Outcome(NONE, known.producer_id, known.producer_epoch)
+            return ProducerIdentity(NONE, known.producer_id, known.producer_epoch)
         ended = new.completed(new.updated_ms)
-        return Outcome(NONE, ended.producer_id, ended.producer_epoch)
+        return ProducerIdentity(NONE, ended.producer_id, ended.producer_epoch)
 
     def abort_in_place(self, transactional_id: str) -> int:
         """Abort the open transaction of a producer that took too long."""

@@ -4,7 +4,7 @@ A handler returns one of
 
 - a mapping of field names to values: `messages` encodes it,
 - a `RawAnswer`: the body in ready-made parts, of which a `FileSlice` goes from the file to the socket by the kernel,
-- a `Later`: the answer comes when somebody calls `Later.answer`, once, on the loop's thread,
+- a `DelayedAnswer`: the answer comes when somebody calls `DelayedAnswer.answer`, once, on the loop's thread,
 - `Silence.NO_ANSWER`: the client expects none (Produce with acks=0), or `Silence.CLOSE`: the connection ends.
 
 A connection has one request under way at a time, so that answers leave in the order of the requests.
@@ -75,7 +75,7 @@ NO_ANSWER = Silence.NO_ANSWER
 CLOSE = Silence.CLOSE
 
 
-class Later:
+class DelayedAnswer:
     """An answer that is not there yet. The connection is not read further until it is.
 
     `on_disconnect`, if set, is called when the client goes before its answer is there; an answer after that goes
@@ -134,7 +134,7 @@ class Later:
             on_disconnect()
 
 
-Answer = Fields | RawAnswer | Later | Silence
+Answer = Fields | RawAnswer | DelayedAnswer | Silence
 
 
 Refuse = Callable[[Request, int, str | None], Fields]

@@ -59,12 +59,10 @@ class ClassicGroup(ClassicMembership, Group):
         state: ClassicState = ClassicState.EMPTY,
         generation: int = 0,
         protocol_type: str | None = None,
-        protocol_name: str | None = None,
-        leader_id: str | None = None,
         state_timestamp_ms: int | None = None,
     ) -> None:
         Group.__init__(self, group_id)
-        ClassicMembership.__init__(self, leader_id)
+        ClassicMembership.__init__(self)
         self._clock = clock
         self._state = state
         self.previous_state = ClassicState.DEAD
@@ -72,7 +70,7 @@ class ClassicGroup(ClassicMembership, Group):
         """Since when it is in its state; None if the record it was loaded from is too old to tell."""
         self.generation = generation
         self._protocol_type = protocol_type
-        self.protocol_name = protocol_name
+        self.protocol_name: str | None = None
         self.pending_syncs: set[str] = set()
         """Members of this generation that have not sent their SyncGroup."""
         self.has_new_member = False

@@ -191,8 +191,8 @@ class ClassicGroups:
             rebalance_timeout_ms=request.rebalance_timeout_ms,
             session_timeout_ms=request.session_timeout_ms,
             protocols=request.protocols,
+            is_new=True,
         )
-        member.is_new = True
         if group.is_in(ClassicState.PREPARING) and group.previous_state is ClassicState.EMPTY:
             group.has_new_member = True
         group.add(member, request.protocol_type, answer)

@@ -22,10 +22,10 @@ def load_group(group_id: str, value: Mapping[str, Any], clock: Callable[[], int]
         state=ClassicState.STABLE if value["members"] else ClassicState.EMPTY,
         generation=value["generation"],
         protocol_type=value["protocol_type"] or None,
-        protocol_name=value["protocol"],
-        leader_id=value["leader"] if value["members"] else None,
         state_timestamp_ms=None if since_ms == -1 else since_ms,
     )
+    group.protocol_name = value["protocol"]
+    group.leader_id = value["leader"] if value["members"] else None
     for fields in value["members"]:
         rebalance_timeout_ms = fields.get("rebalance_timeout", -1)
         session_timeout_ms = fields["session_timeout"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 from duralog.broker.net.timers import Timer
 from duralog.broker.wire.request import Fields
@@ -16,51 +17,25 @@ AnswerTo = Callable[[Fields], None]
 NO_ASSIGNMENT = b""
 
 
+@dataclass(slots=True, eq=False)
 class ClassicMember:
-    __slots__ = (
-        "assignment",
-        "awaiting_join",
-        "awaiting_sync",
-        "client_host",
-        "client_id",
-        "expires_ms",
-        "instance_id",
-        "is_new",
-        "member_id",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
-        "timer",
-    )
-
-    def __init__(
-        self,
-        member_id: str,
-        *,
-        instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocols: Protocols,
-        assignment: bytes = NO_ASSIGNMENT,
-    ) -> None:
-        self.member_id = member_id
-        self.instance_id = instance_id
-        """Of a static member, which may come back under another member id."""
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocols = protocols
-        self.assignment = assignment
-        self.awaiting_join: AnswerTo | None = None
-        self.awaiting_sync: AnswerTo | None = None
-        self.is_new = False
-        """It has joined, and does not know its member id yet: it cannot send heartbeats."""
-        self.expires_ms = 0.0
-        """By the clock of the timers: without a sign of life until then, it is out."""
-        self.timer: Timer | None = None
+    member_id: str
+    _: KW_ONLY
+    instance_id: str | None
+    """Of a static member, which may come back under another member id."""
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = NO_ASSIGNMENT
+    awaiting_join: AnswerTo | None = None
+    awaiting_sync: AnswerTo | None = None
+    is_new: bool = False
+    """It has joined, and does not know its member id yet: it cannot send heartbeats."""
+    expires_ms: float = 0.0
+    """By the clock of the timers: without a sign of life until then, it is removed."""
+    timer: Timer | None = None
 
     @property
     def is_static(self) -> bool:

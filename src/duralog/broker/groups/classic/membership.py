@@ -22,8 +22,8 @@ NO_MEMBER: Final = ""
 
 
 class ClassicMembership:
-    def __init__(self, leader_id: str | None) -> None:
-        self.leader_id = leader_id
+    def __init__(self) -> None:
+        self.leader_id: str | None = None
         self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
         """Member ids by instance ids."""

@@ -15,20 +15,20 @@ from duralog.broker.handlers.cluster.incremental_alter_configs import (
     response,
     unknown_type,
 )
-from duralog.broker.net.limits import Limits
+from duralog.broker.net.limits import ConnectionLimits
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topic_faults import Fault
 from duralog.broker.topics.topics import Topics
-from duralog.broker.wire.request import Answer, Api, Later, Request
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Request
 from duralog.broker.wire.resource_types import BROKER, GROUP, TOPIC
 
 
-def handle(runtime: Runtime, topics: Topics, limits: Limits, request: Request) -> Answer:
+def handle(runtime: Runtime, topics: Topics, limits: ConnectionLimits, request: Request) -> Answer:
     message = request.message
     counts = Counter((each.resource_type, each.resource_name) for each in message.resources)
     plan = [_plan(runtime, each, counts) for each in message.resources]
     changes = ConfigChanges(runtime, topics, limits, validate_only=message.validate_only)
-    later = Later()
+    later = DelayedAnswer()
 
     def then(faults: list[Fault], error: Exception | None) -> None:
         changes.finish()

@@ -22,7 +22,7 @@ from duralog.broker.topics.topic_faults import Fault, name_fault
 from duralog.broker.topics.topics import Topics
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.messages import optional
-from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
 from duralog.broker.wire.resource_types import BROKER, CLIENT_METRICS, GROUP, LOGGER, TOPIC
 from duralog.config.entries import Entry
 
@@ -57,7 +57,7 @@ def handle(runtime: Runtime, topics: Topics, addresses: Mapping[str, Address], r
 
     if len(message.resources) <= _AT_ONCE:
         return describe()
-    later = Later()
+    later = DelayedAnswer()
 
     def then(answer: Fields, error: Exception | None) -> None:
         if error is not None:

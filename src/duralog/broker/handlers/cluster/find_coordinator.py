@@ -15,7 +15,7 @@ from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS, TRANSACTION_
 from duralog.broker.topics.topics import Topics, TopicView
 from duralog.broker.wire.error_codes import COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, NONE, UNKNOWN_SERVER_ERROR
 from duralog.broker.wire.messages import optional
-from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
 
 _TOPICS: Final = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 """By the type of the key."""
@@ -43,7 +43,7 @@ def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
         return _fields(runtime, request, NONE)
     if request.version >= _SEVERAL and not request.message.coordinator_keys:
         return _fields(runtime, request, NONE)
-    later = Later()
+    later = DelayedAnswer()
 
     def is_made(made: TopicView | Exception) -> None:
         if isinstance(made, Exception):

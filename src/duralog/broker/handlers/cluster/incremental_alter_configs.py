@@ -10,19 +10,19 @@ from typing import Any
 
 from duralog.broker.configs.changes import DELETE, DONE, OPERATIONS, Change, ConfigChanges
 from duralog.broker.configs.loggers import loggers_fault, set_levels
-from duralog.broker.net.limits import Limits
+from duralog.broker.net.limits import ConnectionLimits
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topic_faults import Fault
 from duralog.broker.topics.topics import Topics
 from duralog.broker.wire import error_codes as codes
-from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
 from duralog.broker.wire.resource_types import BROKER, GROUP, LOGGER, TOPIC
 
 REPEATED = Fault(codes.INVALID_REQUEST, "Each resource must appear at most once.")
 REPEATED_KEYS = Fault(codes.INVALID_REQUEST, "Error due to duplicate config keys")
 
 
-def handle(runtime: Runtime, topics: Topics, limits: Limits, request: Request) -> Answer:
+def handle(runtime: Runtime, topics: Topics, limits: ConnectionLimits, request: Request) -> Answer:
     message = request.message
     if any(
         config.config_operation not in range(len(OPERATIONS)) for each in message.resources for config in each.configs
@@ -31,7 +31,7 @@ def handle(runtime: Runtime, topics: Topics, limits: Limits, request: Request) -
     counts = Counter((each.resource_type, each.resource_name) for each in message.resources)
     plan = [_plan(runtime, each, counts) for each in message.resources]
     changes = ConfigChanges(runtime, topics, limits, validate_only=message.validate_only)
-    later = Later()
+    later = DelayedAnswer()
 
     def work() -> list[Fault]:
         return [each if isinstance(each, Fault) else _make(changes, each, message.validate_only) for each in plan]

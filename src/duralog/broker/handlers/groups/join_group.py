@@ -15,7 +15,7 @@ from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.runtime import Runtime
 from duralog.broker.wire.error_codes import INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT
 from duralog.broker.wire.messages import optional
-from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
 
 _NEEDS_MEMBER_ID = 4
 _NULLABLE_PROTOCOL = 7
@@ -30,7 +30,7 @@ def handle(runtime: Runtime, groups: GroupCoordinator, request: Request) -> Answ
         return joined_fields(request.version, {"error_code": INVALID_GROUP_ID, "member_id": message.member_id})
     if not config.group_min_session_timeout_ms <= message.session_timeout <= config.group_max_session_timeout_ms:
         return joined_fields(request.version, {"error_code": INVALID_SESSION_TIMEOUT, "member_id": message.member_id})
-    later = Later()
+    later = DelayedAnswer()
     try:
         groups.check_ready(message.group_id)
         group = groups.by_id.get(message.group_id)

@@ -11,7 +11,7 @@ from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.wire.error_codes import INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID
 from duralog.broker.wire.messages import optional
-from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
 
 _HAS_PROTOCOL = 5
 
@@ -23,7 +23,7 @@ def handle(groups: GroupCoordinator, request: Request) -> Answer:
         return refuse(request, INCONSISTENT_GROUP_PROTOCOL, None)
     if not message.group_id:
         return refuse(request, INVALID_GROUP_ID, None)
-    later = Later()
+    later = DelayedAnswer()
     try:
         groups.check_ready(message.group_id)
         group = groups.by_id.get(message.group_id)

@@ -10,7 +10,7 @@ from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import INTERNAL_TOPICS
 from duralog.broker.topics.partitions import Partitions
 from duralog.broker.wire import error_codes as codes
-from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
 from duralog.errors import DuralogError
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.retention import COMPACT, DELETE
@@ -39,7 +39,7 @@ def handle(runtime: Runtime, partitions: Partitions, request: Request) -> Answer
             logs[name, number] = partition.log
     if not logs:
         return _by_topic(results)
-    later = Later()
+    later = DelayedAnswer()
 
     def delete() -> dict[_Key, Fields]:
         return {key: _delete(log, asked[key], partitions) for key, log in logs.items()}

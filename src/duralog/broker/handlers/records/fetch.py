@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from duralog.broker.fetch.purgatory import Fetch, Fetches
-from duralog.broker.fetch.reading import NO_EPOCH, Limits, Wanted
+from duralog.broker.fetch.reading import NO_EPOCH, FetchLimits, Wanted
 from duralog.broker.fetch.response import FIRST_WITH_TOPIC_IDS, encode
 from duralog.broker.fetch.sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION, Key
 from duralog.broker.runtime import Runtime
@@ -31,7 +31,7 @@ def handle(runtime: Runtime, partitions: Partitions, fetches: Fetches, request: 
     if not 0 <= message.isolation_level < len(_ISOLATIONS):
         return refuse(request, error_codes.UNKNOWN_SERVER_ERROR, None)
     max_bytes = min(message.max_bytes, runtime.config.fetch_max_bytes)
-    limits = Limits(max_bytes, _ISOLATIONS[message.isolation_level], _is_replica(message, version))
+    limits = FetchLimits(max_bytes, _ISOLATIONS[message.isolation_level], _is_replica(message, version))
     asked = _asked(partitions, message, version)
     session = None
     wants_session = False

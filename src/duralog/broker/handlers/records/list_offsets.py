@@ -15,7 +15,7 @@ from duralog.broker.topics.leadership import NO_EPOCH, epoch_error
 from duralog.broker.topics.partitions import Partition, Partitions
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.messages import optional
-from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
 from duralog.errors import DuralogError
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.storage.log.isolation import Isolation
@@ -61,7 +61,7 @@ def handle(runtime: Runtime, partitions: Partitions, request: Request) -> Answer
             results[key] = _partition(one.number, _special(partition.log, one.timestamp_ms, isolation))
     if not slow:
         return _by_topic(results)
-    later = Later()
+    later = DelayedAnswer()
 
     def by_time(log: PartitionLog, timestamp_ms: int) -> Fields:
         try:

@@ -12,7 +12,7 @@ from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topic_faults import DUPLICATE, TIMED_OUT, TOO_MANY, Fault, fault_of, more_partitions_fault
 from duralog.broker.topics.topics import Topics
 from duralog.broker.wire import error_codes as codes
-from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
 from duralog.errors import DuralogError
 from duralog.storage.metadata.changes import MOST_PARTITIONS
 
@@ -27,7 +27,7 @@ def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
     counts = Counter(topic.name for topic in message.topics)
     repeated = [_result(name, DUPLICATE) for name, count in counts.items() if count > 1]
     wanted = [topic for topic in message.topics if counts[topic.name] == 1]
-    later = Later()
+    later = DelayedAnswer()
     growth = _Growth(runtime, validate_only=message.validate_only)
 
     def work() -> list[Fields]:

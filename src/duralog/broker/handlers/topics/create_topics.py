@@ -28,7 +28,7 @@ from duralog.broker.topics.topic_faults import (
 )
 from duralog.broker.topics.topics import Topics
 from duralog.broker.wire import error_codes as codes
-from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
 from duralog.errors import DuralogError
 from duralog.format.filenames import collision_key
 from duralog.storage.metadata.changes import MOST_PARTITIONS
@@ -44,7 +44,7 @@ def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
     if sum(max(_partition_count(runtime, topic), 0) for topic in wanted) > MOST_PARTITIONS:
         return refuse(request, *TOO_MANY)
     creation = _Creation(runtime, validate_only=message.validate_only)
-    later = Later()
+    later = DelayedAnswer()
 
     def then(results: list[Fields], error: Exception | None) -> None:
         for name in creation.created:

@@ -14,7 +14,7 @@ from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topic_faults import DUPLICATE, TIMED_OUT, UNKNOWN_ID, UNKNOWN_TOPIC, Fault, fault_of
 from duralog.broker.topics.topics import Topics, TopicView
 from duralog.broker.wire import error_codes as codes
-from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
 
 _BY_ID_SINCE = 6
 _DISABLED_SINCE = 3
@@ -82,7 +82,7 @@ class _Deletion:
     """Answers when the last topic of a request is gone."""
 
     def __init__(self, answers: list[Fields], expected: int, log_lines: LogLines) -> None:
-        self.later = Later()
+        self.later = DelayedAnswer()
         self._answers = answers
         self._expected = expected
         self._log_lines = log_lines

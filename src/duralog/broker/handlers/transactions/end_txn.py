@@ -20,16 +20,16 @@ _BUMPS_EPOCH = 5
 
 def handle(transactions: TransactionCoordinator, request: Request) -> Answer:
     message = request.message
-    outcome = transactions.end_transaction(
+    producer = transactions.end_transaction(
         message.transactional_id,
         Producer(message.producer_id, message.producer_epoch),
         commit=message.committed,
         client_version=EPOCH_BUMPING if request.version >= _BUMPS_EPOCH else 0,
     )
-    error = outcome.error_code
+    error = producer.error_code
     if error == PRODUCER_FENCED and request.version < _KNOWS_FENCED:
         error = INVALID_PRODUCER_EPOCH
-    return {"error_code": error, "producer_id": outcome.producer_id, "producer_epoch": outcome.producer_epoch}
+    return {"error_code": error, "producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
 
 
 def refuse(request: Request, error_code: int, message: str | None) -> Fields:

@@ -7,7 +7,7 @@ later know PRODUCER_FENCED; before, it is told as INVALID_PRODUCER_EPOCH.
 from __future__ import annotations
 
 from duralog.broker.topics.producer_ids import ProducerIds
-from duralog.broker.transactions.coordinator import Outcome, TransactionCoordinator
+from duralog.broker.transactions.coordinator import ProducerIdentity, TransactionCoordinator
 from duralog.broker.transactions.decisions import Producer
 from duralog.broker.wire.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -17,7 +17,7 @@ from duralog.broker.wire.error_codes import (
     PRODUCER_FENCED,
 )
 from duralog.broker.wire.messages import optional
-from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 _KNOWS_FENCED = 4
@@ -31,31 +31,31 @@ def handle(producer_ids: ProducerIds, transactions: TransactionCoordinator, requ
         return refuse(request, INVALID_REQUEST, None)
     expected = None if producer_id == NO_PRODUCER_ID else Producer(producer_id, producer_epoch)
     transactional_id, timeout_ms = message.transactional_id, message.transaction_timeout
-    later = Later()
+    later = DelayedAnswer()
 
     def go_on() -> None:
         if transactional_id is None:
-            outcome = _somebody_new(producer_ids)
+            producer = _somebody_new(producer_ids)
         else:
-            outcome = transactions.init_producer(transactional_id, timeout_ms, expected)
-        later.answer(_fields(outcome, request.version))
+            producer = transactions.init_producer(transactional_id, timeout_ms, expected)
+        later.answer(_fields(producer, request.version))
 
     producer_ids.when_there(go_on, later)
     return later
 
 
-def _somebody_new(producer_ids: ProducerIds) -> Outcome:
+def _somebody_new(producer_ids: ProducerIds) -> ProducerIdentity:
     producer_id = producer_ids.take()
     if producer_id is None:
-        return Outcome(COORDINATOR_LOAD_IN_PROGRESS)
-    return Outcome(NONE, producer_id, 0)
+        return ProducerIdentity(COORDINATOR_LOAD_IN_PROGRESS)
+    return ProducerIdentity(NONE, producer_id, 0)
 
 
-def _fields(outcome: Outcome, version: int) -> Fields:
-    error = outcome.error_code
+def _fields(producer: ProducerIdentity, version: int) -> Fields:
+    error = producer.error_code
     if error == PRODUCER_FENCED and version < _KNOWS_FENCED:
         error = INVALID_PRODUCER_EPOCH
-    return {"error_code": error, "producer_id": outcome.producer_id, "producer_epoch": outcome.producer_epoch}
+    return {"error_code": error, "producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
 
 
 def refuse(request: Request, error_code: int, message: str | None) -> Fields:

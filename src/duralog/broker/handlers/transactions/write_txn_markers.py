@@ -18,7 +18,7 @@ from duralog.broker.topics.partitions import Partitions
 from duralog.broker.transactions.markers import MARKERS_PER_TURN
 from duralog.broker.wire.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, code_of
 from duralog.broker.wire.messages import optional
-from duralog.broker.wire.request import Answer, Api, Fields, Later, Request
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
 from duralog.errors import DuralogError
 
 _Results = dict[tuple[str, int], int]
@@ -32,7 +32,7 @@ def handle(runtime: Runtime, partitions: Partitions, groups: GroupCoordinator, r
         for number in reversed(topic.partition_indexes)
     ]
     results: dict[int, _Results] = {}
-    later = Later()
+    later = DelayedAnswer()
 
     def go_on() -> None:
         for _ in range(min(len(left), MARKERS_PER_TURN)):
