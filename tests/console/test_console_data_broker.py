@@ -15,8 +15,7 @@ import pytest
 
 from duralog import Record
 from duralog.broker.broker import Broker
-from duralog.broker.net.listening import Address
-from duralog.broker.net.listening import Listening
+from duralog.broker.net.listening import Address, Listening
 from duralog.client.connection import admin_module
 from duralog.client.log_dirs import log_dir_sizes
 from duralog.config import BrokerConfig
