@@ -1,4 +1,4 @@
-"""`duralog lookup`: where a record is, and how a read finds it. `lookup_walk` does the work."""
+"""`duralog lookup`: where a record is, and how a read finds it. `duralog.operations.lookup` does the work."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from duralog.cli.common.options import (
     local_directory_given,
     parsed,
     parsed_time,
-    standard_output,
 )
+from duralog.cli.common.screen import screen
 from duralog.cli.common.unknown_names import names_checked
 
 
@@ -71,27 +71,24 @@ def lookup(
     with told_plainly(), names_checked(path, topic, partition):
         from duralog.cli.common.compilation import announce_compilation
         from duralog.cli.common.logs import say_warnings
-        from duralog.cli.common.progress import Progress
-        from duralog.operations.chosen_partition import choose_partition
 
         announce_compilation(quiet=quiet)
         say_warnings(wanted=not quiet)
-        from duralog.cli.lookup_walk import LookupWalk
+        from duralog.cli.lookup_steps import LookupSteps
+        from duralog.operations import lookup as use_case
+        from duralog.operations.chosen_partition import choose_partition
 
-        output = standard_output(as_json=as_json, quiet=quiet)
         log = choose_partition(path, topic, partition)
-        try:
-            with Progress(log.size_bytes, wanted=key is not None and not (no_progress or quiet)) as progress:
-                output.before_writing = progress.hide
-                walk = LookupWalk(log, output, progress)
-                if offset is not None:
-                    found = walk.by_offset(offset)
-                elif timestamp_ms is not None:
-                    found = walk.by_time(timestamp_ms)
-                else:
-                    assert key_bytes is not None
-                    found = walk.by_key(key_bytes)
-        finally:
-            output.flush()
-        if not found or output.findings:
+        target: use_case.Target
+        if offset is not None:
+            target = use_case.AtOffset(offset)
+        elif timestamp_ms is not None:
+            target = use_case.SinceTime(timestamp_ms)
+        else:
+            assert key_bytes is not None
+            target = use_case.WithKey(key_bytes)
+        with screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown:
+            steps = LookupSteps(log, shown.output)
+            is_found = use_case.lookup(log, target, steps.show, on_progress=shown.bar.show)
+        if not is_found or shown.output.findings:
             raise typer.Exit(FAILURE)

@@ -13,9 +13,6 @@ from duralog.cli.dump.request import DumpRequest
 from duralog.columnar.decoded import DecodedRecords
 from duralog.format.layout import LOG_APPEND_TIME_BIT, NO_TIMESTAMP
 
-_FEW = 16
-"""So few candidates are compared one by one."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
@@ -71,22 +68,5 @@ class Selection:
             chosen &= (columns.timestamp < self.until_ms) & (columns.timestamp != NO_TIMESTAMP)
         rows = np.flatnonzero(chosen)
         if self.key is not None:
-            rows = _with_key(decoded, rows, self.key)
+            rows = decoded.with_key(self.key, rows)
         return decoded.take(rows)
-
-
-def _with_key(decoded: DecodedRecords, rows: NDArray[np.intp], key: bytes) -> NDArray[np.intp]:
-    data, columns = decoded.data, decoded.columns
-    rows = rows[columns.key_length[rows] == len(key)]
-    starts = columns.key_position[rows]
-    # Keys of one topic often begin alike: the last byte tells them apart soonest.
-    for index in reversed(range(len(key))):
-        if len(rows) <= _FEW:
-            break
-        same = data[starts + index] == key[index]
-        rows, starts = rows[same], starts[same]
-    else:
-        return rows
-    equal = [data[start : start + len(key)].tobytes() == key for start in starts]
-    matching: NDArray[np.intp] = rows[np.array(equal, bool)]
-    return matching
