@@ -142,20 +142,19 @@ def reset(
     timestamp_ms = parsed_time("--time", time)
     with told_plainly(), _groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
         from duralog.client.groups import ResetTo
+        from duralog.operations.reset_offsets import ResetRequest, reset_offsets
 
         output = standard_output(as_json=as_json, quiet=quiet)
-        targets = groups.targets(topic, partition, ResetTo(offset=offset, timestamp_ms=timestamp_ms, latest=latest))
-        known = groups.committed(group)
-        if not dry_run:
-            groups.set_offsets(group, targets)
-        for where, to in sorted(targets.items()):
-            was = known.get(where)
+        to = ResetTo(offset=offset, timestamp_ms=timestamp_ms, latest=latest)
+        request = ResetRequest(group=group, topic=topic, partition=partition, to=to, dry_run=dry_run)
+        for done in reset_offsets(groups, request):
             if as_json:
-                names = {"kind": "reset", "group": group, "topic": where[0], "partition": where[1]}
-                output.object({**names, "from": was, "to": to, "dry_run": dry_run})
+                names = {"kind": "reset", "group": group, "topic": done.topic, "partition": done.partition}
+                output.object({**names, "from": done.before, "to": done.after, "dry_run": dry_run})
             else:
                 verb = "would go" if dry_run else "goes"
-                output.line(f"{where[0]}-{where[1]}: {verb} from {'nothing' if was is None else was} to {to}")
+                before = "nothing" if done.before is None else done.before
+                output.line(f"{done.topic}-{done.partition}: {verb} from {before} to {done.after}")
         output.flush()
 
 
