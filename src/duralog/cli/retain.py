@@ -200,7 +200,7 @@ def _write_removals(
     what = f"{plural(len(removals), 'segment')} of {plural(touched, 'partition')}" if removals else "no segment"
     output.heading(
         f"{what} {verb}, {size_text(freed)} {'would be ' if dry_run else ''}freed; "
-        f"{plural(partitions, 'partition')} looked at"
+        f"{plural(partitions, 'partition')} checked"
     )
 
 

@@ -207,7 +207,7 @@ def _summary_line(verified: Verified) -> str:
     counts = totals.counts
     rate = counts.size_bytes / totals.seconds if totals.seconds else 0
     verdict = plural(totals.errors, "finding") if totals.errors else "no findings"
-    advice = f"; duralog repair --dry-run {verified.path} tells what can be done" if totals.errors else ""
+    advice = f"; duralog repair --dry-run {verified.path} shows what can be done" if totals.errors else ""
     return (
         f"{plural(totals.partitions, 'partition')}, {plural(counts.batches, 'batch')}, {size_text(counts.size_bytes)}"
         f" in {totals.seconds:.2f} s ({size_text(int(rate))}/s): {verdict}{printable(advice)}"

@@ -18,7 +18,7 @@ _ADVICE = {
     errno.EMFILE: "too many files are open: raise the limit with ulimit -n",
 }
 _REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EMFILE)
-"""For these the advice holds for any file of a store, whatever the store was doing."""
+"""Errors of the disk or the process, not of one file: the advice holds for any operation of a store."""
 
 
 def describe(error: Exception) -> str:

@@ -44,7 +44,7 @@ def opened_for_writing(
         if METADATA_PARTITION.topic not in (corrupt.file or ""):
             raise
         raise DuralogError(
-            f"{corrupt}: duralog repair --dry-run {path} --topic {METADATA_PARTITION.topic} tells what can be done"
+            f"{corrupt}: duralog repair --dry-run {path} --topic {METADATA_PARTITION.topic} shows what can be done"
         ) from corrupt
     with store:
         try:

@@ -285,7 +285,7 @@ def test_a_checkpoint_that_is_not_believed(directory: CompactedDirectory) -> Non
     (path / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 4711\n")
     told = explain(path)
     assert (told["checkpoint"], told["first_dirty_offset"]) == (4711, 0)
-    assert told["advice"][0].startswith("the checkpoint is not believed: it was compacted up to offset 4711")
+    assert told["advice"][0].startswith("the checkpoint is ignored: it was compacted up to offset 4711")
 
 
 # Tombstones, the map, keys, damage

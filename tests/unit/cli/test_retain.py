@@ -167,9 +167,9 @@ def test_lines(store: Path) -> None:
     lines = retain("-n", "-t", "plain", "--retention-bytes", 1_100_000, "--retention-ms", -1, store).stdout.splitlines()
     assert lines[0].split() == ["partition", "base_offset", "end_offset", "bytes", "policy", "why"]
     assert lines[1].startswith("plain-0              0        3229  1,045,518  retention.bytes")
-    assert lines[-1] == "1 segment of 1 partition would go, 1021 KiB would be freed; 1 partition looked at"
+    assert lines[-1] == "1 segment of 1 partition would go, 1021 KiB would be freed; 1 partition checked"
     lines = retain("-n", "-t", "plain", "--retention-ms", -1, store).stdout.splitlines()
-    assert lines[-1] == "no segment expires, 0 B would be freed; 1 partition looked at"
+    assert lines[-1] == "no segment expires, 0 B would be freed; 1 partition checked"
     assert retain("-q", "-n", store).stdout == ""
 
 
@@ -209,4 +209,4 @@ def test_damaged_metadata_says_what_mends_it(store: Path) -> None:
     data[-1] ^= 0xFF
     log.write_bytes(data)
     told = retain(store, code=1).stderr
-    assert f"duralog repair --dry-run {store} --topic __cluster_metadata tells what can be done" in told
+    assert f"duralog repair --dry-run {store} --topic __cluster_metadata shows what can be done" in told

@@ -8,8 +8,8 @@
 | 130 | interrupted with Ctrl-C |
 | 141 | the reader of standard output closed it before the end, as `head` does |
 
-The last is what a shell tells of `cat` and `ls`, which SIGPIPE ends: nothing is said, and nothing is claimed either,
-since what the command had still to do was not done. Python ignores that signal, so that files are closed in order.
+The last is the exit code of `cat` and `ls` after SIGPIPE. Nothing is printed, and 0 would be wrong, since the command
+did not finish. Python ignores that signal, so that files are closed in order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CLOSED_PIPE = 141
 
 
 class CannotWrite(DuralogError):
-    """What a command makes has no place to go to: nothing else it could do makes sense any more."""
+    """The output of a command cannot be written, so the command ends."""
 
 
 class WrongUsage(typer.BadParameter):

@@ -1,6 +1,6 @@
 """The options that commands share: the same names, short forms and words for the same things.
 
-Where a command works is told by its argument or by `--data`, and by one of the two only.
+The argument or `--data` says where a command works, never both.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def check_text(option: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise WrongUsage(f"{option}: {text!r} is no text: it must be UTF-8") from None
+        raise WrongUsage(f"{option}: {text!r} is not text: it must be UTF-8") from None
 
 
 Directory = Annotated[

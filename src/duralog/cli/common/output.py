@@ -22,7 +22,7 @@ class Output:
     """Collects small lines and passes large blocks straight through, in order."""
 
     before_writing: Callable[[], None] | None = None
-    """Called before anything is written: whoever draws on the same terminal takes it away."""
+    """Called before anything is written, so that a progress bar on the same terminal can be removed."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Output:
         self._lines: list[str] = []
         self._pending = 0
         self._has_written = False
-        self._told_columns: set[str] = set()
+        self._left_out: set[str] = set()
 
     def write(self, block: bytes | bytearray | memoryview) -> None:
         """Finished lines as bytes."""
@@ -75,11 +75,11 @@ class Output:
             self.line(f"{_DIM}{text}{_PLAIN}" if self._colour else text)
 
     def left_out(self, names: Sequence[str]) -> None:
-        """Columns that the terminal has no room for: told once, however many tables lack them."""
-        told = ", ".join(names)
-        if names and told not in self._told_columns:
-            self._told_columns.add(told)
-            self.columns(f"(no room for {told}; --json has all)")
+        """Columns that the terminal has no room for. They are named once, also if several tables lack them."""
+        listed = ", ".join(names)
+        if names and listed not in self._left_out:
+            self._left_out.add(listed)
+            self.columns(f"(no room for {listed}; --json has all)")
 
     def finding(self, error: CorruptRecord) -> None:
         self.findings += 1

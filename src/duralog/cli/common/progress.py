@@ -139,20 +139,20 @@ class Progress(ProgressBar):
 def figures_text(done: int, total: int | None, rate: float, *, seconds: float, unit: str | None = None) -> str:
     """`312 MiB of 1.2 GiB  210 MiB/s  0:04 left`; without a total, for how long. A unit of None is bytes."""
     if unit is None:
-        told = [size_text(done) if total is None else f"{size_text(done)} of {size_text(total)}"]
-        told.append(f"{size_text(int(rate))}/s")
+        parts = [size_text(done) if total is None else f"{size_text(done)} of {size_text(total)}"]
+        parts.append(f"{size_text(int(rate))}/s")
     else:
         most = done if total is None else total
         counted = plural(most, unit) if unit else f"{most:,}"
-        told = [
+        parts = [
             counted if total is None else f"{done:,} of {counted}",
             f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s",
         ]
     if total is None:
-        told.append(clock_text(seconds))
+        parts.append(clock_text(seconds))
     elif rate > 0:
-        told.append(f"{clock_text((total - done) / rate)} left")
-    return "  ".join(told)
+        parts.append(f"{clock_text((total - done) / rate)} left")
+    return "  ".join(parts)
 
 
 def clock_text(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""`duralog compact --explain` in words: whether a log is to be compacted, why not, and what would change that."""
+"""`duralog compact --explain` in words: whether a log is due for compaction, why not, and what would change that."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def verdict(dirty: DirtyRange) -> str:
 def advice(explanation: Explanation, config: TopicConfig) -> Iterator[str]:
     dirty = explanation.dirty
     if dirty.correction is not None:
-        yield f"the checkpoint is not believed: {dirty.correction}"
+        yield f"the checkpoint is ignored: {dirty.correction}"
     if dirty.first_uncleanable.limit is CleaningLimit.OPEN_TRANSACTION:
         yield (
-            "behind the open transaction nothing is compacted until it ends; of a producer that is gone,"
-            " kafka-transactions.sh --abort ends it"
+            "nothing after the start of the open transaction is compacted until it ends; if its producer is gone,"
+            " end it with kafka-transactions.sh --abort"
         )
     elif not dirty.cleanable_bytes:
         yield from _unlocking(explanation, config)
@@ -38,8 +38,8 @@ def advice(explanation: Explanation, config: TopicConfig) -> Iterator[str]:
     if not dirty.cleanable_bytes and explanation.horizons.passed_batches:
         yield (
             f"the delete horizon of {plural(explanation.horizons.passed_batches, 'batch')} has passed: the next"
-            " compaction drops what it may, but there is none as long as nothing new can be compacted; duralog compact"
-            " --again does it all the same"
+            " compaction removes their tombstones and markers, but none starts before something new can be compacted;"
+            " duralog compact --again starts one now"
         )
     need = explanation.map
     if need is not None and (need.rounds > 1 or not need.is_complete):
@@ -56,7 +56,7 @@ def advice(explanation: Explanation, config: TopicConfig) -> Iterator[str]:
     if report is not None and (report.left_segments or report.corrupt_batches):
         yield (
             "damage does not stop a compaction: damaged batches are copied as they are, and a segment that cannot be"
-            " walked through stays; duralog repair takes the damage out"
+            " read to its end stays; duralog repair removes the damage"
         )
 
 
@@ -74,7 +74,7 @@ def _unlocking(explanation: Explanation, config: TopicConfig) -> Iterator[str]:
         yield "a lower min.compaction.lag.ms lets it be compacted sooner"
     elif explanation.active_bytes:
         yield (
-            f"the active segment has {size_text(explanation.active_bytes)}: its turn comes when a new one has begun, at"
-            f" segment.bytes ({size_text(config.segment_bytes)}) or segment.ms ({duration_text(config.segment_ms)}), or"
+            f"the active segment has {size_text(explanation.active_bytes)}: it can be compacted after a new one starts,"
+            f" at segment.bytes ({size_text(config.segment_bytes)}) or segment.ms ({duration_text(config.segment_ms)}), or"
             " with duralog compact --roll"
         )

@@ -19,11 +19,11 @@ from duralog.storage.compaction.preview import Explanation, SegmentGroup
 from duralog.storage.compaction.report import CompactionReport
 
 _MOST_LINES = 8
-"""So many segments, or horizons, are listed; JSON has all of them."""
+"""How many segments, or horizons, are listed. JSON has all of them."""
 _MOST_KEY_CHARACTERS = 80
 DUE_ADVICE = (
-    "What is due, a running cleaner takes up by itself. Where it stays due, the cleaner is behind, or has given the"
-    " partition up: stop the broker and run duralog compact."
+    "A running cleaner compacts what is due by itself. If it stays due, the cleaner is behind, or has given up the"
+    " partition: stop the broker and run duralog compact."
 )
 _RECORD_NAMES = ("offset", "why", "by_offset", "key")
 

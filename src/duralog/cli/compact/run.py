@@ -116,7 +116,7 @@ class _Shown:
             for note in notes if (report.topic, report.partition) not in silent else ():
                 output.note(f"{report.topic}-{report.partition}", note)
         if len(idle) > _MOST_IDLE:
-            output.note(f"and {len(idle) - _MOST_IDLE:,} more", "nothing can be compacted; --explain tells why")
+            output.note(f"and {len(idle) - _MOST_IDLE:,} more", "nothing can be compacted; --explain shows why")
         output.heading(_summary_line(totals, is_dry_run=is_dry_run))
 
 
@@ -157,7 +157,7 @@ def _summary_line(totals: CompactionTotals, *, is_dry_run: bool) -> str:
     if totals.failed:
         words.append(f"{totals.failed:,} failed")
     if totals.damaged:
-        words.append(f"{totals.damaged:,} with damage that was left as it is: duralog verify tells more")
+        words.append(f"{totals.damaged:,} with damage that was left as it is: duralog verify shows more")
     line = ", ".join(words)
     if totals.compacted:
         gone = totals.records_before - totals.records_after

@@ -70,11 +70,11 @@ def reindex(
 
 
 def _write(output: Output, report: ReindexReport) -> None:
-    told = report.summary()
+    totals = report.summary()
     if output.as_json:
         for found in report.partitions:
             output.object(found.to_dict())
-        output.object({"kind": "summary", "path": report.path, **told})
+        output.object({"kind": "summary", "path": report.path, **totals})
         return
     rows = [
         [printable(str(found.partition)), action.verb, printable(os.path.basename(action.file)), action.detail]
@@ -86,9 +86,10 @@ def _write(output: Output, report: ReindexReport) -> None:
     for found in report.partitions:
         if found.failure is not None:
             output.damage(f"{found.partition}: {found.failure}")
-    failures = f"; failed: {plural(told['failures'], 'partition')}" if told["failures"] else ""
-    indexed = plural(told["partitions"] - told["failures"], "partition")
+    failures = f"; failed: {plural(totals['failures'], 'partition')}" if totals["failures"] else ""
+    indexed = plural(totals["partitions"] - totals["failures"], "partition")
     output.heading(
-        f"{plural(told['segments'], 'segment')} of {indexed} indexed,"
-        f" {size_text(told['bytes'])} in {report.seconds:.2f} s; {plural(told['changed'], 'file')} changed{failures}"
+        f"{plural(totals['segments'], 'segment')} of {indexed} indexed,"
+        f" {size_text(totals['bytes'])} in {report.seconds:.2f} s;"
+        f" {plural(totals['changed'], 'file')} changed{failures}"
     )

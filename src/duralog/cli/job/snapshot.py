@@ -155,7 +155,7 @@ def _offsets(topics: list[str] | None, given: list[str] | None) -> dict[str, dic
     offsets = {}
     for number, offset in named_values("--as-of-offset", given).items():
         if not (number.isdecimal() and offset.isdecimal()):
-            raise WrongUsage(f"--as-of-offset: {number}={offset} is no PARTITION=OFFSET: both are numbers")
+            raise WrongUsage(f"--as-of-offset: {number}={offset} is not PARTITION=OFFSET: both must be numbers")
         offsets[int(number)] = int(offset)
     return {topics[0]: offsets}
 

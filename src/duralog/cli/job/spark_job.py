@@ -125,9 +125,9 @@ def _without_stacks_of_interrupts() -> Iterator[None]:
 def _not_started(master: str, error: Exception) -> DuralogError:
     """Why Spark did not start: the sentence in the stack of Java or Python that it raises."""
     lines = [line.strip() for line in str(getattr(error, "java_exception", error)).splitlines()]
-    told = next(filter(None, lines), type(error).__name__)
-    if "JAVA_GATEWAY_EXITED" in told:
-        told = "Java did not start. It has to be 17 or newer, on the path or in JAVA_HOME, and --conf what it takes"
-    elif "stopped SparkContext" in told:
-        told = "the session was ended before it began, as if there is no master at that address"
-    return DuralogError(f"Spark cannot be started with --master {master}: {told}")
+    reason = next(filter(None, lines), type(error).__name__)
+    if "JAVA_GATEWAY_EXITED" in reason:
+        reason = "Java did not start. It has to be 17 or newer, on the path or in JAVA_HOME, and --conf what it takes"
+    elif "stopped SparkContext" in reason:
+        reason = "the session was ended before it began, as if there is no master at that address"
+    return DuralogError(f"Spark cannot be started with --master {master}: {reason}")

@@ -123,23 +123,23 @@ def _write(output: Output, report: UpgradeReport) -> None:
 
 
 def _summary_line(report: UpgradeReport) -> str:
-    told = report.summary()
-    if not told["segments"]:
+    totals = report.summary()
+    if not totals["segments"]:
         words = ["nothing is of an old format" if report.is_done else "nothing was upgraded"]
     elif report.dry_run:
         words = [
-            f"{plural(told['messages'], 'message')} in {plural(told['segments'], 'segment')} of"
-            f" {plural(told['upgraded'], 'partition')} would be upgraded, {size_text(told['bytes_before'])};"
+            f"{plural(totals['messages'], 'message')} in {plural(totals['segments'], 'segment')} of"
+            f" {plural(totals['upgraded'], 'partition')} would be upgraded, {size_text(totals['bytes_before'])};"
             " nothing was changed"
         ]
     else:
         words = [
-            f"{plural(told['messages'], 'message')} in {plural(told['segments'], 'segment')} of"
-            f" {plural(told['upgraded'], 'partition')} upgraded, {size_text(told['bytes_before'])} became"
-            f" {size_text(told['bytes_after'])} in {report.seconds:.2f} s; the records are the same, by their digests"
+            f"{plural(totals['messages'], 'message')} in {plural(totals['segments'], 'segment')} of"
+            f" {plural(totals['upgraded'], 'partition')} upgraded, {size_text(totals['bytes_before'])} became"
+            f" {size_text(totals['bytes_after'])} in {report.seconds:.2f} s; the records are the same, by their digests"
         ]
-    if told["left"]:
-        words.append(f"not upgraded: {plural(told['left'], 'segment')}")
-    if told["failures"]:
-        words.append(f"failed: {plural(told['failures'], 'partition')}")
+    if totals["left"]:
+        words.append(f"not upgraded: {plural(totals['left'], 'segment')}")
+    if totals["failures"]:
+        words.append(f"failed: {plural(totals['failures'], 'partition')}")
     return "; ".join(words)

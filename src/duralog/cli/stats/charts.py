@@ -52,7 +52,7 @@ def without_nothing(sections: Iterable[Section | None]) -> list[Section]:
 
 
 def topic_size_section(topics: Sequence[LogFigures], shapes: Mapping[str, TopicShape]) -> Section:
-    """The largest topics; the others together are told."""
+    """The largest topics, and the sum of the others."""
     rows, states = [], set()
     for topic in topics[:_MOST_LANES]:
         segments = [segment for found in shapes[topic.topic].partitions for segment in found.segments]

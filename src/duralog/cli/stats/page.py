@@ -92,11 +92,11 @@ def _damage(report: StatsReport) -> list[Section]:
     if not found:
         return []
     rows = [(f"{printable(partition.topic)}-{partition.partition}", printable(text)) for partition, text in found]
-    told = f" Here are the first {_MOST_DAMAGE}." if len(rows) > _MOST_DAMAGE else ""
+    cut = f" Here are the first {_MOST_DAMAGE}." if len(rows) > _MOST_DAMAGE else ""
     return [
         Section(
             f"Damage: {plural(len(rows), 'place')}",
-            f"Nothing of it is counted below.{told} duralog repair --dry-run tells what can be done.",
+            f"Nothing of it is counted below.{cut} duralog repair --dry-run shows what can be done.",
             table=Table(("partition", "what"), rows[:_MOST_DAMAGE]),
             table_is_open=True,
         )

@@ -125,10 +125,10 @@ def areas(
         marks.append(f'<polyline class="{one.kind} line" points="{points}"/>')
     step = across(times_ms[1]) - across(times_ms[0])
     for number, time in enumerate(times_ms):
-        told = "\n".join(f"{one.name}: {one.values[number]:,.0f}" for one in series)
+        listed = "\n".join(f"{one.name}: {one.values[number]:,.0f}" for one in series)
         marks.append(
             f'<rect class="touch" x="{across(time) - step / 2:.5g}" y="10" width="{step:.4g}" height="{floor - 10:g}">'
-            f"<title>{escape(format_time(time))}\n{escape(told)}</title></rect>"
+            f"<title>{escape(format_time(time))}\n{escape(listed)}</title></rect>"
         )
     return svg(width, height, name, marks)
 

@@ -1,6 +1,7 @@
-"""What runs for the readers of a directory: searches, checks, explanations, and the one compaction at a time.
+"""What runs for the pages of a directory: searches, checks, explanations, and one compaction at a time.
 
-Each has a thread, its own or a page's. All of them end with the console; only a compaction is brought to its end first.
+Each has a thread, its own or a page's. All of them are stopped when the console ends; only a compaction is finished
+first.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from duralog.storage.disk.log_directory import TopicPartition
 _logger = logging.getLogger(__name__)
 
 _MOST_REHEARSALS = 3
-"""At a time: each takes memory for the keys of its log."""
+"""At the same time: each needs memory for the keys of its log."""
 _REHEARSAL_PATIENCE_SECONDS = 2.0
 
 
 class DirectoryRuns:
-    """Any thread may ask."""
+    """Thread-safe."""
 
     def __init__(self, path: str, logs: FreshLogs, clock: Clock, *, allow_changes: bool) -> None:
         self._path = path
@@ -55,7 +56,7 @@ class DirectoryRuns:
         def why_stop() -> str | None:
             if self._is_closed:
                 return "the console is closing"
-            return None if is_wanted() else "nobody waits for it any more"
+            return None if is_wanted() else "the page was left"
 
         if not self._rehearsals.acquire(timeout=_REHEARSAL_PATIENCE_SECONDS):
             raise Busy(f"{_MOST_REHEARSALS} logs are being explained already: try again when one of them is done")
@@ -68,7 +69,7 @@ class DirectoryRuns:
         """Raises why `compact` would refuse."""
         check_compacted(printable(place.topic), config)
         if not self._allow_changes:
-            raise ChangesNotAllowed("This console only looks: start it with --allow-changes, or run the command.")
+            raise ChangesNotAllowed("This console is read-only: start it with --allow-changes, or run the command.")
         if self.compaction is not None and self.compaction.is_running:
             raise Busy(f"{printable(str(self.compaction.place))} is being compacted: one at a time")
         holder = lock_holder(f"{self._path}/{LOCK}")
@@ -80,7 +81,7 @@ class DirectoryRuns:
             self._check_open()
             self.check_compaction(place, config)
             compaction = DirectoryCompaction(self._path, place, self._clock)
-            # First: one whose thread cannot be started would count as running for ever. So would a check, below.
+            # First: if its thread cannot be started, it must not count as running. The same for a check, below.
             compaction.start()
             self.compaction = compaction
             return compaction
@@ -105,9 +106,7 @@ class DirectoryRuns:
             self.verification.wait()
         if self.compaction is not None:
             if self.compaction.is_running:
-                _logger.info(
-                    "the compaction of %s is brought to its end before the console ends", self.compaction.place
-                )
+                _logger.info("the console ends after the compaction of %s", self.compaction.place)
             self.compaction.wait()
 
     def _check_open(self) -> None:
