@@ -376,7 +376,7 @@ def test_a_topic_that_is_made_anew_while_the_query_runs(store: Store) -> None:
     store.delete_topic("a")
     store.create_topic("a", partitions=2)
     fill(store, "a", 0, 5)
-    with pytest.raises(OffsetOutOfRange, match="the topic a was deleted and made anew since the query read it"):
+    with pytest.raises(OffsetOutOfRange, match="the topic a was deleted and created again since the query read it"):
         query.latestOffset(start, ALL)
     assert [patient.latestOffset(start, ALL) for _ in range(2)] == [{"a": {"0": 5, "1": 0}}] * 2
 

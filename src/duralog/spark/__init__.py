@@ -1,6 +1,6 @@
-"""The pipeline on Spark: logs read, streamed, written and looked after straight from their files, no broker between.
+"""Spark: logs read, streamed, written and maintained straight from their files, without a broker.
 
-`planning` and what it needs work without PySpark; the rest is for `spark.read.format("duralog")` and `duralog job`.
+For `spark.read.format("duralog")` and `duralog job`.
 
     from duralog.spark import explain, local_session
 """

@@ -2,14 +2,14 @@
 
 Tasks stage their rows as they do for a directory, and nothing reaches the broker before all of them have. The driver
 then sends everything in one Kafka transaction. In the same transaction it commits the write's version, plus one, as an
-offset of a consumer group that is named after the query: so a repeated micro-batch is recognised, however the one
-before it ended. `init_transactions` comes first, which ends what a dead driver has left open, one way or the other.
+offset of a consumer group that is named after the query. So a repeated micro-batch is recognised, also after a crash.
+`init_transactions` comes first, which ends a transaction that a dead driver has left open.
 
-The broker keeps the offsets of an idle group for `offsets.retention.minutes`, a week by default. A query that rests for
-longer should not be repeated from the middle of a micro-batch.
+The broker keeps the offsets of an idle group for `offsets.retention.minutes`, a week by default. A query that is
+stopped for longer must not be repeated from the middle of a micro-batch.
 
-What the broker refuses is told with its own words, and the transaction is aborted: readers with `read_committed` see
-nothing of it.
+If the broker refuses a record, the error has its message, and the transaction is aborted: readers with `read_committed`
+see nothing of it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NOT_READY = (
 
 _ANSWER_SECONDS = 30.0
 _TRANSACTION_MS = 900_000
-"""As long as a broker allows unless it is told otherwise: `transaction.max.timeout.ms`."""
+"""The default of `transaction.max.timeout.ms`, the longest that a broker allows."""
 _COMMIT_SECONDS = 600.0
 _PAUSE_SECONDS = 0.2
 _QUEUED_MESSAGES = 1_000_000
@@ -171,7 +171,7 @@ class _Memory:
 
 
 class _Sending:
-    """The rows of one transaction on their way."""
+    """The rows of one transaction while they are sent."""
 
     def __init__(self, producer: Any) -> None:
         self.producer = producer
@@ -223,18 +223,18 @@ class _Sending:
 
 
 def _messages(records: pa.RecordBatch) -> Iterator[tuple[bytes | None, bytes | None, int, Any]]:
-    headers = records.column(HEADERS)
-    told: Sequence[Any] = [None] * records.num_rows
-    if len(headers.flatten()):
-        told = [
-            None if not row else [(header["key"], header["value"]) for header in row] for row in headers.to_pylist()
+    column = records.column(HEADERS)
+    headers: Sequence[Any] = [None] * records.num_rows
+    if len(column.flatten()):
+        headers = [
+            None if not row else [(header["key"], header["value"]) for header in row] for row in column.to_pylist()
         ]
     times = records.column(TIMESTAMP).cast(pa.int64()).to_pylist()
-    yield from zip(records.column(KEY).to_pylist(), records.column(VALUE).to_pylist(), times, told, strict=True)
+    yield from zip(records.column(KEY).to_pylist(), records.column(VALUE).to_pylist(), times, headers, strict=True)
 
 
 def _patiently(ask: Callable[[], Any], seconds: float) -> Any:
-    """The answer, asked for again as long as the broker says that it is not ready: a coordinator moves, or starts."""
+    """The response, retried as long as the broker is not ready: a coordinator moves, or starts."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -307,17 +307,17 @@ def _config(entries: Mapping[str, Any]) -> TopicConfig:
 
 @contextmanager
 def _broker_errors(options: WriteOptions) -> Iterator[None]:
-    """What goes wrong between here and the broker, in a sentence."""
+    """Errors of the client as errors of a write, with the address of the broker."""
     try:
         yield
     except TimeoutError as error:
         raise StorageError(f"the broker at {options.bootstrap_servers} does not answer") from error
     except client.KafkaException as error:
         reason = error.args[0]
-        told = f"the broker at {options.bootstrap_servers}: {reason.str() if hasattr(reason, 'str') else reason}"
+        message = f"the broker at {options.bootstrap_servers}: {reason.str() if hasattr(reason, 'str') else reason}"
         refused = hasattr(reason, "code") and reason.code() in (
             client.KafkaError.MSG_SIZE_TOO_LARGE,
             client.KafkaError.INVALID_RECORD,
             client.KafkaError.TOPIC_EXCEPTION,
         )
-        raise (InvalidRecord if refused else StorageError)(told) from error
+        raise (InvalidRecord if refused else StorageError)(message) from error

@@ -44,7 +44,7 @@ def check_all_contents(files: FileSystem, staged: Collection[StagedFile], *, thr
 
 
 def check_partition_count(topic: str, count: int, runs: Runs) -> None:
-    """A topic that has other partitions than the tasks knew of has its keys in other places."""
+    """If the number of partitions has changed since, keys belong to other partitions."""
     for _, run in runs:
         if run.chosen_of not in (None, count):
             raise InvalidRecord(

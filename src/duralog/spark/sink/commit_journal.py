@@ -1,16 +1,16 @@
-"""What a commit keeps on disk about itself: the journal while it runs, and afterwards that it has happened.
+"""The files of a commit: the journal while it runs, and the list of committed writes.
 
-`duralog-sink.journal` is there from the moment at which a write is decided to the moment at which all of it is in the
-logs, on disk. It names the staged files and, for each partition, the offset at which the first of their batches goes. A
-crash in between leaves it, and whoever commits next completes it first.
+`duralog-sink.journal` exists from the moment at which a write is decided until all of it is in the logs, on disk. It
+names the staged files and, for each partition, the offset of the first of their batches. A crash in between leaves it,
+and the next commit completes it first.
 
 `duralog-sink.committed` holds, for each streaming query or application, the last version that was committed: versions
-ascend, so this one number shows a repeated write. None is ever dropped: a query may rest for years and then repeat its
-last micro-batch. One takes about 80 bytes.
+ascend, so this one number shows a repeated write. None is ever dropped: a query may be stopped for years and then
+repeat its last micro-batch. Each takes about 80 bytes.
 
 Both are replaced whole, so a crash leaves the old contents or the new ones. A damaged one is an error that names the
 file and the way out, and is never guessed at: without it, rows would be doubled or lost. For `duralog-sink.committed`
-the way out is `duralog.spark.committing.set_committed`. Whatever is not named there stays unknown, and is refused
+the way out is `duralog.spark.committing.set_committed`. A write that is not named there stays unknown, and is refused
 rather than doubled.
 """
 
@@ -78,7 +78,7 @@ def read_journal(files: FileSystem, directory: str) -> Journal | None:
 
 
 def write_journal(files: FileSystem, directory: str, journal: Journal) -> None:
-    """Decide the write: from here on it will be completed, by whoever comes."""
+    """Decide the write: from here on it will be completed, by this or a later commit."""
     named = journal.transaction
     content = {
         "writer": journal.writer,
@@ -155,7 +155,7 @@ def add_committed(files: FileSystem, directory: str, last: Mapping[str, int], *,
         known = read_committed(files, directory)
     except CorruptRecord:
         known, set_aside = Committed({}, is_all=False), _free_name(files, f"{path}{_DAMAGED_SUFFIX}")
-        # First: as long as it is there, nothing is written by mistake.
+        # First: as long as the damaged one is there, writes are refused.
         files.replace(set_aside, files.read_all(path))
     _write_committed(files, directory, Committed({**known.last, **last}, known.is_all or is_all))
     return set_aside

@@ -3,7 +3,7 @@
 A row's own partition comes first. Else a key decides, by Kafka's default partitioner: murmur2 of the key's bytes. Rows
 without a key go to one partition for as many bytes as a batch takes, then to the next, as Kafka's producer does it for
 the sake of full batches. It starts at a random one; here it is the task's number, and the place of the row in its task
-decides all else. So a repeated task makes the same choices, however its rows come cut.
+decides all else. So a repeated task makes the same choices, also if its rows come in other batches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from duralog.kernels.encode import BinaryColumn
 from duralog.kernels.key_partitions import partitions_of_keys
 
 _RECORD_OVERHEAD = 8
-"""About what a record takes beside its value."""
+"""About what a record takes in addition to its value."""
 UNDECIDED = -1
 
 

@@ -1,9 +1,9 @@
 """The options of a write that begin with `kafka.`: the configs of Kafka's producer, as Spark's Kafka sink takes them.
 
-Who changes the format and the path of a working write changes nothing else. So what only tunes a producer is accepted,
-and has no effect where no broker is asked. What would change the rows' places or what a write promises is refused. A
-name that no producer has is refused, too: it may be a misspelt one that matters. Where there is a broker, the client
-knows more names than Kafka's own producer; there the client is asked (`broker_sink`), also before the first task.
+A user who switches a working write to this sink changes the format and the path, and nothing else. So configs that only
+tune a producer are accepted, and have no effect without a broker. Those that would change partitions or guarantees of a
+write are refused. A name that no producer has is refused, too: it may be a misspelt one that matters. With a broker,
+the client knows more names than Kafka's own producer, so the client checks them (`broker_sink`), before the first task.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _REFUSED = {
     "value.serializer": "values are written as the bytes that they are",
     "transactional.id": "the write chooses it",
     "transaction.two.phase.commit.enable": "the write chooses it",
-    "partitioner.class": "a column partition tells where rows go, or else their keys do",
-    "partitioner.ignore.keys": "a column partition tells where rows go, or else their keys do",
+    "partitioner.class": "the column partition decides where rows go, or else their keys do",
+    "partitioner.ignore.keys": "the column partition decides where rows go, or else their keys do",
     "interceptor.classes": "there is no Java producer that could call them",
 }
 _PROMISED = {"acks": ("all", "-1"), "enable.idempotence": ("true",)}
-"""What a write does anyway; it cannot be told to do less."""
+"""What every write guarantees; it cannot be set to less."""
 _WITHOUT_EFFECT = (
     "buffer.memory",
     "config.providers",
@@ -44,7 +44,7 @@ _WITHOUT_EFFECT = (
     "send.buffer.bytes",
     "socket.connection.setup.timeout.max.ms",
 )
-"""Of the Java producer alone: the client that sends rows to a broker has nothing like them."""
+"""Of the Java producer alone: the client that sends rows to a broker has no such configs."""
 _PASSED_ON = (
     "client.dns.lookup",
     "client.id",

@@ -1,10 +1,9 @@
 """The rows of one task to batches, topic-partition by topic-partition.
 
 Rows keep their order within a partition. Every rule of the topic that a row can break is checked here, and refused with
-the column and the row, counted from the first row of the task: the commit finds nothing wrong with a row any more. The
-batches have their places still to get: base offset 0, as a client sends them. With `preserveOffsets` they have them:
-then the rows of a partition must ascend by offset, and log append time (`timestampType` 1) is kept, which makes a batch
-of its own for each time.
+the column and the row, counted from the first row of the task: the commit does not check rows again. The batches have
+base offset 0, as a client sends them. With `preserveOffsets` they have their offsets: then the rows of a partition must
+ascend by offset, and log append time (`timestampType` 1) is kept, with one batch for each time.
 """
 
 from __future__ import annotations
@@ -83,14 +82,15 @@ class RowEncoder:
         return InvalidRecord(f"column {column}, row {self._rows_before + row} of task {self._task}: {reason}")
 
     def _located(self, error: InvalidRecord, rows: NDArray[np.int64], partition: str) -> InvalidRecord:
-        """The same refusal, told of the row as the task has it."""
+        """The same error, with the row as the task counts it."""
         if not error.record_errors:
             return type(error)(f"{partition}, task {self._task}: {error}")
         row, reason = error.record_errors[0]
         column, _, rest = reason.removeprefix("column ").partition(": ")
         where = f"row {self._rows_before + int(rows[row])} of task {self._task}"
-        told = f"column {column}, {where}, for {partition}: {rest}" if rest else f"{where}, for {partition}: {reason}"
-        return type(error)(told)
+        if not rest:
+            return type(error)(f"{where}, for {partition}: {reason}")
+        return type(error)(f"column {column}, {where}, for {partition}: {rest}")
 
     # Where rows go
 
@@ -224,7 +224,7 @@ class RowEncoder:
 
 
 def _check_not_zero(times: NDArray[np.int64]) -> None:
-    """The client that sends rows to a broker would give this one time another: for it, 0 is none."""
+    """The client that sends rows to a broker would replace this time: for it, 0 means none."""
     wrong = np.flatnonzero(times == 0)
     if len(wrong):
         reason = "0, the start of 1970, cannot be sent through a broker's port"

@@ -1,12 +1,12 @@
-"""Staged batches into a log: all of them, or those that a commit before did not get to.
+"""Staged batches into a log: all of them, or those that an interrupted commit has not appended.
 
 The batches of a partition go into its log in one order, which does not change. So a commit that was interrupted has
 left the first few of them there, from the offset on at which it began. They are found by walking the log from that
-offset and comparing size, number of records, first time, producer and the checksum of the records. What the log adds
-to a batch (offset, leader epoch, append time) is not compared. Others may have appended since, and the rest then goes
-behind that.
+offset and comparing size, number of records, first time, producer and the checksum of the records. What the log adds to
+a batch (offset, leader epoch, append time) is not compared. Others may have appended since; then the rest goes after
+that.
 
-If the log was compacted or shortened since, nobody can tell what was there: that is an error, not a guess.
+If the log was compacted or truncated since, its former content is unknown: that is an error, not a guess.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def append_rest(log: PartitionLog, files: FileSystem, runs: Runs, present: int, 
 
 
 def _of_one_segment(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Batches whose offsets are so near to each other that a segment can hold them all."""
+    """Batches whose offsets are near enough to each other for one segment."""
     while len(rows):
         near = int(np.searchsorted(rows["last_offset"] - rows["base_offset"][0], _INT32_MAX, side="right"))
         yield rows[: max(near, 1)]
@@ -58,7 +58,7 @@ def _of_one_segment(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 class _Batch(NamedTuple):
-    """A batch, and what tells it from others wherever it stands."""
+    """A batch, and what identifies it at any position."""
 
     content: tuple[int, int, int, int, int]
     """Its size, its number of records, its producer, its base timestamp, the checksum of the records.

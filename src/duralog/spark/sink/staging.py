@@ -2,17 +2,17 @@
 
     duralog-sink.<writer>.<batch>.<task>.<attempt>.staged
 
-One file for each attempt at a task, whatever the number of partitions. It holds runs of batches, each of one
-topic-partition, and behind them where the runs are:
+One file for each attempt at a task, for all partitions. It holds runs of batches, each of one topic-partition, and
+after them a table of the runs:
 
     the runs, one after the other | a JSON object | its length (4 bytes) | its CRC-32C (4 bytes) | "DURALOG1"
 
 What must always be true: a file whose name a task has reported is complete and on disk. A file that no report and no
-journal names is rubbish, and never read: an attempt that failed, one that another attempt was faster than, or a write
-that was given up. It goes when its write ends. What a dead driver leaves goes after a week, and so does the file of a
-task that was still running when its write was aborted.
+journal names is garbage, and never read: of an attempt that failed, of one that was slower than another, or of a write
+that was given up. It is removed when its write ends. What a dead driver leaves is removed after a week, and so is the
+file of a task that was still running when its write was aborted.
 
-They are files and not a folder because Kafka refuses to start on a directory with a folder that is no partition's.
+They are files and not a folder because Kafka refuses to start on a directory with a folder that is not a partition's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from duralog.storage.disk.log_directory import LogDirectory
 APPENDED_BYTES = 1 << 20
 """What is read and appended at a time: no more than the smallest segment, unless one batch is larger."""
 
-RUBBISH_AGE_MS = 7 * 24 * 3_600_000
+GARBAGE_AGE_MS = 7 * 24 * 3_600_000
 
 _MAGIC = b"DURALOG1"
 _TAIL = struct.Struct(">II8s")
@@ -46,7 +46,7 @@ _VERSION = 1
 
 
 class CannotComplete(StorageError):
-    """Something is gone that it takes to complete a write: its staged rows, or the log as it left it."""
+    """A write cannot be completed: its staged rows are gone, or the log is not as it left it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,13 +141,13 @@ class StagingFile:
         )
 
     def finish(self) -> StagedTask:
-        """Bring the file to disk, name and all."""
+        """Sync the file and its name."""
         if self._file is None:
             return StagedTask(task=self._task, name=None)
         table = encode_json_object({"version": _VERSION, "runs": [asdict(run) for run in self._runs]})
         self._file.append(table, _TAIL.pack(len(table), crc32c(table), _MAGIC))
         size = self._file.size
-        # Room that the system has set aside behind the end is given back.
+        # Preallocated space after the end is released.
         self._file.truncate(size)
         self._file.sync()
         self._file.close()
@@ -155,7 +155,7 @@ class StagingFile:
         return StagedTask(task=self._task, name=self._name, size=size, records=sum(run.records for run in self._runs))
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """Remove the file."""
         if self._file is not None:
             self._file.close()
             self._files.remove(self.path)
@@ -202,7 +202,7 @@ def _read_table(file: File, size: int) -> list[Run]:
 
 
 def check_contents(files: FileSystem, staged: StagedFile) -> None:
-    """Read the whole file and compare checksums: the last moment at which a damaged one costs nothing but the write."""
+    """Read the whole file and compare checksums: after this, damage would reach the logs."""
     file = files.open(staged.path)
     buffer = memoryview(bytearray(_CHECKED_BYTES))
     try:
@@ -272,11 +272,11 @@ def sweep(files: FileSystem, directory: str, *, writer: str, up_to_batch: int, k
 
 
 def sweep_rubbish(files: FileSystem, directory: str, *, now_ms: int, kept: Collection[str]) -> None:
-    """Remove what drivers have left that died long ago."""
+    """Remove what dead drivers left long ago."""
     for name, _ in _staged(files, directory):
         path = f"{directory}/{name}"
         entry = files.entry(path)
-        if entry is not None and name not in kept and now_ms - entry.modified_ms > RUBBISH_AGE_MS:
+        if entry is not None and name not in kept and now_ms - entry.modified_ms > GARBAGE_AGE_MS:
             with suppress(StorageError):
                 files.remove(path)
 

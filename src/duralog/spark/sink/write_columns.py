@@ -1,7 +1,7 @@
 """The columns of a DataFrame that is written: which there may be, of which types, and what each means.
 
-They are those of Spark's Kafka sink, found whatever their case, and those of a DataFrame that was read, so that it can
-be written again. A column of another name is refused: a mistyped `key` would silently be none.
+They are those of Spark's Kafka sink, in any case, and those of a DataFrame that was read, so that it can be written
+again. A column of another name is refused: a mistyped `key` would silently be left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _is_time(kind: pa.DataType) -> bool:
-    """Not a time without a zone: which moment it means is for Spark's session to say."""
+    """Not a time without a zone: its meaning depends on Spark's session."""
     return bool(kind.tz is not None if pa.types.is_timestamp(kind) else pa.types.is_int64(kind))
 
 
@@ -70,10 +70,11 @@ def record_names(columns: pa.Schema, options: WriteOptions) -> list[str]:
         raise InvalidRecord(f"column value is missing: it is what a record holds; found {', '.join(columns.names)}")
     missing = needed.difference(names)
     if schema.TOPIC in missing:
-        raise InvalidRecord("there is neither a column topic nor the option topic: nothing tells where the rows go")
+        raise InvalidRecord("there is neither a column topic nor the option topic: give one of them")
     if missing:
-        told = " and ".join(sorted(missing))
-        raise InvalidRecord(f"column {told} is missing: preserveOffsets brings records back to their places")
+        raise InvalidRecord(
+            f"column {' and '.join(sorted(missing))} is missing: preserveOffsets brings records back to their places"
+        )
     return names
 
 

@@ -1,11 +1,11 @@
-"""The options of a write: those of Spark's Kafka sink, and those for which it has no need.
+"""The options of a write: those of Spark's Kafka sink, and a few of files.
 
 | option | what it says |
 |---|---|
 | `path` | the directory of the logs, on a disk that the driver and all executors see |
-| `topic` | the topic of all rows; without it, the column `topic` tells |
+| `topic` | the topic of all rows; without it, the column `topic` |
 | `kafka.compression.type`, `codec` | none, gzip, snappy, lz4 or zstd, where the topic leaves the choice |
-| `level`, `kafka.compression.zstd.level` and the like | how hard the codec tries |
+| `level`, `kafka.compression.zstd.level` and the like | the level of the codec |
 | `kafka.batch.size`, `batchSize` | bytes of records in a batch, before compression |
 | `partitions` | of topics that do not exist yet; with `preserveOffsets`, up to the last one with a row unless given |
 | `topic.*` | configs of topics that do not exist yet, such as `topic.cleanup.policy` |
@@ -55,7 +55,7 @@ MOST_PARTITIONS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppVersion:
-    """What a batch write is called, so that it happens once."""
+    """What a write is remembered by, so that it happens once."""
 
     application: str
     version: int
@@ -87,7 +87,7 @@ class WriteOptions:
         preserve = boolean("preserveOffsets", given.get("preserveoffsets", "false"))
         bootstrap = given.get(BOOTSTRAP_SERVERS)
         if preserve and bootstrap is not None:
-            raise InvalidOption("option preserveOffsets: a broker gives records offsets of its own; write to the path")
+            raise InvalidOption("option preserveOffsets: a broker assigns the offsets of records; write to the path")
         found = cls(
             path=local_path(given.get("path")),
             topic=topic,
@@ -107,7 +107,7 @@ class WriteOptions:
         return found
 
     def new_topic_config(self, defaults: TopicConfig | None = None) -> TopicConfig:
-        """What a topic gets that the write makes."""
+        """The configs of a topic that the write creates."""
         try:
             return (defaults or TopicConfig()).with_overrides(self.topic_configs)
         except DuralogError as error:
@@ -122,7 +122,7 @@ class WriteOptions:
 
 
 def local_path(text: str | None) -> str:
-    """The directory of the option, found as a read finds it. It is absolute: tasks run in folders of their own."""
+    """The directory of the option, found as a read finds it. It is absolute: tasks run in other directories."""
     if not text:
         raise InvalidOption("option path is missing: give the directory of the logs")
     location = Location.of(text)
@@ -132,9 +132,10 @@ def local_path(text: str | None) -> str:
 
 
 def _refused_config(prefix: str, error: DuralogError) -> InvalidOption:
-    """What is wrong with a value begins with the name of its config; what is wrong with a name does not."""
-    told = str(error)
-    return InvalidOption(f"option {prefix}*: {told}" if told.startswith("there is no") else f"option {prefix}{told}")
+    """An error of a value starts with the name of its config; an error of a name does not."""
+    reason = str(error)
+    is_of_name = reason.startswith("there is no")
+    return InvalidOption(f"option {prefix}*: {reason}" if is_of_name else f"option {prefix}{reason}")
 
 
 def _codec(given: Mapping[str, str]) -> Codec | None:
@@ -154,7 +155,7 @@ def _level(given: Mapping[str, str]) -> int | None:
     codec = _codec(given)
     if codec is None:
         if "level" in given:
-            raise InvalidOption("option level needs the option codec: every codec has levels of its own")
+            raise InvalidOption("option level needs the option codec: levels differ from codec to codec")
         return None
     # Kafka has one for each codec; those of other codecs mean nothing.
     for name in ("level", f"kafka.compression.{codec.label}.level"):

@@ -1,7 +1,7 @@
 """What a write needs to know of the topics that it writes to, before its tasks start: partitions and configs.
 
-It is learnt once by the driver and goes to the tasks with the writer. Topics may change until the commit; the commit
-looks again (`duralog.spark.sink.commit`).
+The driver finds it once and sends it to the tasks with the writer. Topics may change until the commit; the commit
+checks again (`duralog.spark.sink.commit`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TopicTarget:
 class WriteTargets:
     known: Mapping[str, TopicTarget]
     new: TopicTarget
-    """Of a topic that is made by the write. A restored one may have any number of partitions: its rows tell."""
+    """Of a topic that the write creates. A restored one has as many partitions as its rows need."""
 
     def of(self, topic: str) -> TopicTarget:
         """Raises `InvalidRecord` for a topic that cannot be written to."""
@@ -46,7 +46,7 @@ class WriteTargets:
 
 
 def _refuse_a_log(files: FileSystem, path: str) -> None:
-    """The folder of a log is taken for the directory of all logs: topics made in there would never be found."""
+    """Refuse the folder of one log as the directory of all: topics that are created in it would never be found."""
     if parse_partition_folder(posixpath.basename(path)) is None:
         return
     if any(parse_segment_file(name) is not None for name in files.list_names(path)):

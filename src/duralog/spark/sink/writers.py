@@ -1,12 +1,12 @@
 """The sink of `format("duralog")`, for batch writes and for streaming queries.
 
 Tasks stage their rows as batches (`staging_task`), the driver commits them once (`commit`, or `broker_sink` where a
-broker holds the directory). Spark gives the commit one report for each task, of the attempt that it took; so attempts
-that were repeated or made twice leave nothing but files to be swept away.
+broker holds the directory). Spark gives the commit one report for each task, of the attempt that it accepted; other
+attempts leave only files that are removed later.
 
-A streaming query is known by the id that its checkpoint holds, and a micro-batch by its number: Spark tells both to the
-tasks, and they to the commit. A micro-batch that is repeated after a crash does nothing if it was committed before. A
-query that starts with a new checkpoint has a new id.
+A streaming query is identified by the id in its checkpoint, and a micro-batch by its number: Spark gives both to the
+tasks, and they report them to the commit. A micro-batch that is repeated after a crash does nothing if it was committed
+before. A query that starts with a new checkpoint has a new id.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BATCH_ID = "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class TaskReport(WriterCommitMessage):
-    """What a task tells the commit."""
+    """What a task reports to the commit."""
 
     staged: StagedTask
     writer: str

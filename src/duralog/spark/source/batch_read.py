@@ -2,13 +2,13 @@
 
 Spark 4.3 keeps one planned read for each `load()`. With `spark.sql.python.filterPushdown.enabled`, a query with filters
 replaces it, and a query without filters takes what is there. So a plan that leaves out what one query does not want is
-wrong for the next query. By default every plan has all offsets of the frame's snapshot, whatever the filters say. With
-the option `pruneByFilters` a plan is narrowed: for a load that one query uses, once. All filters are handed back either
-way, and Spark applies them to the rows.
+wrong for the next query. By default every plan has all offsets of the frame's snapshot, with or without filters. With
+the option `pruneByFilters` a plan is narrowed: for a load that one query uses, once. All filters are returned in both
+cases, and Spark applies them to the rows.
 
 PySpark refuses a reader that overrides `pushFilters` while the setting is off, and does not say whether it is. But the
-worker in which it hands filters over is of another module than the one in which it plans without them, and exists only
-if the setting is on.
+worker to which it passes filters runs another module than the one that plans without them, and exists only if the
+setting is on.
 
 What was planned (bytes, segments, slices) is logged there. With `spark.sql.pyspark.worker.logging.enabled` Spark
 collects that: `select * from python_worker_logs()`. `duralog.spark.explain` returns the same without a query.
@@ -42,7 +42,7 @@ _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 def reader_of(schema: StructType, options: ReadOptions, snapshot: FrameSnapshot | None) -> DataSourceReader:
-    # In a worker of Spark's, what is logged goes nowhere unless the user has it collected, and then the plan is of use.
+    # In a worker of Spark, log lines are dropped unless the user lets Spark collect them; then the plan is useful.
     logging.getLogger("duralog.spark").setLevel(logging.INFO)
     columns = Columns(schema, options)
     if options.prune_by_filters:
@@ -78,7 +78,7 @@ class DuralogReader(DataSourceReader):
 
 
 class FilteredReader(DuralogReader):
-    """For the worker in which PySpark hands over filters. It takes none of them."""
+    """For the worker to which PySpark passes filters. It uses none of them."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         refuse_far_times()
@@ -98,7 +98,7 @@ class PruneByFiltersReader(FilteredReader):
 
 
 def is_pushing_worker() -> bool:
-    """Whether PySpark is about to decode the filters of a query in this process, and to hand them over."""
+    """Whether PySpark will decode the filters of a query in this process, and pass them on."""
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _PUSHING_WORKER in sys.modules or getattr(main, "name", None) == _PUSHING_WORKER
 
@@ -111,5 +111,5 @@ def _advising_to_load_again() -> Iterator[None]:
     except OffsetOutOfRange as error:
         raise OffsetOutOfRange(
             f"{error}; a frame has the records that were there when it was loaded: load again for those that are there"
-            " now, or set failOnDataLoss to false to go on without what is gone"
+            " now, or set failOnDataLoss to false to continue without what is gone"
         ) from None

@@ -1,7 +1,7 @@
 """Decoded records under the names and types of Spark's Kafka connector, in Arrow; no PySpark here.
 
 Times are in microseconds, as Spark keeps them. A record without a timestamp has a null one, and so has one whose
-timestamp does not fit (beyond the year 294,000): such times come from producers that mistook the unit.
+timestamp does not fit (beyond the year 294,000): such times come from producers that used the wrong unit.
 """
 
 from __future__ import annotations
@@ -65,6 +65,6 @@ def microseconds(times: pa.Array) -> pa.Array:
 
 
 def times_ms(times: pa.Array) -> NDArray[np.int64]:
-    """The milliseconds of timestamps, whatever stands where one is null."""
+    """The milliseconds of timestamps; any number for a null."""
     _, content = times.buffers()
     return np.frombuffer(content, np.int64, len(times), times.offset * 8)

@@ -1,8 +1,8 @@
-"""The options of Spark's Kafka connector that are for its consumer, and mean nothing where no broker is asked.
+"""The options of Spark's Kafka connector that are for its consumer, and mean nothing without a broker.
 
-Who changes the format and the path of a working query changes nothing else, so these are accepted and have no effect.
-Those that would change what a query reads are used (`kafka.isolation.level`) or refused, as the connector refuses them.
-A name that no consumer has is refused, too: it may be a misspelt one that matters.
+A user who switches a working query to this source changes the format and the path, and nothing else. So these are
+accepted, and have no effect. Those that would change what a query reads are used (`kafka.isolation.level`) or refused,
+as the connector refuses them. A name that no consumer has is refused, too: it may be a misspelt one that matters.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""What happens to damaged batches with `mode=PERMISSIVE`: they are left out, and told of, one by one.
+"""What happens to damaged batches with `mode=PERMISSIVE`: they are left out, and each of them is reported.
 
 A damaged batch has no rows that could be trusted, not even a number of them; what is known is the file, the bytes, the
 offsets that may be missing, and why. There are two places for that, as users of Spark know them from its own sources:
 
-- The column `_corrupt`, which a read has unless something else is said: each damaged batch is one row, with its topic,
+- The column `_corrupt`, which a read has by default: each damaged batch is one row, with its topic,
   its partition and its first offset, and nulls in the other columns. `where("_corrupt is null")` are the records.
-- The option `badRecordsPath`, a folder: the rows are the records alone, and each task that met damage leaves a file of
-  JSON lines there, so that `spark.read.json(folder)` is the report. A file has its name from what the task read: a task
-  that is repeated writes it again, and nothing is counted twice. It is complete before it has its name.
+- The option `badRecordsPath`, a folder: the rows are the records alone, and each task that found damage leaves a file
+  of JSON lines there, so that `spark.read.json(folder)` is the report. A file has its name from what the task read: a
+  task that is repeated writes it again, and nothing is counted twice. It is complete before it has its name.
 
-One of the two must be there: a read that leaves something out and tells nobody is refused.
+One of the two must be there: a read that would leave something out silently is refused.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class CorruptReport:
             self._untold.clear()
 
     def write(self, slices: Sequence[Slice], *, is_complete: bool) -> None:
-        """The file of a task that read these slices, if it met damage.
+        """The file of a task that read these slices, if it found damage.
 
         A task that was stopped before its end, as by a limit, leaves the report of one that was not.
         """
         if self._folder is None or not self._lines:
             return
-        # Not at the top: hardly any task comes here.
+        # Not at the top: hardly any task needs it.
         from duralog.spark.lake.targets import LakeTarget
 
         target = LakeTarget(self._folder.url, dict(self._folder.options))

@@ -8,9 +8,9 @@ query. So it holds nothing but the options and a batch read's snapshot, and load
 the driver itself needs none of it.
 
 The first pickling is the one moment of a read that is the same for all its queries: `load()`, or `CREATE TEMPORARY
-VIEW`. With a schema of the user's own, Spark does without the object until the first query is planned. Then the offsets
-of the frame are found; see `frame_snapshot`. Whether the read is a stream is not known then. A stream has no use for
-the snapshot, so an error is kept until a batch read asks for it. Writes are not pickled.
+VIEW`. If the user gives a schema, Spark does not need the object until the first query is planned. Then the offsets of
+the frame are found; see `frame_snapshot`. Whether the read is a stream is not known then. A stream has no use for the
+snapshot, so an error is kept until a batch read asks for it. Writes are not pickled.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class DuralogDataSource(DataSource):
             options = ReadOptions.of(self.options, streaming=False)
             if isinstance(snapshot, DuralogError):
                 raise DuralogError(
-                    f"{snapshot}; this was found when the frame was loaded: load again when it is put right"
+                    f"{snapshot}; this was found when the frame was loaded: load again when the cause is removed"
                 )
             return reader_of(schema, options, snapshot)
 

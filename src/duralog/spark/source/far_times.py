@@ -2,8 +2,8 @@
 
 Spark has times from before the year 1 and after 9999, also for dates that people take for "never": 9999-12-31 in New
 York is in the year 10000 in UTC. PySpark 4.3 decodes every filter with `datetime` before it asks the source, so such a
-query ends with an OverflowError, whatever the source does with filters. From when a reader is made until it has got its
-filters, PySpark's decoder returns such a time as a `FarTime` here.
+query ends with an OverflowError before the source sees it. From the creation of a reader until it has its filters,
+PySpark's decoder returns such a time as a `FarTime`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a frame is about: the offsets that the log directory had when Spark loaded it.
+"""What a frame reads: the offsets that the log directory had when Spark loaded it.
 
-Spark plans a frame again whenever it likes: once for all its queries, or for each query with filters. So where reading
-starts and ends is found once, at `load()`, and every plan of the frame has these offsets. Records that come later are
-not in it. Records that have gone since are data loss, except for what compaction took away: that leaves no rows and is
-not an error.
+Spark may plan a frame several times: once for all its queries, or for each query with filters. So where reading starts
+and ends is found once, at `load()`, and every plan of the frame has these offsets. Records that come later are not in
+it. Records that have gone since are data loss, except for what compaction took away: that leaves no rows and is not an
+error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From the options of a read to what Spark's tasks read; no PySpark here.
 
-The batch source and `duralog.spark.explain` go this way, so that what is explained is what is done.
+The batch source and `duralog.spark.explain` both use it, so that what is explained is what is done.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _logger = logging.getLogger(__name__)
 def explain(path: str, options: Mapping[str, str] | None = None, **more: str) -> Plan:
     """What `spark.read.format("duralog").options(...).load(path)` would read, and what it leaves out.
 
-    Options whose names are no Python names (`kafka.isolation.level`) go into `options`. `str()` of the answer is for
+    Options whose names are not Python names (`kafka.isolation.level`) go into `options`. `str()` of the result is for
     people.
     """
     return plan_read(ReadOptions.of({**(options or {}), **more, "path": path}, streaming=False))
@@ -110,7 +110,7 @@ def resolve_bounds(
 
 
 def _check_named(bound: Bound, partitions: list[TopicPartition], *, is_start: bool) -> None:
-    """As the connector: who gives offsets for single partitions gives them for all that are read, and no others."""
+    """As the connector: offsets for single partitions must be given for all that are read, and no others."""
     if not bound.of:
         return
     option = f"{'starting' if is_start else 'ending'}Offsets{'' if isinstance(bound, Offsets) else 'ByTimestamp'}"
@@ -130,7 +130,7 @@ def _listed(partitions: list[TopicPartition], most: int = 10) -> str:
 
 
 def data_loss_handler(options: ReadOptions) -> OnDataLoss | None:
-    """None where loss is an error."""
+    """None if loss is an error."""
     return None if options.fail_on_data_loss else _log_loss
 
 

@@ -1,7 +1,7 @@
 """Filters of a query that limit which partitions, offsets and times have to be read.
 
-Spark hands them over as a list; a row must satisfy all of them. They only let partitions, offsets, segments and byte
-ranges be left out: Spark applies every filter to the rows as well.
+Spark passes them as a list; a row must satisfy all of them. They only let partitions, offsets, segments and byte ranges
+be left out: Spark applies every filter to the rows as well.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _TESTS: dict[type[Filter], Callable[[Any, Any], bool]] = {
 
 @dataclass(slots=True)
 class PushedFilters:
-    """What is known of the rows that a query wants. Holds nothing but data, since it travels with the reader."""
+    """What is known of the rows that a query wants. Only data, since it is pickled with the reader."""
 
     of_partitions: list[Filter] = field(default_factory=list)
     """On `topic` and `partition`: they hold for a partition as a whole, or not."""
@@ -130,7 +130,7 @@ def _column(filter_: Filter) -> str | None:
 
 
 def _is_decidable(filter_: Filter) -> bool:
-    """Whether a partition's name or number decides it. With a null in it, SQL has rules of its own."""
+    """Whether a partition's name or number decides it. With a null in it, SQL has special rules."""
     inner = filter_.child if isinstance(filter_, Not) else filter_
     values = inner.value if isinstance(inner, In) else [getattr(inner, "value", None)]
     expected = str if _column(filter_) == "topic" else int

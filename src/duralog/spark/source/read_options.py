@@ -1,7 +1,7 @@
 """The options of a read, batch or streaming: those of Spark's Kafka connector, and a few of files.
 
-Names and values mean what they mean to the connector. Where it names brokers, there is `path`. Where it insists on a
-subscription, none at all stands for every topic of the directory that is not internal. `startingTimestamp` wins over
+Names and values mean the same as in the connector. Instead of brokers, there is `path`. Without a subscription, which
+the connector requires, every topic of the directory that is not internal is read. `startingTimestamp` wins over
 `startingOffsetsByTimestamp`, and that over `startingOffsets`; likewise for the ends. `subscribePattern` is a regular
 expression of Python.
 
@@ -118,7 +118,7 @@ class ReadOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
-        """From Spark's options; `streaming` is None as long as it is not known, and what hangs on it is let through."""
+        """From Spark's options. While `streaming` is not known, it is None, and what depends on it is not checked."""
         given = _Given(options, streaming)
         mode = given.value("mode", lambda name, text: one_of(name, text, (FAILFAST, PERMISSIVE)), FAILFAST)
         path, storage = given.path(), storage_options(options)
@@ -189,7 +189,7 @@ class _Given:
 
 
 def _report_folder(folder: str, path: str, storage: Mapping[str, str]) -> Location:
-    """Made absolute here, since tasks run in folders of their own. The storage options are those of the logs."""
+    """Made absolute here, since tasks run in other directories. The storage options are those of the logs."""
     try:
         return Location.of(folder, storage if is_same_file_system(folder, path) else None)
     except InvalidConfig as error:
@@ -210,7 +210,7 @@ def _names(name: str, text: str) -> tuple[str, ...]:
 def _selection(given: _Given) -> TopicSelection:
     chosen = [name for name in ("assign", "subscribe", "subscribePattern") if given.get(name) is not None]
     if len(chosen) > 1:
-        raise InvalidOption(f"options {' and '.join(chosen)} cannot be had together: give one of them")
+        raise InvalidOption(f"options {' and '.join(chosen)} cannot be used together: give one of them")
     return TopicSelection(
         topics=given.value("subscribe", _names, None),
         pattern=given.value("subscribePattern", _pattern, None),

@@ -1,7 +1,7 @@
-"""What a streaming query gets whose options or schema are refused: a reader that says so when it is first asked.
+"""The reader of a streaming query whose options or schema are refused: it raises the error at the first call.
 
-PySpark 4.3 loses an error that is raised while it makes the reader: on the way out its worker asks for a reader that is
-not there, and the user is told of an `UnboundLocalError`. An error of one that was made reaches the user.
+PySpark 4.3 loses an error that is raised while it makes the reader: its worker then accesses the missing reader, and
+the user sees an `UnboundLocalError`. An error of an existing reader reaches the user.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from duralog.spark.plain_errors import plain_errors
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Which of these Spark asks first depends on the trigger and on the checkpoint."""
+    """Which of these Spark calls first depends on the trigger and on the checkpoint."""
 
     def __init__(self, error: DuralogError) -> None:
         self._error = error

@@ -1,7 +1,8 @@
 """The columns that Spark gets: which there are, which a read is about, and Arrow batches of exactly these.
 
-Spark tells a source of a pruned query nothing, so the columns are those of the option `columns` or of the user's own
-`schema(...)`; neither may name one that is not there, or give it another type. Only what is asked for is decoded.
+Spark does not tell a source which columns a query uses, so the columns are those of the option `columns` or of the
+user's own `schema(...)`; neither may name one that is not there, or give it another type. Only what is asked for is
+decoded.
 
 `_corrupt` exists with `mode=PERMISSIVE`. See `corrupt_report`.
 """
@@ -93,7 +94,7 @@ class Columns:
                     " read it as it is and cast it afterwards"
                 )
             if not field.nullable and name not in _NEVER_NULL:
-                raise InvalidOption(f"column {field.name} may be null: leave NOT NULL away")
+                raise InvalidOption(f"column {field.name} may be null: leave NOT NULL out")
         _check_damage_is_reported(self.names, options)
         self._schema = to_arrow_schema(schema, timezone="UTC")
 
@@ -123,7 +124,7 @@ class Columns:
 
 
 def _fitting(array: pa.Array, field: pa.Field) -> pa.Array:
-    """Spark calls the items of a list otherwise than the decoder does."""
+    """Spark has another name for the items of a list than the decoder."""
     return array if array.type == field.type else array.cast(field.type)
 
 

@@ -5,16 +5,16 @@ offsets, and writes each pair down before a task runs. After a crash it asks for
 again; offsets never change, so a sink that knows its batches gets every record exactly once.
 
 What must always be true:
-- An end is never behind what a reader of this isolation may see: the last stable offset, or the end of the log.
+- An end is never beyond what a reader of this isolation may see: the last stable offset, or the end of the log.
 - An end names every partition that is read from then on. One that appears later starts at its beginning.
-- A start that moves is written down before anything behind it is read. Spark writes ends down, but not where the first
-  batch started; that it asks again, also after a crash. So a query that starts at the end of a log has an empty first
-  batch.
-- Each look opens the directory anew, since a read-only store shows what was there when it was opened.
+- A start that moves is written down before anything after it is read. Spark writes ends down, but not where the first
+  batch started; for that it asks again, also after a crash. So a query that starts at the end of a log has an empty
+  first batch.
+- Each refresh opens the directory again, since a read-only store shows what was there when it was opened.
 
-Records that went by retention before they were read, a partition that is gone, a log that ends before the place where
-the query stood, a topic that was made anew while the query ran: all that is data loss. With `failOnDataLoss` (the
-default) it is an error; without, it is logged and the query goes on with what is there.
+Records that retention deleted before they were read, a partition that is gone, a log that ends before the place where
+the query stood, a topic that was created again while the query ran: all that is data loss. With `failOnDataLoss` (the
+default) it is an error; without, it is logged and the query continues with what is there.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from duralog.storage.store import Store
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LOOK_SECONDS = 0.1
-"""Between two looks at a directory that had nothing new. Spark itself would ask a hundred times a second."""
-_PAUSE_TO_LOOK = 4
-"""Where a look takes long, with many partitions or far away, the pause is so many times as long."""
+REFRESH_SECONDS = 0.1
+"""Between two refreshes of a directory that had nothing new. Spark itself would ask a hundred times a second."""
+_PAUSE_TO_REFRESH = 4
+"""If a refresh takes long, with many partitions or a remote directory, the pause is this many times as long."""
 
 _logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._topic_ids: dict[str, str] = {}
         """Of the topics that this query has seen. Its checkpoint knows them by name alone, as the connector's does."""
         self._last_trigger: float | None = None
-        self._next_look = float("-inf")
+        self._next_refresh = float("-inf")
 
     # What Spark asks
 
@@ -123,7 +123,7 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if distance(begin, ends):
                 self._last_trigger = now
             else:
-                self._next_look = now + max(LOOK_SECONDS, _PAUSE_TO_LOOK * (now - began))
+                self._next_refresh = now + max(REFRESH_SECONDS, _PAUSE_TO_REFRESH * (now - began))
             return to_json(ends)
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802
@@ -160,7 +160,7 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return open_store(self._options.path, self._options.storage_options)
 
     def _wait(self) -> None:
-        pause = self._next_look - time.monotonic()
+        pause = self._next_refresh - time.monotonic()
         if pause > 0:
             time.sleep(pause)
 
@@ -208,17 +208,18 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._report_loss(f"{partition} ends at offset {ends[partition]}, but the query stood at {offset}")
 
     def _check_topics(self, store: Store, start: Mapping[TopicPartition, int]) -> None:
-        """A topic that was deleted and made anew has other records at the offsets where the query stood."""
+        """A topic that was deleted and created again has other records at the offsets where the query stood."""
         for topic in {partition.topic for partition in start}.intersection(store.topics()):
             topic_id = store.topic_id(topic)
             if topic_id is not None and self._topic_ids.setdefault(topic, topic_id) != topic_id:
                 self._topic_ids[topic] = topic_id
-                self._report_loss(f"the topic {topic} was deleted and made anew since the query read it")
+                self._report_loss(f"the topic {topic} was deleted and created again since the query read it")
 
     def _report_loss(self, what: str) -> None:
         if self._options.fail_on_data_loss:
             raise OffsetOutOfRange(
-                f"{self._options.path}: {what}: records may be lost; set failOnDataLoss to false to go on all the same"
+                f"{self._options.path}: {what}: records may be lost; set failOnDataLoss to false to continue"
+                " without them"
             )
         _logger.warning("%s: %s: records may be lost", self._options.path, what)
 
@@ -236,7 +237,7 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _starts_at_the_end(start: Bound) -> bool:
-    """Whether the same query, started later, would start behind records that are there.
+    """Whether the same query, started later, would start after records that are there.
 
     The earliest offset moves as well, but only over records that are gone.
     """

@@ -1,8 +1,8 @@
-"""How far a micro-batch goes that may take so many bytes: by the sparse indexes, without reading the logs.
+"""The end of a micro-batch with a limit in bytes: by the sparse indexes, without reading the logs.
 
-An index names a batch every few kilobytes, so the end is that exact, and always at the end of a batch. Each partition
-gets its share of what it has; one that has something gets something, so that none waits for ever and every trigger gets
-on.
+An index has an entry every few kilobytes, so the end is exact to a few kilobytes, and always at the end of a batch.
+Each partition gets a share in proportion to its new bytes; a partition with new records gets some, so that none waits
+for ever and every trigger makes progress.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from duralog.storage.store import Store
 def within_bytes(
     store: Store, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most_bytes: int
 ) -> Positions:
-    """An end about so many bytes of log files away, or the end itself."""
+    """An end about `most_bytes` of log files away, or the end itself."""
     views = {partition: store.partition(*partition).view for partition in end if end[partition] > start[partition]}
     sizes = {partition: _bytes_between(view, start[partition], end[partition]) for partition, view in views.items()}
     total = sum(sizes.values())
@@ -44,7 +44,7 @@ def _bytes_between(view: LogView, start_offset: int, end_offset: int) -> int:
 
 
 def _offset_after(view: LogView, start_offset: int, size_bytes: int) -> int:
-    """The offset that follows a batch about so many bytes behind the start, and at least one batch behind it."""
+    """The offset after a batch about `size_bytes` after the start, and at least one batch after it."""
     left = size_bytes
     for segment, end in view.segments_from(start_offset):
         index = segment.offset_index

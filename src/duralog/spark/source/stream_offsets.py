@@ -1,7 +1,7 @@
 """Where a streaming query stands: the next offset of every partition, as Spark keeps it in its checkpoint.
 
 The JSON is the connector's, `{"orders":{"0":23,"1":345}}`. Spark compares offsets by that text, so topics and
-partitions stand in one order whatever happened: equal offsets are equal text.
+partitions are always sorted: equal offsets are equal text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def to_json(positions: Mapping[TopicPartition, int]) -> OffsetJson:
 
 
 def from_json(value: Any) -> Positions:
-    """What `to_json` wrote. A checkpoint is somebody's file: anything else is refused."""
+    """What `to_json` wrote. A checkpoint is a file of the user: anything else is refused."""
     try:
         return {
             TopicPartition(topic, _partition(partition)): _offset(offset)
@@ -59,7 +59,7 @@ def distance(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, i
 
 
 def shared_out(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most_offsets: int) -> Positions:
-    """An end at most so many offsets away, each partition with its share of what it has; as the connector does it.
+    """An end at most `most_offsets` away, in proportion to what each partition has; as the connector does it.
 
     A partition that has something gets one offset at least, so that none waits for ever.
     """

@@ -1,6 +1,6 @@
-"""What a Spark task does: reads its slices and yields Arrow batches with the columns that were asked for.
+"""A Spark task of a read: yields the records of its slices as Arrow batches with the chosen columns.
 
-It runs in a Python worker on an executor, which may go on to other tasks.
+It runs in a Python worker on an executor, which may run other tasks later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SliceTask(InputPartition):
 
 
 def read_task(partition: InputPartition, columns: Columns, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of a task. Spark makes up a partition where nothing is to be read."""
+    """The rows of a task. If there is nothing to read, Spark passes a partition that is not ours."""
     if not isinstance(partition, SliceTask):
         return
     freeze_imports()
@@ -49,6 +49,6 @@ def read_task(partition: InputPartition, columns: Columns, options: ReadOptions)
                 yield from report.take_rows(columns)
             is_complete = True
         finally:
-            # Also where Spark has enough rows before the end, as with a limit.
+            # Also if Spark has enough rows before the end, as with a limit.
             if report is not None:
                 report.write(partition.slices, is_complete=is_complete)

@@ -14,7 +14,7 @@ from duralog.format.record import Record
 from duralog.spark.sink import commit as committing
 from duralog.spark.sink.commit import abandon, check_free, commit, discard, recover, set_committed
 from duralog.spark.sink.commit_journal import is_committed, remember
-from duralog.spark.sink.staging import RUBBISH_AGE_MS
+from duralog.spark.sink.staging import GARBAGE_AGE_MS
 from duralog.spark.sink.write_options import AppVersion
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.store import Store
@@ -103,7 +103,7 @@ def test_what_a_dead_driver_left_goes_after_a_week(tmp_path: Path) -> None:
     options = options_of(tmp_path, topic="t")
     old, recent = (stage(options, [[rows_of(value=["x"])]], writer=OTHER)[0].name for _ in range(2))
     assert old is not None
-    seconds = (NOW_MS - RUBBISH_AGE_MS) / 1000
+    seconds = (NOW_MS - GARBAGE_AGE_MS) / 1000
     os.utime(tmp_path / old, (seconds - 1, seconds - 1))
     write(options, [rows_of(value=["mine"])])
     assert left_in(tmp_path) == [recent]

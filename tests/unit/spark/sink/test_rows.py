@@ -161,7 +161,7 @@ def test_columns_that_cannot_be_written(tmp_path: Path, columns: dict[str, Any],
 
 
 def test_neither_a_topic_column_nor_the_option(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRecord, match="nothing tells where the rows go"):
+    with pytest.raises(InvalidRecord, match="nor the option topic: give one of them"):
         write(options_of(tmp_path), [rows_of(value=["x"])])
 
 

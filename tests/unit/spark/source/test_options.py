@@ -127,7 +127,7 @@ def test_options_of_the_file_system() -> None:
         ({"kafka.isolation.level": "x"}, "'x': give read_uncommitted or read_committed"),
         ({"kafka.auto.offset.reset": "earliest"}, "kafka.auto.offset.reset .* startingOffsets"),
         ({"kafka.value.deserializer": "x"}, "values come as binary"),
-        ({"subscribe": "a", "assign": '{"a":[0]}'}, "assign and subscribe cannot be had together"),
+        ({"subscribe": "a", "assign": '{"a":[0]}'}, "assign and subscribe cannot be used together"),
         ({"subscribe": " , "}, "option subscribe is ' , ': give names"),
         ({"subscribePattern": "("}, r"subscribePattern is '\(': give a regular expression"),
         ({"assign": "a"}, 'assign is .*: give JSON such as {"orders":'),
