@@ -34,7 +34,7 @@ from duralog.format.record import Record, TimestampType
 if TYPE_CHECKING:
     from duralog.config import BrokerConfig
     from duralog.scanning.scan import scan
-    from duralog.statistics.here import stats_here as stats
+    from duralog.statistics.on_threads import stats_on_threads as stats
     from duralog.statistics.report import StatsReport
     from duralog.storage.checks.verification import Verification
     from duralog.storage.compaction.cleaner_state import CleanerTotals, PartitionState
@@ -107,7 +107,7 @@ _LOADED_LATER = {
     "TimestampedOffset": "duralog.storage.segment.lookup",
     "Verification": "duralog.storage.checks.verification",
     "scan": "duralog.scanning.scan",
-    "stats": "duralog.statistics.here:stats_here",
+    "stats": "duralog.statistics.on_threads:stats_on_threads",
 }
 """By public name: where it is, and behind a colon what it is called there."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from duralog.config.progress import OnProgress, ignore
 from duralog.operations.chosen_partition import EVERYTHING, Choice
 from duralog.operations.workers import TWO_THREADS, OnSpark, Workers
-from duralog.statistics.here import stats_here
+from duralog.statistics.on_threads import stats_on_threads
 from duralog.statistics.report import StatsReport
 
 
@@ -53,7 +53,7 @@ def stats(request: DirectoryStats, workers: Workers = TWO_THREADS, *, on_progres
             storage_options=request.storage_options,
             on_progress=on_progress,
         )
-    return stats_here(
+    return stats_on_threads(
         request.path,
         topics=topics,
         partition=request.choice.partition,

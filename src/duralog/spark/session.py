@@ -81,14 +81,14 @@ def job_session(
     builder = SparkSession.Builder().master(master).appName(app_name)
     for name, value in {**settings, **(config or {})}.items():
         builder = builder.config(name, value)
-    with _ending_java_that_nobody_has():
+    with _java_ended_if_interrupted():
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(log_level)
     return spark
 
 
 @contextmanager
-def _ending_java_that_nobody_has() -> Iterator[None]:
+def _java_ended_if_interrupted() -> Iterator[None]:
     """End the Java process that PySpark has just started if an interrupt comes before they are connected.
 
     PySpark then forgets the process, and removes the folder in which Java would write its port. Java fails to write it,

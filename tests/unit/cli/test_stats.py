@@ -27,7 +27,7 @@ from duralog.cli.common.output import Output
 from duralog.cli.stats.view import write_stats
 from duralog.command_line import app
 from duralog.spark.jobs.stats import stats as stats_on_spark
-from duralog.statistics.here import stats_here
+from duralog.statistics.on_threads import stats_on_threads
 from duralog.statistics.shapes import SegmentState
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.local_files import refusals
@@ -82,8 +82,8 @@ def test_the_figures_are_those_of_the_job(
     path = str(GOLDEN / folder)
     on_spark = stats_on_spark(None, path, **options)  # type: ignore[arg-type]
     for threads in (1, 3):
-        assert without_time(stats_here(path, threads=threads, **options)) == without_time(on_spark)
-    with_charts = stats_here(path, hot_keys=3, **options)
+        assert without_time(stats_on_threads(path, threads=threads, **options)) == without_time(on_spark)
+    with_charts = stats_on_threads(path, hot_keys=3, **options)
     assert without_time(with_charts) == without_time(on_spark)
     assert with_charts.shapes.keys() == {topic.topic for topic in on_spark.topics}
 
@@ -102,15 +102,15 @@ def test_without_pyspark(data: Path) -> None:
 
 
 def test_keys_that_do_not_fit_are_counted_in_shares(data: Path) -> None:
-    whole = stats_here(data, hot_keys=4)
-    tiny = stats_here(data, hot_keys=4, map_bytes=200)
+    whole = stats_on_threads(data, hot_keys=4)
+    tiny = stats_on_threads(data, hot_keys=4, map_bytes=200)
     assert without_time(tiny) == without_time(whole)
     assert tiny.shapes["changes"].hot_keys == whole.shapes["changes"].hot_keys
     assert tiny.shapes["changes"].popularity.keys_by_records == whole.shapes["changes"].popularity.keys_by_records
 
 
 def test_what_charts_are_drawn_from(data: Path) -> None:
-    report = stats_here(data, hot_keys=2)
+    report = stats_on_threads(data, hot_keys=2)
     shape = report.shapes["changes"]
     with duralog.open(data, read_only=True) as store:
         logs = [store.partition("changes", number) for number in (0, 1)]
@@ -235,7 +235,7 @@ def test_a_page_again(data: Path, tmp_path: Path) -> None:
 def test_a_page_where_nobody_may_write(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told before anything is read."""
     monkeypatch.setattr(os, "access", lambda *_: False)
-    monkeypatch.setattr("duralog.statistics.here.stats_here", None)
+    monkeypatch.setattr("duralog.statistics.on_threads.stats_on_threads", None)
     done = run(str(data), "--html", str(tmp_path / "page.html"))
     assert done.exit_code == 1
     assert f"this user may not write to {tmp_path}" in done.stderr
@@ -338,7 +338,7 @@ def test_what_may_not_be_read_is_told_and_the_rest_is_counted(data: Path, monkey
 def test_a_narrow_terminal_shows_sizes_rather_than_times_and_cuts_no_time(data: Path, width: int) -> None:
     stream = BytesIO()
     output = Output(stream, width=width)
-    write_stats(output, stats_here(data, largest=0), str(data))
+    write_stats(output, stats_on_threads(data, largest=0), str(data))
     output.flush()
     text = stream.getvalue().decode()
     (heading,) = (line for line in text.splitlines() if line.startswith("topic") and "keys" in line)

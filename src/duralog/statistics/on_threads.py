@@ -23,7 +23,7 @@ DEFAULT_MAP_BYTES = 128 << 20
 _SLICE_BYTES = 32 << 20
 
 
-def stats_here(  # Public: its keyword arguments are the interface.
+def stats_on_threads(  # Public: its keyword arguments are the interface.
     path: str | os.PathLike[str],
     *,
     topics: Sequence[str] | None = None,
