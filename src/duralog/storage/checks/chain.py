@@ -28,15 +28,15 @@ from duralog.storage.checks.segment import SegmentCheck
 from duralog.storage.disk.found_files import FoundFile
 
 Advance = Callable[[int], None]
-"""Told how many bytes more have been read. It may raise, to stop the work."""
+"""Called with the number of bytes read since the last call. It may raise, to stop the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
     interval_bytes: int = DEFAULT_INTERVAL_BYTES
-    """The topic's `index.interval.bytes`, as far as it is known."""
+    """The topic's `index.interval.bytes`, or the default."""
     exact_indexes: bool = False
-    """Indexes must be just what the rule gives."""
+    """Indexes must be exactly what the rule gives."""
     decode: bool = False
     """Unpack and decode every record too."""
 
@@ -46,9 +46,9 @@ class CheckedCounts:
     segments: int = 0
     batches: int = 0
     records: int = 0
-    """As the headers tell."""
+    """By the batch headers."""
     wrappers: int = 0
-    """Compressed v0 and v1 messages, whose records nobody has counted."""
+    """Compressed v0 and v1 messages, whose records are not counted."""
     size_bytes: int = 0
     """Of the logs."""
 
@@ -77,7 +77,7 @@ class CheckedCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedSnapshot:
-    """A snapshot of the producers that could be read."""
+    """A readable producer snapshot."""
 
     path: str
     offset: int
@@ -87,13 +87,13 @@ class CheckedSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What came out of a chain."""
+    """The result of a chain."""
 
     counts: CheckedCounts
     findings: Findings
     end_offset: int
     is_complete: bool
-    """All logs could be read: the end is where the log ends."""
+    """All logs could be read: `end_offset` is that of the last log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +106,10 @@ class Chain:
     """Of the segment after the last one."""
     start: CheckedSnapshot | None
     ends: Sequence[CheckedSnapshot]
-    """To compare with the producers that the log leads to, at whichever offset they were taken."""
+    """To compare with the producers in the log, each at its offset."""
     epochs: Sequence[EpochStart]
     topic: str | None = None
-    """As the folder's name has it."""
+    """From the folder's name."""
 
     def check(self, options: CheckOptions, advance: Advance, files: CheckedFiles = LOCAL_FILES) -> Checked:
         return _ChainCheck(self, options, advance, files).run()
@@ -232,7 +232,7 @@ def _base(log: FoundFile) -> int:
 
 
 def _decode_all(piece: Piece, findings: Findings) -> None:
-    """Wrong checksums have been told of already."""
+    """Decode the batches with a right checksum: wrong ones are reported already."""
     sound = np.flatnonzero(piece.batches["crc_ok"] != 0)
     for _ in piece.decode(sound, on_corrupt=lambda error, _: findings.report(error)):
         pass

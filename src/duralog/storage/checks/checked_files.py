@@ -1,4 +1,4 @@
-"""Where checks read from: the disk of this machine, or whatever else somebody makes look like it, an object store say.
+"""Where checks read from: the disk of this machine, or something with the same interface, such as an object store.
 
 The checks' language is the operating system's: a file that is gone is a `FileNotFoundError`, one that cannot be read
 another `OSError`, and one that is no file of its kind a `CorruptRecord`. Nothing is written.

@@ -1,8 +1,8 @@
 """The records of Kafka's own topics one by one: which of them cannot be loaded.
 
-Everything else that is checked of a log, or repaired, goes by batches. Here the batches are sound: something other than
-a coordinator has written records into them that stop Kafka's coordinators (`format.loadable_records` has the rule), or
-into the metadata log, where one record that cannot be decoded keeps the whole directory from opening.
+All other checks and repairs work on batches. Here the batches are sound, but something other than a coordinator wrote
+records into them that stop Kafka's coordinators (`duralog.format.internal.loadable_records` has the rule), or into the
+metadata log, where one record that cannot be decoded prevents the whole directory from opening.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What a log directory says of its partitions, against what the partitions are.
+"""What a log directory says about its partitions, compared with the partitions.
 
-    meta.properties       must be readable: it tells whose directory this is
+    meta.properties       must be readable: it names the owner of the directory
     bootstrap.checkpoint  must be readable if it is there: Kafka does not start without
     *-checkpoint          every offset must lie within the log it is of
     __cluster_metadata-0  must be readable; every partition that it places here must have a folder, every folder
                           must be of a topic that it knows, and with that topic's id
 
-All of it is read before the first log: a log that grows meanwhile makes nothing of it wrong.
+All of it is read before the first log, so that a log may grow meanwhile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a check of files has to say: findings, which are wrong, and notes, which are good to know.
+"""What a check of files reports: findings, which are errors, and notes, which are not.
 
 A finding is a `CorruptRecord` that is not raised: file, position, expected, found. Checks pass each one to an
 `OnFinding` as they find it, so that a caller can print, count or collect.
@@ -15,9 +15,9 @@ from duralog.config.plurals import plural
 from duralog.errors import CorruptRecord
 
 SHOWN_PER_FILE = 20
-"""A file of garbage has a finding for each of its entries: the first ones tell it all."""
+"""A file of garbage has a finding for each of its entries: the first ones are enough."""
 COLLECTED_PER_FILE = 5
-"""Where many files are looked at."""
+"""If many files are checked."""
 
 OnFinding = Callable[[CorruptRecord], None]
 

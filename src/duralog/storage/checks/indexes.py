@@ -1,8 +1,8 @@
-"""The sparse indexes of a segment against its log, while the log streams by.
+"""The sparse indexes of a segment, compared with its log while the log is read.
 
-Two questions are asked of each index. Does every entry tell the truth, as Kafka's own dump tool checks it? What is
-wrong there leads a lookup astray: a finding. And is it the index that the rule for writing indexes gives for this
-log? An index that grew over restarts, or with another `index.interval.bytes`, may differ and still serve.
+Two things are checked. Is every entry right, by the rules of Kafka's own dump tool? A wrong one misleads lookups: that
+is a finding. And is it the index that the rule for writing indexes gives for this log? An index that grew over
+restarts, or with another `index.interval.bytes`, may differ and is still valid.
 
 All checks take the batches in order, piece after piece, and hold no more than the entries.
 """

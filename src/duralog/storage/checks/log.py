@@ -1,8 +1,8 @@
 """One log file on its own: checksums, offsets that rise and stay within their segment, and what follows the last batch.
 
-Zeros to the end of the file are what `preallocate` leaves, and not wrong where the log ends; before another segment
-they keep readers from going on. Half a batch at the end is told with its size, unless it is just being written. The
-offsets of a batch are outside of its checksum: only their order finds them damaged.
+Zeros to the end of the file are left by `preallocate`, and are allowed in the last segment; before another segment they
+stop readers. Half a batch at the end is reported with its size, unless it is just being written. The checksum of a
+batch does not cover its offsets: only their order shows that they are damaged.
 """
 
 from __future__ import annotations

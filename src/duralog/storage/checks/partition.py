@@ -1,7 +1,7 @@
-"""One partition folder: what is in it, in which chains its segments are checked, and what comes of it.
+"""One partition folder: its files, the chains in which its segments are checked, and the report.
 
-Nothing is changed. A folder that a broker writes to can be looked at, too: the log may end in the middle of a batch
-that is being written, and files may go meanwhile.
+Nothing is changed. A folder that a broker writes to can be checked, too: the log may end in the middle of a batch that
+is being written, and files may be removed meanwhile.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from duralog.storage.recovery.quarantine import QUARANTINE_FOLDER
 
 _SNAPSHOT_ATTEMPTS = 5
 _SNAPSHOT_PAUSE_SECONDS = 0.02
-"""Snapshots are written in place: one that is being written right now is half there for a moment."""
+"""Snapshots are written in place: one that is just being written is incomplete for a moment."""
 
 _SIDE_FILES = (Content.OFFSET_INDEX, Content.TIME_INDEX, Content.TRANSACTION_INDEX)
 

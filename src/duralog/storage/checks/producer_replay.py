@@ -1,8 +1,7 @@
-"""The producers of a partition as its log tells them, to hold snapshots and transaction indexes against.
+"""The producers of a partition according to its log, to compare with snapshots and transaction indexes.
 
-A replay starts from a snapshot, or from an offset that nothing was written before, and takes in batch after batch. As
-long as no batch is missing on the way, the state that comes out must be the next snapshot's, except for producers
-that had expired when that was taken.
+A replay starts from a snapshot, or from the first offset of the log, and reads batch after batch. As long as no batch
+is missing, the result must be the next snapshot, except for producers that had expired when it was taken.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The side files of one segment against its log: offset index, time index, transaction index.
 
-The log itself is `log_check`'s. Nothing here opens it: whoever reads it hands over the pieces.
+`duralog.storage.checks.log` checks the log itself. Nothing here opens it: the caller reads it and passes the pieces.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Whether a log directory, or one partition's folder, is what Kafka's rules demand. Reads everything, changes nothing.
+"""Checks a log directory, or one partition's folder, by Kafka's rules. Reads everything, changes nothing.
 
     for partition in Verification("data").run(): partition.errors
 
-Findings are values (`CorruptRecord`: file, position, expected, found); notes are what is good to know and not wrong.
-Logs are read by several threads, in chains of segments that need nothing of each other: the kernels that go over the
-bytes let go of Python's lock. Who has other workers than threads gives them the `work` and `conclude`s from what they
-bring back: work and results can be pickled, and the report is the same.
+Findings are values (`CorruptRecord`: file, position, expected, found); notes are not errors. Several threads read the
+logs, in independent chains of segments: the kernels release the GIL. A caller with other workers than threads gives
+them the `work`, and passes their results to `conclude`: work and results can be pickled, and the report is the same.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ DEFAULT_THREADS = 2
 _LOOK_SECONDS = 0.1
 
 ShowVerification = Callable[[int, str], None]
-"""Told now and then, in the calling thread, how many bytes have been read in all, and which partition is next."""
+"""Called now and then, in the calling thread, with the total of bytes read and the name of the next partition."""
 
 
 @dataclass(slots=True)
@@ -60,7 +59,7 @@ class VerifiedTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainWork:
-    """A chain of segments to be checked, by whomever."""
+    """A chain of segments to be checked by any worker."""
 
     name: str
     """Of the partition's folder."""
@@ -75,11 +74,11 @@ class ChainWork:
 
 
 class _Stopped(Exception):
-    """Nobody waits for the result any more."""
+    """The result is no longer needed."""
 
 
 class Verification:
-    """One look at a directory. `run` yields partition after partition, `errors` and `notes` are the directory's own."""
+    """One check of a directory. `run` yields each partition; `errors` and `notes` are the directory's own."""
 
     def __init__(
         self,

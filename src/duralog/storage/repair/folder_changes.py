@@ -1,4 +1,4 @@
-"""What has become of the files of a partition's folder: two surveys, and the difference in words."""
+"""What happened to the files of a partition's folder: two surveys, and the difference in words."""
 
 from __future__ import annotations
 

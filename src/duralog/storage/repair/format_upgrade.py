@@ -3,11 +3,11 @@
     report = upgrade_log(log)
 
 What must always be true:
-- Offsets, timestamps, keys and values stay. A digest (`duralog.columnar.record_digest`) is made of all records that a
-  segment holds, and of those that the new one holds when it is read back from the disk. If they differ, the new one is
-  thrown away and `UpgradeRefused` tells of it.
+- Offsets, timestamps, keys and values stay. The digest (`duralog.columnar.record_digest`) of all records of a segment
+  is compared with that of the new one, read back from the disk. If they differ, the new one is removed and
+  `UpgradeRefused` is raised.
 - A segment is replaced as in a compaction (`duralog.storage.log.segment_swap`): complete and on disk, then renamed. If
-  the machine dies, each segment is found old or new, and the same upgrade can be done again. The old files stay, as
+  the machine dies, each segment is found old or new, and the same upgrade can be repeated. The old files stay, as
   `.deleted`, until `file.delete.delay.ms` has passed.
 - Segments without old messages are not touched. One that cannot be read to its end stays as it is: damage is for
   `duralog repair`, and the report says so.
@@ -42,7 +42,7 @@ DEFAULT_RULES = UpgradeRules()
 
 
 class UpgradeRefused(DuralogError):
-    """The new segment does not hold the same records: it was thrown away, and the log is as it was."""
+    """The new segment does not hold the same records: it was removed, and the log is as it was."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -157,7 +157,7 @@ def _upgrade_segment(
             messages += int((piece.batches["magic"] < 2).sum())
             for run in upgrade_piece(piece, rules, before):
                 if not cleaned.fits(len(run.data)):
-                    raise SegmentBroken(source, "what becomes of it does not fit a segment")
+                    raise SegmentBroken(source, "upgraded, it does not fit into a segment")
                 cleaned.append([run.data.data], run.batches)
                 batches += len(run.batches)
             on_bytes(batch_bytes(piece))

@@ -1,14 +1,14 @@
-"""One partition brought in order: side files are built again, damage goes to quarantine, what is valid comes back.
+"""Repairs one partition: indexes are built again, damage goes to quarantine, valid batches come back.
 
-The segments that something is wrong with are recovered as after a crash (`duralog.storage.recovery.recovery`), with one
-difference: a crash damages the end of a log, so recovery lets a log end at the first damage; here every valid batch of
-the segments behind it stays. Records that no coordinator can load are taken out of their batches at last
+Damaged segments are recovered as after a crash (`duralog.storage.recovery.recovery`), with one difference: a crash
+damages the end of a log, so recovery ends a log at the first damage; here every valid batch of the later segments
+stays. At the end, records that no coordinator can load are removed from their batches
 (`duralog.storage.repair.record_repair`).
 
-What must always be true: bytes leave a log only for its quarantine. Until all is done, the directory must not count as
-closed in order, so that a crash in the middle means that the next start recovers it.
+What must always be true: bytes that leave a log go to its quarantine. Until everything is done, the directory must not
+count as closed cleanly, so that the next start after a crash recovers it.
 
-REQUIRES: nobody else has the partition open.
+REQUIRES: no other process or thread has the partition open.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from duralog.storage.repair.record_repair import take_out_unloadable
 from duralog.storage.repair.restore import Restored, restore
 
 _ALL_FLUSHED = 2**63 - 1
-"""A recovery point above every segment: nothing but the last one can have been hurt by a crash."""
+"""A recovery point above every segment: a crash can have damaged only the last one."""
 _REBUILT_KINDS = (FileKind.LOG, *INDEX_KINDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRepair:
-    """What was wrong with a partition, and what was done about it or would be."""
+    """What was wrong with a partition, and what was done about it, or would be."""
 
     partition: TopicPartition
     folder: str
@@ -116,7 +116,7 @@ class PartitionRepairer:
         self._cleaner_checkpoint = CleanerCheckpoint(directory)
 
     def repair(self, report: PartitionReport, partition: TopicPartition) -> PartitionRepair:
-        """Do what the verification of the partition asks for."""
+        """Repair what the verification of the partition found."""
         fs, folder = self._fs, report.folder
         actions: list[Action] = []
         end_offset = report.end_offset
@@ -138,7 +138,7 @@ class PartitionRepairer:
                 clock=self._clock,
                 log_start_offset=self._log_starts.get(partition, 0),
                 before_change=lambda base_offset: self._count_as_new(partition, base_offset),
-                # What comes behind missing records of the metadata keeps all of it from being read.
+                # Records after a gap in the metadata prevent all of it from being read.
                 leaves_no_gap=partition.topic == CLUSTER_METADATA,
                 dry_run=not self._restore,
             )
@@ -172,8 +172,8 @@ class PartitionRepairer:
     def reindex(self, report: PartitionReport, partition: TopicPartition) -> PartitionRepair:
         """Build all indexes of the partition from its logs again, those that are missing too. No log is touched.
 
-        With damage in a log that cannot be done, and nothing is: it is for `repair`. If the machine dies in the middle,
-        indexes are missing, and the next start builds them.
+        If a log is damaged, nothing is done: `repair` is for that. If the machine dies in the middle, indexes are
+        missing, and the next start builds them.
         """
         fs, folder = self._fs, report.folder
         actions: list[Action] = []
@@ -211,12 +211,12 @@ class PartitionRepairer:
             return
         if any(map(_is_of_log, report.errors)):
             raise StorageError(
-                f"what follows the damage would be taken out of the metadata, topics and their configs with it;"
+                f"what follows the damage would be removed from the metadata, topics and their configs with it;"
                 f" to do that all the same, choose --topic {CLUSTER_METADATA}"
             )
         if any(error.fault is Fault.UNLOADABLE for error in report.errors):
             raise StorageError(
-                "the records that cannot be loaded would be taken out of the metadata, perhaps a topic or a config with"
+                "the records that cannot be loaded would be removed from the metadata, perhaps a topic or a config with"
                 f" them; to do that, choose --topic {CLUSTER_METADATA}"
             )
 
@@ -283,7 +283,7 @@ class PartitionRepairer:
         )
 
     def _count_as_new(self, partition: TopicPartition, offset: int) -> None:
-        """From this offset on, the log is not to count as compacted."""
+        """Let the log count as new from this offset on."""
         before = self._cleaner_checkpoint.get(partition)
         if self._cleaner_checkpoint.lower_on_disk(partition, offset):
             detail = f"{partition}: {before} becomes {offset}, where the log is repaired"

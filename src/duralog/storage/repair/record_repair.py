@@ -1,10 +1,9 @@
-"""Taking single records out of the logs of Kafka's own topics: those that cannot be loaded.
+"""Removes single records from the logs of Kafka's own topics: those that cannot be loaded.
 
-A batch that held such records is replaced by one without them, as a compaction would do it: the other records, the
-offsets, the producer and the leader epoch stay as they were. A batch of which nothing is left stays, too, without
-records, so that the end of the log and the producers' sequences do not change. The indexes of the segment are built
-again when the log is loaded. In the metadata log, where Kafka expects a record at every offset, a record that says
-nothing takes the place.
+A batch with such records is replaced by one without them, as in a compaction: the other records, the offsets, the
+producer and the leader epoch stay. A batch that loses all its records stays, too, without records, so that the end of
+the log and the producers' sequences do not change. The indexes of the segment are built again when the log is loaded.
+In the metadata log, where Kafka expects a record at every offset, a NoOpRecord takes the place.
 
 What must always be true: the batches are in quarantine, as they were, before the log loses them. Segments are replaced
 as a whole (`duralog.storage.recovery.segment_rewrite`), so a crash leaves the old one or the new one, and the next

@@ -1,13 +1,13 @@
-"""Bringing a log directory in order: side files are built again, damage goes to quarantine, what is valid comes back.
+"""Repairs a log directory: indexes are built again, damage goes to quarantine, valid batches come back.
 
-Every partition is verified first; one that is sound is not touched. What is done to another is
-`duralog.storage.repair.partition_repair`'s; afterwards the checkpoints are corrected.
+Every partition is verified first; a sound one is not touched. `duralog.storage.repair.partition_repair` repairs the
+others; afterwards the checkpoints are corrected.
 
-What must always be true: the directory is locked. Until all is done it does not count as closed in order, so a crash in
-the middle, or a repair that fails half-way, means that the next start recovers it. One that is refused, and has changed
-nothing, does not: recovery would cut off what was not to be touched.
+What must always be true: the directory is locked. Until everything is done it does not count as closed cleanly, so that
+the next start after a crash, or after a repair that failed half-way, recovers it. A repair that was refused and has
+changed nothing leaves it as it was: recovery would truncate what must not be touched.
 
-A dry run does the same on a `RehearsalFileSystem`: what it tells is what would happen.
+A dry run does the same on a `RehearsalFileSystem`: its report is exact.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Repair:
         dry_run: bool = False,
         clock: Clock = wall_clock_ms,
     ) -> None:
-        """REQUIRES: `path` is a log directory. Raises `StoreLocked` if somebody has it open for writing."""
+        """REQUIRES: `path` is a log directory. Raises `StoreLocked` if another process has it open for writing."""
         self.dry_run = dry_run
         self.actions: list[Action] = []
         """On the files of the directory itself."""

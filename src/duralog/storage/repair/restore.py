@@ -1,13 +1,13 @@
-"""Putting back what is valid in a partition's quarantine.
+"""Restores valid batches from a partition's quarantine.
 
-A batch goes back if it is valid and its offsets are free: where nothing was written in the meantime, and not below the
-start of the log. Offsets are outside of the checksum, so they must also lie between those of the batches that it stood
-between: one that was taken out for a wrong offset stays out. It goes into the segment that it was taken from, or the
+A batch goes back if it is valid and its offsets are free: nothing was written there meanwhile, and they are not below
+the start of the log. The checksum does not cover offsets, so they must also be between those of the batches before and
+after it: a batch that was removed for a wrong offset stays out. It goes into the segment that it was taken from, or the
 one that holds such offsets now. Segments are rewritten as a whole (`duralog.storage.recovery.segment_rewrite`), so a
-crash leaves the old one or the new one, and restoring again puts back what is still missing. That they were compacted
-is forgotten before: nobody has compacted what comes back.
+crash leaves the old one or the new one, and restoring again puts back what is still missing. Before that, the cleaner's
+checkpoint is lowered: no compaction has read what comes back.
 
-What is in quarantine stays there; its report tells how many of its batches were put back.
+The files in quarantine stay there; their report says how many of their batches were restored.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _NO_LIMIT = 2**63
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What became of one entry."""
+    """The result of one entry of the quarantine."""
 
     report: QuarantineReport
     restored_offsets: tuple[tuple[int, int], ...]
     """The first and last offset of each batch that went back."""
     other_batches: int
-    """How many valid batches stayed: their offsets are taken, wrong, below the log's start, or behind a gap."""
+    """How many valid batches stayed out: their offsets are taken, wrong, below the log's start, or after a gap."""
 
 
 class _Batch(NamedTuple):
@@ -76,7 +76,7 @@ def restore(
     leaves_no_gap: bool = False,
     dry_run: bool = False,
 ) -> list[Restored]:
-    """Put back what can be put back, or only tell what that would be.
+    """Put back what can be put back, or only report what that would be.
 
     `leaves_no_gap`: of a log that cannot be read behind missing offsets. What would come behind some stays out.
 

@@ -295,7 +295,7 @@ def test_what_does_not_fit_a_segment_stays(tmp_path: Path, monkeypatch: pytest.M
     data = messages(200)
     partition, log = opened(tmp_path / "t-0", (0, data))
     report = upgrade_log(log)
-    assert report.left == {0: "what becomes of it does not fit a segment"}
+    assert report.left == {0: "upgraded, it does not fit into a segment"}
     assert partition.contents()[f"{0:020}.log"] == data
     assert not any(name.endswith(".cleaned") for name in partition.names)
 
