@@ -1,8 +1,8 @@
 """Every exception that duralog raises on purpose.
 
-An error that comes from bytes names the file, the position, what was expected and what was found, so that
-a person can act on it without reading source. Code that has only a buffer raises without a file; whoever
-opened the file adds it with `CorruptRecord.in_file`.
+An error that comes from bytes names the file, the position, what was expected and what was found, so that a person can
+act on it without reading source. Code that has only a buffer raises without a file; the code that opened the file adds
+it with `CorruptRecord.in_file`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class InvalidTopic(DuralogError):
 
 
 class TopicExists(DuralogError):
-    """A topic of this name, or of one too much like it, is there already."""
+    """A topic of this name, or of a colliding one, exists already."""
 
 
 class ProducerFenced(DuralogError):
@@ -98,7 +98,7 @@ class Fault(IntEnum):
 
     NONE = 0
     PARTIAL_BATCH = 1
-    """The batch runs past the end of the bytes at hand: an ordinary answer at a file's tail."""
+    """The batch runs past the end of the bytes: ordinary at the end of a file."""
     BATCH_LENGTH = 2
     """The length field is too small for the batch's format."""
     UNKNOWN_MAGIC = 3
@@ -158,7 +158,7 @@ class CorruptRecord(DuralogError):
         super().__init__(reason)
 
     def in_file(self, file: str, base_position: int = 0) -> CorruptRecord:
-        """The same error, told of a file in which the buffer began at `base_position`."""
+        """The same error, for a file in which the buffer began at `base_position`."""
         position = None if self.position is None else self.position + base_position
         return CorruptRecord(
             self.reason,

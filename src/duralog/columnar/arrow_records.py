@@ -1,7 +1,7 @@
 """Decoded records as Arrow record batches, without a Python object for any record.
 
-Numbers are handed over as they are, keys and values are gathered into one buffer a column. Every batch has the types of
-`RECORD_SCHEMA`, whatever is null or empty in it.
+Numbers are passed on as they are, keys and values are gathered into one buffer for each column. Every batch has the
+types of `RECORD_SCHEMA`, even if a column is null or empty.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _header_rows(
 
 
 def _text(data: NDArray[np.uint8], positions: NDArray[np.int64], lengths: NDArray[np.int32]) -> pa.Array:
-    """Header keys. Bytes that are not UTF-8 are replaced: Arrow trusts whoever says that a buffer is text."""
+    """Header keys. Bytes that are not UTF-8 are replaced: Arrow does not check a buffer that is declared as text."""
     keys = _bytes(pa.binary(), data, positions, lengths)
     _, offsets, content = keys.buffers()
     if not np.any(np.frombuffer(content, np.uint8) >= 0x80):

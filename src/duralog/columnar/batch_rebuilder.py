@@ -1,10 +1,10 @@
-"""The batches of a piece that compaction has to look into: read, judged, and built again where they lose records.
+"""The batches of a piece whose records compaction has to read: judged, and built again if they lose records.
 
-One kernel judges and writes, compressed batches in a scratch buffer. It learns which records are superseded from the
-marks that the first pass left, or else from the offset map, for which the keys are found and hashed once more.
-Messages of formats v0 and v1 become v2 batches, as in Kafka, also those that lose nothing.
+One kernel judges and writes, compressed batches in a scratch buffer. It takes which records are superseded from the
+marks of the first pass or, without them, from the offset map, for which the keys are found and hashed again. Messages
+of formats v0 and v1 become v2 batches, as in Kafka, even those that lose nothing.
 
-A corrupt batch is refused in the words of any other reading, and stays as it is.
+A corrupt batch is reported with the same error as by any other reader, and stays as it is.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _NEVER_MS = -(2**63)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurvivalRules:
-    """What decides about a record of a filtered batch.
+    """Which records of a filtered batch stay.
 
-    It stays if it lies behind all that the map knows. Otherwise it needs a key that no later record has, and a value,
-    unless it is a tombstone that is still to be seen.
+    A record after the map's latest offset stays. Otherwise it needs a key that no later record has, and a value, unless
+    it is a tombstone whose delete horizon has not passed.
     """
 
     offset_map: OffsetMap
@@ -56,9 +56,9 @@ class SurvivalRules:
     """When the round began: delete horizons up to it have passed, new ones are counted from it."""
     delete_retention_ms: int
     keep_legacy_tombstones: bool
-    """Formats v0 and v1 have no delete horizon: whether the file is too young to lose its tombstones."""
+    """Whether the file is too young to lose tombstones of formats v0 and v1, which have no delete horizon."""
     keep_tombstones: bool = False
-    """Whatever their time: there may be values of their keys that nobody could look at."""
+    """Keep even expired ones: a segment that could not be read may hold values of their keys."""
 
     @property
     def expired_ms(self) -> int:
@@ -73,11 +73,11 @@ class SurvivalRules:
 
 @dataclass(frozen=True, slots=True)
 class BatchRebuilder(RunDecoder):
-    """Judges batches, and puts what becomes of them into `outcome`."""
+    """Judges batches, and puts the outcome into `result`."""
 
     verdicts: NDArray[np.int8]
     rules: SurvivalRules
-    outcome: FilterResult
+    result: FilterResult
 
     def rebuild(self, rows: Rows) -> None:
         """REQUIRES: the verdict on each of these is one that needs records, or the batch is corrupt."""
@@ -120,7 +120,7 @@ class BatchRebuilder(RunDecoder):
                 self._rebuild(part, rows, mapped, is_packed=is_packed)
 
     def _has_marks(self, rows: Rows, batches: NDArray[Any]) -> NDArray[np.bool_]:
-        """Of which batches the first pass has told all that has to be known. Of control batches there is nothing."""
+        """The batches that the marks of the first pass cover. Control batches have no marks."""
         is_control: NDArray[np.bool_] = self.verdicts[rows] >= _CONTROL
         marks = self.rules.offset_map.superseded
         if marks is None:
@@ -163,17 +163,17 @@ class BatchRebuilder(RunDecoder):
                 *(_NO_OFFSETS if mapped is None else mapped, mapped is not None),
                 *(marks.bits, marks.first_offset, marks.end_offset, rules.offset_map.latest_offset),
                 *(rules.expired_ms, rules.new_horizon_ms, rules.keep_legacy_tombstones or rules.keep_tombstones),
-                *(number, next_mapped, filled, fates, self.outcome.tallies, out),
+                *(number, next_mapped, filled, fates, self.result.tallies, out),
             )
             if fault != Fault.NONE:
                 self._refuse_records(span, number, Fault(fault), position, is_packed)
                 number += 1
-        self.outcome.fates[span.rows] = fates
+        self.result.fates[span.rows] = fates
         is_rebuilt = fates == _REBUILT
         rebuilt = rows_of(batches, is_rebuilt)
         made = _packed(rebuilt, out) if is_packed else out[:filled]
         seal_batches(rebuilt, made)
-        self.outcome.place(span.rows[is_rebuilt], rebuilt, made)
+        self.result.place(span.rows[is_rebuilt], rebuilt, made)
 
 
 def _unordered_offsets() -> CorruptRecord:

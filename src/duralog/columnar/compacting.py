@@ -8,7 +8,7 @@ What must always be true:
 - Offsets, order, keys, values, headers and timestamps never change. A v2 batch keeps its base offset, last offset
   delta, producer fields and leader epoch, even when it loses its last record.
 - A batch that keeps all its records is copied as bytes, unless it needs a delete horizon.
-- A batch with a wrong checksum, or that cannot be decoded, is reported and copied as it is, whatever its verdict. It is
+- A batch with a wrong checksum, or that cannot be decoded, is reported and copied as it is, with any verdict. It is
   never dropped, and never given a new checksum.
 
 Nothing shared is changed: pieces can be compacted by several threads at once.
@@ -86,12 +86,12 @@ def compact_piece(
     REQUIRES: if the map has marks of superseded offsets, the log's offsets rise from batch to batch, and the first pass
     has read every batch with the verdict to filter it, as far as the map goes.
     """
-    outcome = FilterResult(piece)
+    result = FilterResult(piece)
     batches = piece.batches
-    rows = _settle_whole_batches(batches, verdicts, rules, outcome)
+    rows = _settle_whole_batches(batches, verdicts, rules, result)
 
     def refuse(error: CorruptRecord, row: int) -> None:
-        outcome.fates[row] = BatchFate.UNTOUCHED
+        result.fates[row] = BatchFate.UNTOUCHED
         on_corrupt(error, row)
 
     rebuilder = BatchRebuilder(
@@ -102,11 +102,11 @@ def compact_piece(
         refusals=Refusals(piece.name, batches, refuse),
         verdicts=verdicts,
         rules=rules,
-        outcome=outcome,
+        result=result,
     )
     rebuilder.rebuild(rows)
-    buffers, left = outcome.put_together()
-    tallies = outcome.tallies.tolist()
+    buffers, left = result.put_together()
+    tallies = result.tallies.tolist()
     return CompactedPiece(
         buffers=buffers,
         batches=left,
@@ -116,18 +116,18 @@ def compact_piece(
         expired_tombstones=tallies[Tally.EXPIRED],
         keyless=tallies[Tally.KEYLESS],
         kept_tombstones=tallies[Tally.KEPT_TOMBSTONES],
-        rebuilt_batches=outcome.rebuilt_batches,
+        rebuilt_batches=result.rebuilt_batches,
     )
 
 
 def _settle_whole_batches(
-    batches: NDArray[Any], verdicts: NDArray[np.int8], rules: SurvivalRules, outcome: FilterResult
+    batches: NDArray[Any], verdicts: NDArray[np.int8], rules: SurvivalRules, result: FilterResult
 ) -> Rows:
-    """Say what becomes of the batches that need not be looked into. Returns the others, and those that are damaged."""
+    """Settle the batches whose records need not be read. Returns the others, and the damaged ones."""
     marks = rules.offset_map.superseded or NO_MARKS
     rows = np.empty(len(batches), np.intp)
     left = settle_batches(
         *(batches, verdicts, marks.bits, marks.first_offset, marks.end_offset),
-        *(outcome.fates, outcome.tallies, rows),
+        *(result.fates, result.tallies, rows),
     )
     return rows[:left]

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 CHUNK_RECORDS = 65_536
 CHUNK_BYTES = 16 << 20
-"""Records are handed on in chunks of at most so many records and bytes, so that they stay in the CPU's caches.
+"""Chunks have at most this many records and bytes, so that they stay in the CPU's caches.
 
-One record that is larger is a chunk of its own: the bytes of a chunk always fit the 32-bit offsets of Arrow."""
+A larger record is a chunk by itself: the bytes of a chunk always fit the 32-bit offsets of Arrow."""
 
 _FEW_CANDIDATES = 16
 """Up to this many keys are compared one by one."""

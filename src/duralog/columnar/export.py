@@ -86,7 +86,7 @@ class Export:
 
     def _abandon(self) -> None:
         self._file.abandon()
-        # A writer that is never closed tries to when it is collected, and complains where nobody can catch it.
+        # A writer that is not closed closes itself when it is collected, and raises where no one can catch it.
         self._writer.close()
         self._file.close()
 

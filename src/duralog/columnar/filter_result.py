@@ -1,4 +1,7 @@
-"""What became of the batches of a piece: gathered while it is compacted, put together at the end."""
+"""The result of compacting a piece: collected batch by batch, and joined at the end.
+
+In Kafka: `MemoryRecords.FilterResult`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _SMALL_BYTES = 4096
 
 
 class FilterResult:
-    """A fate and a place for each batch of a piece. A batch that nobody says anything about is dropped."""
+    """A fate and a place for each batch of a piece. A batch without a fate is dropped."""
 
     def __init__(self, piece: Piece) -> None:
         self.fates = np.full(len(piece.batches), _DROPPED, np.int8)
@@ -41,7 +44,7 @@ class FilterResult:
         return int(np.count_nonzero(self.fates > _UNTOUCHED))
 
     def place(self, rows: NDArray[np.intp], batches: NDArray[Any], buffer: NDArray[np.uint8]) -> None:
-        """Of these rows, whose fate is known, the new batches: they stand in `buffer` where their `position` says."""
+        """Set the new batches of these rows, whose fate is known. They are in `buffer`, each at its `position`."""
         put_rows(self._batches, rows, batches)
         self._buffer_of[rows] = len(self._buffers)
         self._buffers.append(buffer)

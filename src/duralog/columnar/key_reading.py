@@ -1,7 +1,7 @@
 """The keys of a piece's records, as digests: what the first pass of compaction needs, and no more.
 
-Records are checked as in any other reading. A corrupt batch is refused in the same words, and gives no keys at all.
-The work is done without Python's lock, so pieces can be read by several threads at a time.
+Records are checked as by any other reader. A corrupt batch is reported with the same error, and gives no keys at all.
+The work releases the GIL, so several threads can read pieces at a time.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ process. Memory is bounded by `piece_bytes`, or by the largest batch where one i
 it is read only if the source really goes that far.
 
 At the end of a source, half a batch is ordinary (`tail_bytes`). A length or a format version that cannot be ends the
-reading (`fault`), since nothing tells where the next batch would start.
+reading (`fault`), since the start of the next batch is not known then.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ByteSource(Protocol):
 
 
 class MemorySource:
-    """Bytes at hand, of anything that offers a buffer."""
+    """Bytes in memory, of anything that offers a buffer."""
 
     def __init__(self, data: Any, name: str = "memory") -> None:
         self._view = memoryview(data).cast("B")
@@ -108,7 +108,7 @@ class Piece:
         on_corrupt: OnCorruptBatch | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The same records as Arrow record batches, which is faster than `decode` and its chunks' `to_arrow`."""
-        # Who does not want both keys and values is better served by positions: then nothing is copied in vain.
+        # Without both keys and values, positions are better: then nothing is copied in vain.
         is_gathered = columns is None or {"key", "value"} <= set(columns)
         decoder = self._decoder(ArrowDecoder if is_gathered else RunDecoder, max_decompressed_bytes, on_corrupt)
         for chunk in decoder.decode(self._rows(rows)):

@@ -1,8 +1,8 @@
 """Python records as the columns that the encoding kernels take, every value checked.
 
-No Arrow is involved. A column is made with a few passes over all records, each at the speed of a list comprehension;
-what most records have not, nulls and headers, is paid for only where it occurs. Bad records are refused whole, with an
-`InvalidRecord` that tells which one it is, counted from 0.
+No Arrow is involved. A column is made with a few passes over all records, each at the speed of a list comprehension.
+Nulls and headers, which most records do not have, take time only if they occur. Invalid records are refused as a whole,
+with an `InvalidRecord` that names the first one, counted from 0.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _timestamps(timestamps: list[int], default_ms: int) -> NDArray[np.int64]:
         times = np.array(timestamps)
     except ValueError:  # Some are lists, or another kind of sequence.
         times = np.empty(0, np.object_)
-    # numpy turns fractions and digits into whole numbers without a word when it is told the type.
+    # With an explicit type, numpy silently turns fractions and digits into whole numbers.
     if times.dtype != np.int64 or times.min(initial=0) < NO_TIMESTAMP:
         for row, timestamp in enumerate(timestamps):
             if not isinstance(timestamp, int) or not NO_TIMESTAMP <= timestamp < 2**63:

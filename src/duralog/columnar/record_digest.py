@@ -8,8 +8,8 @@ Why it proves that two logs hold the same records: a hash covers everything of a
 two records of a log have the same offset. So the sum stands for the records in the one order that their offsets give
 them: a record that is lost, doubled, moved or changed in any bit changes one term of it, and that another change makes
 up for it has a chance of 2^-128. A sum can be computed in any order and in parts: each segment has its own, and a
-partition's is the sum of its segments'. It guards against mistakes and failing hardware, not against somebody who looks
-for a collision.
+partition's is the sum of its segments'. It guards against mistakes and failing hardware, not against an attacker who
+searches for a collision.
 
 Headers are not part of it: formats v0 and v1 have none.
 """

@@ -1,7 +1,7 @@
 """From a kernel's fault to the error that a person reads.
 
-A kernel tells the fault and the place. What was expected and found there is told by the reference, which decodes that
-one place again: the words stand in one room, and an error costs one record more, not one batch.
+A kernel returns the fault and its position. The reference in `duralog.format` decodes that one place again and says
+what was expected and found: the messages are in one place, and an error decodes one record again, not one batch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Refusals:
 
     def refuse(self, row: int, error: CorruptRecord, *, position: int | None = None) -> None:
         """Of the batch `row`; `position` is that of the fault in the file, where it is not the batch's."""
-        told = CorruptRecord(
+        error_in_file = CorruptRecord(
             error.reason,
             fault=error.fault,
             file=self.file,
@@ -43,8 +43,8 @@ class Refusals:
             found=error.found,
         )
         if self.on_corrupt is None:
-            raise told
-        self.on_corrupt(told, int(row))
+            raise error_in_file
+        self.on_corrupt(error_in_file, int(row))
 
 
 def batch_of(row: Any, position: int) -> Batch:
@@ -70,7 +70,7 @@ def batch_of(row: Any, position: int) -> Batch:
 
 def scan_fault(data: NDArray[np.uint8], position: int, fault: Fault) -> CorruptRecord:
     """Why no batch can start here."""
-    return _told(fault, lambda: whole_batch_bytes(data.data, position, len(data)))
+    return _described(fault, lambda: whole_batch_bytes(data.data, position, len(data)))
 
 
 def wrong_checksum(row: Any, batch: NDArray[np.uint8]) -> CorruptRecord:
@@ -85,7 +85,7 @@ def wrong_checksum(row: Any, batch: NDArray[np.uint8]) -> CorruptRecord:
 
 def batch_fault(fault: Fault, batch: NDArray[np.uint8], row: Any) -> CorruptRecord:
     """Of a batch or message as a whole. REQUIRES: the fault lies before anything is decompressed."""
-    return _told(fault, lambda: decode_records(batch.data, batch_of(row, 0)))
+    return _described(fault, lambda: decode_records(batch.data, batch_of(row, 0)))
 
 
 def record_fault(fault: Fault, data: NDArray[np.uint8], position: int, end: int, row: Any) -> CorruptRecord:
@@ -96,7 +96,7 @@ def record_fault(fault: Fault, data: NDArray[np.uint8], position: int, end: int,
         room = end - position
         expected = f"0 to {room // record_batch.MIN_RECORD_BYTES} in {room} bytes"
         return CorruptRecord("impossible record count", fault=fault, expected=expected, found=int(row["record_count"]))
-    return _told(fault, lambda: record_batch.decode_record(data.data, position, end, batch_of(row, 0)))
+    return _described(fault, lambda: record_batch.decode_record(data.data, position, end, batch_of(row, 0)))
 
 
 def inner_fault(fault: Fault, content: NDArray[np.uint8], position: int, row: Any) -> CorruptRecord:
@@ -114,12 +114,12 @@ def inner_fault(fault: Fault, content: NDArray[np.uint8], position: int, row: An
             expected=f"at least {last_offset}",
             found=wrapper.last_offset,
         )
-    error = _told(fault, lambda: message_set.decode_inner_message(content.data, position, len(content), wrapper))
+    error = _described(fault, lambda: message_set.decode_inner_message(content.data, position, len(content), wrapper))
     error.reason += f" at byte {position} of the decompressed messages"
     return error
 
 
-def _told(fault: Fault, decode: Callable[[], object]) -> CorruptRecord:
+def _described(fault: Fault, decode: Callable[[], object]) -> CorruptRecord:
     """The reference's words. Should it see no fault where the kernel did, the batch is refused all the same."""
     try:
         decode()

@@ -88,7 +88,7 @@ class Span:
 
 
 class _Scratch:
-    """Decompressed batches, one after the other in one buffer. The first one gets in whatever its size."""
+    """Decompressed batches, one after the other in one buffer. The first one always fits."""
 
     def __init__(self) -> None:
         self._data = np.empty(0, np.uint8)

@@ -97,7 +97,7 @@ def _as_it_is(piece: Piece, batches: NDArray[Any]) -> UpgradedRun:
 
 
 def _check_order(piece: Piece, decoded: DecodedRecords) -> None:
-    """Offsets inside of a compressed message are nobody's promise; in a v2 batch they rise."""
+    """Offsets inside of a compressed message may be in any order; in a v2 batch they must rise."""
     offsets = decoded.columns.offset
     wrong = np.flatnonzero(offsets[1:] <= offsets[:-1])
     if len(wrong):

@@ -1,8 +1,8 @@
 """The configs of a broker or a store: Kafka's names, from a mapping or from a `server.properties` as it is.
 
-A name that only Kafka has a use for is accepted and has no effect. A name that Kafka does not know either is refused
-where a program gives it, since it is a mistake; in a `server.properties` it has no effect, as in Kafka, and is
-listed in `ignored`: plugins and wrappers of Kafka keep settings of their own there.
+A name that only Kafka has a use for is accepted and has no effect. A name that Kafka does not know either is refused if
+a program gives it, since it is a mistake. In a `server.properties` it has no effect, as in Kafka, and is listed in
+`ignored`: plugins and wrappers of Kafka keep their own settings there.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class BrokerConfig(ServerSettings):
     given: Mapping[str, Origin] = field(default_factory=dict, compare=False, repr=False)
     """The configs that are not left at their defaults, and by which layer."""
     ignored: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """What was given and has no effect because nothing is known of it or it is not allowed, and why."""
+    """Configs without effect, because they are unknown or not allowed, and why."""
     fixed: frozenset[str] = field(default_factory=frozenset, compare=False, repr=False)
-    """The configs that win over what the cluster metadata held at the start: the overrides of the command line."""
+    """The overrides of the command line, which take precedence over the cluster metadata."""
     reached_from: frozenset[str] = field(default_factory=frozenset, compare=False, repr=False)
     """The addresses that clients can come from, of a broker that only this machine reaches. Empty for anywhere."""
 

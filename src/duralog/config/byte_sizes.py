@@ -1,4 +1,4 @@
-"""How people write a number of bytes, on the command line and in options, and how they like to read one."""
+"""Numbers of bytes as people write them, on the command line and in options, and as they read them."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class ServerSettings(LogSettings):
     node_id: int | None = optional_config(
         INT, at_least(0), doc="Who this node is, when a new directory is made. Kafka insists on it."
     )
-    broker_rack: str | None = optional_config(STRING, ANY, doc="Where this node stands; clients are told.")
+    broker_rack: str | None = optional_config(STRING, ANY, doc="The rack of this node, which clients see.")
     auto_create_topics_enable: bool = config(
         BOOLEAN, True, doc="Whether a client that asks for a topic that is not there gets it."
     )
@@ -46,7 +46,7 @@ class ServerSettings(LogSettings):
         LIST, ("PLAINTEXT://:9092",), NOT_EMPTY, doc="The addresses to listen on, with the protocol of each."
     )
     advertised_listeners: tuple[str, ...] | None = optional_config(
-        LIST, NOT_EMPTY, doc="The addresses that clients are told, where those differ from `listeners`."
+        LIST, NOT_EMPTY, doc="The addresses that clients connect to, if they differ from `listeners`."
     )
     listener_security_protocol_map: str = config(
         STRING,

@@ -1,8 +1,8 @@
 """The configs of a topic: one frozen value for each log, and for each value where it came from.
 
-A topic's configs are the broker's, with the topic's own ones over them. Those that a user gives are checked strictly;
-those that a directory has stored are taken as far as they are understood, since a directory may come from another
-version of Kafka and must open all the same.
+A topic's configs are the broker's, overridden by the topic's own. Those that a user gives are checked strictly. Of
+those that a directory has stored, unknown and invalid ones are ignored: a directory may come from another version of
+Kafka, and must open all the same.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class TopicConfig:
         doc="How long a deleted segment's files stay, renamed, for the readers that still use them.",
     )
     flush_messages: int = config(
-        LONG, INT64_MAX, at_least(1), broker=("log.flush.interval.messages",), doc="Fsync after so many records."
+        LONG, INT64_MAX, at_least(1), broker=("log.flush.interval.messages",), doc="Fsync after this many records."
     )
     flush_ms: int = config(
         LONG,
@@ -273,13 +273,13 @@ class TopicConfig:
         return self.sources.get(topic_definition(name).name, ConfigSource(Origin.DEFAULT, name))
 
     def with_overrides(self, overrides: Mapping[str, object]) -> TopicConfig:
-        """These configs with a topic's own ones over them. Refuses unknown names, bad values and contradictions."""
+        """These configs, overridden by a topic's own. Refuses unknown names, invalid values and contradictions."""
         changed = self._with(parse_topic_configs(overrides))
         changed.check()
         return changed
 
     def with_stored(self, overrides: Mapping[str, object]) -> TopicConfig:
-        """The same for what a directory has stored: what cannot be understood is left out, and named in `ignored`."""
+        """The same for what a directory has stored: invalid configs are left out, and listed in `ignored`."""
         values, ignored = {}, dict(self.ignored)
         for name, value in overrides.items():
             try:

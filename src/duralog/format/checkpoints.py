@@ -1,4 +1,4 @@
-"""The checkpoint files: small texts that tell one offset for each partition, or a partition's leader epochs.
+"""The checkpoint files: small text files with one offset for each partition, or with a partition's leader epochs.
 
 The first line is the version (0), the second the number of entries, then there is one entry on each line. An empty
 file has no entries. A writer makes the whole file new, under another name, and renames it into place: a crash

@@ -1,12 +1,14 @@
-"""The two oldest answers to a fetch: one set of messages, and several such answers in one.
+"""The two oldest responses to a fetch: one set of messages, and several such responses in one.
 
-Both start with the same six bytes. The length counts what follows it, the error code included, as in Kafka 0.7, which
-the documents describe. What follows is a run of messages, taken from a log file as it lies there, or in the answer to
-a multi-fetch one whole answer after the other.
+These are the formats that Kafka's documentation, section 5.4 "Log", shows under "Reads" (`MessageSetSend` and
+`MultiMessageSetSend`). Kafka 0.7 sent them. The broker does not: they are here for programs that follow that document.
 
-The messages are bytes here: `duralog.format.batches` reads them, and they may end inside of one, which is then asked
-for again. An answer itself must be whole: a length that the bytes cannot hold, or that has no room for an error code,
-is a `CorruptRecord` that tells the position.
+Both start with the same six bytes. The length counts what follows it, including the error code. Then come messages,
+copied from a log file as they are, or in the response to a multi-fetch one whole response after the other.
+
+The messages are bytes here: `duralog.format.batches` reads them. They may end inside of a message, which the next fetch
+reads again. The response itself must be whole: a length that the bytes cannot hold, or that has no room for an error
+code, is a `CorruptRecord` with the position.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class MultiMessageSetResult:
 
 
 def encode_result_header(content_bytes: int, error_code: int = NO_ERROR) -> bytes:
-    """The bytes before so many bytes of messages, for a sender that copies these straight from a file."""
+    """The header of this many bytes of messages, for a sender that copies those straight from a file."""
     length = _ERROR_CODE_BYTES + content_bytes
     if not 0 <= content_bytes <= _INT32_MAX - _ERROR_CODE_BYTES:
         raise InvalidRecord(f"a fetch result holds up to {_INT32_MAX - _ERROR_CODE_BYTES} bytes, not {content_bytes}")

@@ -53,7 +53,7 @@ def decode_meta_properties(data: Bytes) -> MetaProperties:
 
 
 def encode_meta_properties(meta: MetaProperties, *, written: str) -> bytes:
-    """The file's bytes. `written` is the time that Java puts into the second line; nobody reads it."""
+    """The file's bytes. `written` is the time that Java puts into the second line, which is never read."""
     node_key = "node.id" if meta.version > 0 else "broker.id"
     known = {
         "cluster.id": meta.cluster_id,

@@ -2,9 +2,9 @@
 
 `decode_header` reads what `batches.scan` found; `decode_records` reads the records; `encode` writes a whole batch
 exactly as Kafka's own writer does. Checks run in one fixed order, the kernels' order too, so that both refuse the
-same bytes for the same fault at the same position. A fault inside a record is told at the record's first byte. In a
-compressed batch that byte is not in the buffer: the error then stands at the batch, and its reason counts
-in the decompressed records.
+same bytes for the same fault at the same position. The position of a fault inside a record is the record's first byte.
+In a compressed batch that byte is not in the buffer: the position is then the batch's, and the reason names the byte in
+the decompressed records.
 
 The checksum is a verdict in the header (`Batch.crc_ok`), not a condition: records of a batch with a wrong one can be
 decoded, with the same care for every length, by those who want to see what is left.
@@ -171,7 +171,7 @@ def encode(
 
     if last_offset is None:
         if not records:
-            raise InvalidRecord("a batch without records needs to be told its last offset")
+            raise InvalidRecord("a batch without records needs last_offset")
         last_offset = offset
     elif last_offset < max(offset, base_offset):
         raise InvalidRecord(f"last offset {last_offset} is smaller than {max(offset, base_offset)}")
@@ -248,7 +248,7 @@ def _decode_run(data: memoryview, start: int, end: int, batch: Batch) -> list[Re
 
 
 def decode_record(data: memoryview, position: int, end: int, batch: Batch) -> tuple[Record, int]:
-    """The record at `position` and where it ends. Errors tell no position: it is the record's."""
+    """The record at `position` and where it ends. Errors have no position: it is the record's."""
     length, position = decode_varint(data, position, end)
     if not 0 <= length <= end - position:
         raise CorruptRecord(

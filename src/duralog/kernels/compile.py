@@ -1,12 +1,12 @@
 """How kernels are compiled, and where the machine code is kept.
 
 `@kernel(signature)` compiles a function for exactly one signature at its first call, or loads it from the disk
-cache: importing costs nothing, no kernel is compiled twice on a machine, and `on_compile` tells of each one. `@device`
-marks a function that only kernels call; it becomes part of its callers.
+cache: importing takes no time, no kernel is compiled twice on a machine, and `on_compile` is called for each one.
+`@device` marks a function that only kernels call; it becomes part of its callers.
 
-numba's cache notices an edit of the file that a kernel stands in, but not of the files that it calls into.
-Hence a cache folder of our own, named by a digest of all kernel sources: any edit starts a new one. The cache
-holds code that will run, so the folder must belong to the user and nobody else may write to it.
+numba's cache notices an edit of the file that a kernel is in, but not of the files that it calls. So the cache folder
+is named by a digest of all kernel sources: any edit starts a new one. The cache holds code that will run, so the folder
+must belong to the user, and no one else may write to it.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ class _CompileNotice(event.Listener):
 
 
 class Kernel:
-    """A function that becomes machine code at its first call. No lock of Python's is held while it runs.
+    """A function that becomes machine code at its first call. It runs without the GIL.
 
-    `run` is the same as calling it, and spares who calls very often one step in between.
+    `run` does the same as a call, with one step less, for callers that call very often.
     """
 
     def __init__(self, function: Callable[..., Any], signature: Any) -> None:

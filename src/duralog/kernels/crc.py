@@ -57,7 +57,7 @@ _SKIP_SHORT = _skip_tables(_CASTAGNOLI, _SHORT)
 
 
 def _has_crc_instruction() -> bool:
-    """Whether numba compiles for a CPU with SSE4.2 (the user may have told it to hold back)."""
+    """Whether numba compiles for a CPU with SSE4.2 (the user may have configured another)."""
     triple, _, features = registry.cpu_target.target_context.codegen().magic_tuple()
     chosen = features.split(",")
     return triple.startswith("x86_64") and "+sse4.2" in chosen and "-crc32" not in chosen

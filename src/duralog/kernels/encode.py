@@ -1,7 +1,7 @@
 """Columns to record batches of format v2: where batches begin, then their bytes, then header and checksum.
 
 `plan_batches` fixes the size of every record and the rows of every batch; `write_batches` then writes exactly that many
-bytes, so the caller allocates once and nothing here can run out of room. Null is told by a bitmap, as in Arrow. A
+bytes, so the caller allocates once and nothing here can run out of room. A bitmap marks nulls, as in Arrow. A
 record's headers come as one byte string, the end of the record as the format has it, which `encode_headers` makes.
 
 REQUIRES, of all columns: offsets of byte strings ascend and lie within their data; log offsets increase and are

@@ -1,7 +1,7 @@
 """From positions and lengths to the buffers of Arrow arrays, and the headers of records as columns of their own.
 
 Fields are copied in vectors that may overshoot: the output needs `PADDING` bytes more than it will hold. Every position
-is checked against the data again, so a kernel here does no harm whatever columns it is given.
+is checked against the data again, so a kernel here is safe with any columns.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _WORDS = _BLOCK_BYTES // 4
 _STATE = _WORDS
 _MOVING = _STATE + 4
 _ROWS = _MOVING + 1
-"""A workspace is so many rows of one 32-bit word a lane: the words of a block, the state, and which lanes move."""
+"""A workspace has this many rows of one 32-bit word a lane: the words of a block, the state, and which lanes move."""
 
 _FIRST_STATE = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476)
 _ROTATIONS = ((7, 12, 17, 22), (5, 9, 14, 20), (4, 11, 16, 23), (6, 10, 15, 21))

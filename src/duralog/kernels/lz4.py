@@ -1,9 +1,9 @@
-"""LZ4 frames of many batches, unpacked in one call and without Python's lock.
+"""LZ4 frames of many batches, unpacked in one call and without the GIL.
 
-Only frames as Kafka's own writer makes them: independent blocks of 64 KiB, no checksums, no content size. Anything
-else, and whatever looks damaged, is left to `duralog.format.lz4_frame`, which decides and has the words for it. So a
-kernel may refuse what that one would take, but never take what that one refuses: the rules for the end of a block are
-those of the LZ4 library, the stricter way where it knows two.
+Only frames as Kafka's own writer makes them: independent blocks of 64 KiB, no checksums, no content size. Other frames,
+and those that look damaged, are left to `duralog.format.lz4_frame`, which decides and raises the errors. So a kernel
+may refuse what that one accepts, but never accepts what that one refuses: the rules for the end of a block are those of
+the LZ4 library, the stricter one where it has two.
 
 Nothing is read outside of a frame. Copies move whole vectors and may overshoot, within the block's room and `SLACK`.
 """
@@ -37,7 +37,7 @@ _MIN_MATCH = 4
 _LONG = 15
 _LAST_LITERALS = 5
 _LAST_MATCH = 12
-"""A match starts so many bytes before the end of a block's room, or earlier, and ends before the last literals."""
+"""A match starts at least this many bytes before the end of a block's room, and ends before the last literals."""
 _AFTER_LITERALS = 8
 """How many bytes follow at least when literals are not the last: an offset, a token and the last literals."""
 _SHORT_COPY = 16
@@ -104,7 +104,7 @@ def _copy_match(target, distance, length):
 
 @inlined
 def _add_length(position, end):
-    """What the bytes behind a length that is not all told add to it, and where they end: at `end` if they do not."""
+    """What the extra bytes of a length add to it, and where they end: at `end` if they do not."""
     added = 0
     while position < end:
         byte = load_byte(position)
@@ -172,9 +172,9 @@ def _unpack_block(position, end, first, room_end):
     )
 )
 def unpack_frames(data, begins, ends, first, max_bytes, out, out_ends):
-    """Unpack the frames between begins[i] and ends[i], from number `first` on, one behind the other.
+    """Unpack the frames between begins[i] and ends[i], from number `first` on, one after the other.
 
-    Returns (number, why): where it stopped. `out_ends` tells where each unpacked one ends.
+    Returns (number, why): where it stopped. `out_ends` has the end of each unpacked one.
     REQUIRES: 0 <= begins[i] and ends[i] <= len(data).
     """
     source = address_of(data)

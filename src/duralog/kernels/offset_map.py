@@ -70,7 +70,7 @@ NO_MARKS = Superseded(0, 0, np.zeros(0, np.uint8))
 
 
 class OffsetMap:
-    """A map with room for `capacity` keys. One thread may put; any number may find while nobody puts."""
+    """A map with room for `capacity` keys. One thread may put; any number of threads may find while none puts."""
 
     def __init__(self, memory_bytes: int, load_factor: float = DEFAULT_LOAD_FACTOR) -> None:
         slots = min(memory_bytes // SLOT_BYTES, _MOST_SLOTS)
@@ -105,7 +105,7 @@ class OffsetMap:
 
     @property
     def superseded(self) -> Superseded | None:
-        """What was learned about the offsets that `watch` named; none if that cannot be told."""
+        """The marks of the offsets that `watch` named; None without them."""
         return self._watched
 
     def watch(self, first_offset: int, end_offset: int) -> None:
@@ -249,7 +249,7 @@ def _look_ahead(table, slots, digests, key, count, slots_ahead):
 def _search(table, slots, low, high, word, attempts):
     """Where the digest's slot begins, or the free one that ends the search, and whether it is the digest's.
 
-    `word` is where to look first. After so many attempts: -1, and not.
+    `word` is the first place to search. After `attempts` attempts: -1, and not.
     """
     for attempt in range(1, attempts + 1):
         at = np.uintp(word)

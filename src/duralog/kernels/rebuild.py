@@ -1,8 +1,8 @@
 """Compaction of batches: which records survive, and the batches that hold the rest, in one walk.
 
-A v2 batch that loses nothing and needs no delete horizon is left alone. Any other one is written anew, as Kafka's
+A v2 batch that loses nothing and needs no delete horizon is left alone. Any other one is written again, as Kafka's
 writer would write its survivors: variable-length integers in their shortest form, no attributes, timestamps counted
-from the first survivor's or from the delete horizon. What a record says does not change.
+from the first survivor's or from the delete horizon. The contents of a record do not change.
 
 Messages of formats v0 and v1 always become v2 batches, as in Kafka. They come here with their records in that format
 already, see `duralog.kernels.transcribe`; the magic in their row is still the old one.
@@ -37,12 +37,12 @@ KNOWN_ATTRIBUTES = 0x7F
 
 
 class BatchVerdict(IntEnum):
-    """What is to become of a batch."""
+    """What to do with a batch."""
 
     DROP = 0
     """All of it goes."""
     AS_IS = 1
-    """Its bytes are copied, whatever is in them."""
+    """Its bytes are copied as they are."""
     FILTER = 2
     """Its records are judged one by one. If none survives, it goes."""
     FILTER_KEEP_EMPTY = 3
@@ -130,8 +130,8 @@ def _put_record(data, record, timestamp_delta, offset_delta, target):
     key_end = key + max(key_length, 0)
     value_end = value + max(value_length, 0)
     value_length_size = np.int64(varint_size(value_length))
-    # As nearly always: from the key to the end, the record stands there as it would be written. (The longest form of an
-    # integer may have bits that nobody reads.)
+    # As nearly always: from the key to the end, the record is already as it would be written. (The longest form of an
+    # integer may have bits that are not read.)
     is_plain = (
         header_count == 0
         and headers == value_end + 1
@@ -245,12 +245,12 @@ def rebuild_batches(
     those of the fault, and nothing of that batch was counted or written.
 
     A batch that is rebuilt has its row completed, `position` counting in `out`, and room left for its header, which
-    `seal_batches` writes. Of an emptied one only the fate is told.
+    `seal_batches` writes. For an emptied one only the fate is set.
 
-    Whether a later record has a record's key is told by `mapped`, the offset that the map has for each record with a
-    key, one after the other; or by the marks, a bit for each offset from `first_mark` to before `end_mark`. An offset
+    Whether a later record has a record's key comes from `mapped`, the offset that the map has for each record with a
+    key, one after the other; or from the marks, a bit for each offset from `first_mark` to before `end_mark`. An offset
     outside of them counts as latest. A horizon below 0 is none, as in Kafka. Formats v0 and v1 have none:
-    `keep_old_tombstones` tells whether theirs stay.
+    with `keep_old_tombstones` theirs stay.
 
     REQUIRES: 0 <= begins[i] <= ends[i] <= len(data); the verdicts are those that need records; with `is_mapped`, an
     offset in `mapped` for each key of a sound batch; room in `out` for all headers, all records, MAX_GROWTH for each of

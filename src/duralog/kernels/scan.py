@@ -1,7 +1,7 @@
 """Batch headers of all three formats, with checksum verdicts: where the batches of a run of bytes lie.
 
 The checks are those of `duralog.format.batches.scan`, in the same order. A wrong checksum is a verdict in the row and
-does not stop a scan; a length or a magic that cannot be does, since nothing tells where the next batch would start.
+does not stop a scan; an impossible length or magic does, since the start of the next batch is not known then.
 """
 
 from __future__ import annotations

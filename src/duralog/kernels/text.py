@@ -1,8 +1,8 @@
 """Numbers, times and byte strings as UTF-8 text, for the rendering kernels. Works on addresses, as `writing` does.
 
-A function that writes text of no fixed length takes a `limit` and returns FULL instead of going far past it: whatever
-it has touched by then is at most `OVERRUN` bytes past the limit. Whoever sets the limit leaves that much, and room for
-the fixed text up to the next such call.
+A function that writes text of no fixed length takes a `limit` and returns FULL instead of going far past it: it writes
+at most `OVERRUN` bytes past the limit. The caller leaves that much room, and room for the fixed text up to the next
+such call.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Messages of formats v0 and v1 as records of format v2, for the kernels that know no other.
 
 The timestamps of the records count from 0, their offsets from that of the first record of a message. Not every run of
-offsets can be told so: one that does not increase, or spans more than 2^31, is left out.
+offsets can be written so: one that does not increase, or spans more than 2^31, is left out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MAX_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 1
 
 
 def room_for(message_bytes: int) -> int:
-    """How many bytes the records can take that so many bytes of messages hold."""
+    """How many bytes the records of this many bytes of messages can take."""
     smallest = MIN_BATCH_BYTES[0]
     return message_bytes + message_bytes // smallest * max(_MAX_OVERHEAD - smallest, 0) + SLACK
 

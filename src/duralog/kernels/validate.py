@@ -23,7 +23,7 @@ from duralog.kernels.words import BYTES, load_int16, load_int32, load_int64, loa
 CONSECUTIVE = 1
 """Bit of `traits`: the offset deltas are 0, 1, 2 and so on."""
 CANONICAL = 2
-"""Bit of `traits`: the timestamp deltas start at 0 and no record has attributes, as in a batch that is built anew."""
+"""Bit of `traits`: the timestamp deltas start at 0 and no record has attributes, as in a batch that is rebuilt."""
 WITHOUT_KEY = 4
 """Bit of `traits`: at least one record has no key."""
 
@@ -150,7 +150,7 @@ def inspect_batch(data, position):
     """The batch at `position`: (fault, its position, smallest, largest, traits, size, checksum).
 
     The fault is that of a scan, an unknown format if the batch is not v2, a wrong checksum (the computed one is
-    told), or one of the records'. The records of a compressed batch are not looked at: see `inspect_records`.
+    returned), or one of the records'. The records of a compressed batch are not read: see `inspect_records`.
     """
     nothing = np.int64(0)
     fault = np.int64(entry_fault(data, position, len(data)))

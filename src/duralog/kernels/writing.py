@@ -6,7 +6,7 @@ the loops of these kernels that took as long as the work. A kernel takes the add
 
 No bounds are checked here. REQUIRES, of every function that writes: what it writes, and `SLACK` bytes after it, lie
 within the output. The fast ways move whole vectors and touch up to that many bytes past what they were asked to write;
-the surplus is overwritten by what comes next, or never looked at. Nothing is read past the end of a source.
+the surplus is overwritten by what comes next, or never read. Nothing is read past the end of a source.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Values as small tables in HTML: how they show themselves in a notebook.
+"""Values as small HTML tables, for notebooks.
 
-All text is escaped, characters that are not printable are shown as escapes, and a table has no more rows than a reader
-looks at: what else there is, is counted below. Nothing is loaded for it.
+All text is escaped, and characters that are not printable are shown as escapes. A long table shows its first rows, and
+how many more there are. Nothing is loaded for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def table_html(
 ) -> str:
     """Cells as they are to be shown. `numbers` are the columns that stand to the right.
 
-    The marks are attributes of cells: a notebook has a style of its own, in which all stand to the right.
+    The alignment is an attribute of each cell: the style of a notebook would align all of them to the right.
     """
     mark = [number_mark if column in numbers else text_mark for column in columns]
     head = "".join(f"<th{one}>{shown(name)}</th>" for one, name in zip(mark, columns, strict=True))

@@ -1,6 +1,6 @@
-"""How a store, a log and their reports show themselves in a notebook: `_repr_html_` of each comes here.
+"""A store, a log and their reports as HTML for a notebook: the `_repr_html_` of each calls this.
 
-What is shown is what is known already, or found with a look into a folder: no log is read. Text from a disk is escaped.
+It shows what is known already, or found by listing a folder: no log is read. Text from a disk is escaped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def store_html(store: Store, logs: Mapping[str, Sequence[ReadableLog]]) -> str:
-    """`logs` are those of each topic, as far as somebody has looked at them."""
+    """`logs` are the loaded logs of each topic."""
     names = ("topic", "partitions", "policy", "offsets", "segments", "size", "newest record")
     rows = []
     for topic in store.topics():

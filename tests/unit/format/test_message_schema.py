@@ -97,7 +97,7 @@ def test_a_default_is_not_shared():
         (0, {**V0, "removed": "1"}, "removed cannot hold '1'"),
         (0, {**V0, "parts": [{"id": 1}]}, "needs the field tags"),
         (0, {**V0, "parts": [None]}, "parts may not be null"),
-        (0, {**V0, "parts": [5]}, "no mapping"),
+        (0, {**V0, "parts": [5]}, "not a mapping"),
         (0, {**V0, "parts": [{"id": 1, "tags": [None]}]}, "tags may not be null"),
     ],
 )

@@ -203,7 +203,7 @@ class _Reader:
         return int.from_bytes(self._take(1, field.name), signed=True) >= 0
 
     def _length(self, field: Field, kind: str) -> int | None:
-        """A length or a count, which the bytes at hand can hold: an element takes a byte at least."""
+        """A length or a count that the remaining bytes can hold: an element takes at least one byte."""
         start = self.position
         if self.flexible:
             length = self._varint() - 1
@@ -260,7 +260,7 @@ class _Writer:
 
     def struct(self, fields: tuple[Field, ...], values: Mapping[str, Any]) -> None:
         if not isinstance(values, Mapping):
-            raise InvalidRecord(f"{self.message} has a struct that is no mapping: {values!r}")
+            raise InvalidRecord(f"{self.message} has a struct that is not a mapping: {values!r}")
         in_version = [field for field in fields if field.is_in(self.version)]
         self._refuse_strangers(in_version, values)
         tagged: dict[int, bytes] = dict(values.get(UNKNOWN_TAGS, {}))
