@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from duralog.console.sources.broker.metrics_reading import CleanerMetrics
+from duralog.console.sources.cleaner_metrics import CleanerMetrics
 from duralog.console.sources.directory import group_tracking
 from duralog.console.sources.directory.source import DirectorySource
 from tests.support.broker.group_desk import DELETE_GROUPS, GroupDesk

@@ -208,7 +208,7 @@ def test_a_search_ends_with_its_page(toolkit: Any) -> None:
 
 
 def test_short_readings_do_not_wait_behind_long_ones(toolkit: Any) -> None:
-    from duralog.console.pages.long_reading import _MOST_AT_A_TIME, read_long
+    from duralog.console.ui.long_reading import _MOST_AT_A_TIME, read_long
 
     begun, go_on = threading.Semaphore(0), threading.Event()
 

@@ -2,14 +2,13 @@
 
 | here | what it is |
 |---|---|
-| `command`, `app`, `access`, `socket_messages` | the command, the server, who may speak to it, and what |
+| `command` | `duralog console` |
+| `app`, `access`, `socket_messages` | the web server, which clients and messages it accepts |
 | `pages` | one module a page, and its parts |
-| `layout`, `elements`, `partition_elements`, `theme`, `assets` | what pages are made of, and how they look |
-| `data_table`, `columns`, `charts` | tables and charts |
+| `ui` | what pages are made of: layout, elements, tables, charts, and the files for the browser |
 | `drawing` | facts in, pictures and texts out |
-| `facts`, `source` | what pages show, and the face of what tells it |
-| `sources` | a directory, a broker, or both behind that face |
-| `reading` | what is in the logs of a directory that others may write to |
+| `sources` | a directory, a broker, or both: where the facts are read |
+| `source`, `facts` | the protocol of a source, and the values that it returns |
 
-Pages know a source by its face and never read a log themselves.
+Imports go down this table. Pages know a source by its protocol, and never read a log themselves.
 """

@@ -11,9 +11,7 @@ pytest.importorskip("nicegui")
 
 from duralog.broker.net.http_hosts import HttpHosts
 from duralog.console.access import GuardedApplication
-from duralog.console.ui.charts import size_axis, sparkline
-from duralog.console.ui.layout import PageMissing, partition_number
-from duralog.console.ui.words import (
+from duralog.console.drawing.words import (
     UNKNOWN,
     age_text,
     byte_rate_text,
@@ -27,6 +25,8 @@ from duralog.console.ui.words import (
     topic_path,
     value_in_words,
 )
+from duralog.console.ui.charts import size_axis, sparkline
+from duralog.console.ui.layout import PageMissing, partition_number
 
 NOW_MS = 1_800_000_000_000
 KIB = 1024

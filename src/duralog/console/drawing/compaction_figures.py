@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from duralog.console.drawing.partition_blocks import Zone
 from duralog.console.drawing.partition_figures import Figure
+from duralog.console.drawing.words import bytes_text, counted, number_text, share_text
 from duralog.console.facts.partitions import PartitionFacts
 from duralog.console.facts.runs import CompactionResult, CompactionView, Rehearsal, RunState
-from duralog.console.ui.words import bytes_text, counted, number_text, share_text
 
 
 @dataclass(frozen=True, slots=True)

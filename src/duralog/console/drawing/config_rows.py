@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from duralog.config.topic import topic_definition
-from duralog.console.ui.words import UNKNOWN, value_in_words
+from duralog.console.drawing.words import UNKNOWN, value_in_words
 from duralog.errors import InvalidConfig
 
 

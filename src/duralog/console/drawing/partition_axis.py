@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from duralog.cli.common.tables import size_text
+from duralog.console.drawing.words import number_text
 from duralog.console.facts.partitions import PartitionFacts, SegmentFacts
-from duralog.console.ui.words import number_text
 
 _STEPS = (1, 2, 5)
 _CHARACTER_POINTS = 6.4

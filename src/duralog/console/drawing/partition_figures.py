@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from duralog.cli.common.times import duration_text
 from duralog.console.drawing.config_rows import changed_configs
 from duralog.console.drawing.partition_blocks import Block
-from duralog.console.facts.partitions import PartitionFacts, SegmentFacts, SegmentScan
-from duralog.console.ui.words import (
+from duralog.console.drawing.words import (
     UNKNOWN,
     age_text,
     bytes_text,
@@ -18,6 +17,7 @@ from duralog.console.ui.words import (
     number_text,
     share_text,
 )
+from duralog.console.facts.partitions import PartitionFacts, SegmentFacts, SegmentScan
 
 
 @dataclass(frozen=True, slots=True)

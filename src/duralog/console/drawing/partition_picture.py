@@ -20,8 +20,8 @@ from duralog.console.drawing.mark_labels import LANE_HEIGHT, Mark, Name, draw_ma
 from duralog.console.drawing.partition_axis import Axis, AxisKind, axis_for
 from duralog.console.drawing.partition_blocks import Block, Zone, blocks_of, zones_of
 from duralog.console.drawing.partition_figures import time_range
+from duralog.console.drawing.words import bytes_text, counted, number_text
 from duralog.console.facts.partitions import PartitionFacts
-from duralog.console.ui.words import bytes_text, counted, number_text
 
 NARROWEST = 260
 WIDEST = 2_400

@@ -11,8 +11,7 @@ from typing import Any
 from duralog.console.drawing.json_text import Kind, Token
 from duralog.console.drawing.record_place import Place, key_query
 from duralog.console.drawing.shown_bytes import Form, Shown, copied, forms_of, preview, shown, visible
-from duralog.console.facts.records import NO_TIMESTAMP_MS, RecordKind, ShownRecord
-from duralog.console.ui.words import (
+from duralog.console.drawing.words import (
     age_text,
     bytes_text,
     counted,
@@ -21,6 +20,7 @@ from duralog.console.ui.words import (
     number_text,
     records_path,
 )
+from duralog.console.facts.records import NO_TIMESTAMP_MS, RecordKind, ShownRecord
 
 _LONGEST_HEADER = 400
 _LONGEST_FOUND_KEY = 1_024

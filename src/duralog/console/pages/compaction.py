@@ -15,17 +15,16 @@ from nicegui.elements.mixins.text_element import TextElement
 from duralog.cli.common.failures import describe, printable
 from duralog.console.drawing.compaction_figures import BarPart, cleaner_figures, rehearsal_bars, zone_bar
 from duralog.console.drawing.partition_figures import headline
+from duralog.console.drawing.words import bytes_text
 from duralog.console.facts.partitions import PartitionFacts
 from duralog.console.facts.runs import Rehearsal
 from duralog.console.pages.compaction_run import CompactionRunPart
-from duralog.console.pages.figure_list import FigureList
-from duralog.console.pages.long_reading import read_long
 from duralog.console.pages.partition_frame import chosen_partition, partition_frame, show_when_read, soon
-from duralog.console.pages.whole_bar import draw_bar
 from duralog.console.ui.charts import TimeChart
 from duralog.console.ui.elements import block, section, text
+from duralog.console.ui.figures import FigureList, draw_bar
 from duralog.console.ui.layout import Console, live
-from duralog.console.ui.words import bytes_text
+from duralog.console.ui.long_reading import read_long
 from duralog.errors import DuralogError
 
 _EXPLAINED_AT_ONCE_BYTES = 1 << 30

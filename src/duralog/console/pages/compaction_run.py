@@ -12,10 +12,9 @@ from nicegui import ui
 from duralog.cli.common.failures import describe, printable
 from duralog.console.drawing.compaction_figures import overall_share, progress_words, result_bars, result_figures
 from duralog.console.facts.runs import RunState
-from duralog.console.pages.figure_list import FigureList
-from duralog.console.pages.whole_bar import draw_bar
 from duralog.console.source import CompactionRun
 from duralog.console.ui.elements import block, command_line, note_list, section, text
+from duralog.console.ui.figures import FigureList, draw_bar
 from duralog.console.ui.layout import Console, live
 from duralog.errors import DuralogError
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from duralog.client.groups import GroupMember, GroupOffset
+from duralog.console.drawing.words import UNKNOWN, counted, number_text
 from duralog.console.facts.overview import GroupDetails, Overview, SourceKind
 from duralog.console.pages.overview import groups_table
 from duralog.console.ui.charts import TimeChart
-from duralog.console.ui.columns import number_column, partition_column
-from duralog.console.ui.data_table import Column, DataTable
+from duralog.console.ui.data_table import Column, DataTable, number_column, partition_column
 from duralog.console.ui.elements import Tile, block, empty_state, heading, section, text
 from duralog.console.ui.layout import Console, live
 from duralog.console.ui.standing import commands_place
-from duralog.console.ui.words import UNKNOWN, counted, number_text
 
 
 def register(console: Console) -> None:

@@ -10,6 +10,14 @@ from nicegui import run, ui
 
 from duralog.cli.common.failures import describe
 from duralog.cli.common.times import duration_text
+from duralog.console.drawing.words import (
+    age_text,
+    bytes_text,
+    counted,
+    number_text,
+    partition_path,
+    share_text,
+)
 from duralog.console.facts.overview import Overview
 from duralog.console.facts.runs import FindingFacts, RunState, VerifyView
 from duralog.console.pages.health_tables import cleaner_table, findings_table, quarantine_table
@@ -18,14 +26,6 @@ from duralog.console.ui.data_table import Cell
 from duralog.console.ui.elements import block, empty_state, heading, note_list, section, text
 from duralog.console.ui.layout import Console, OverviewNotes, live
 from duralog.console.ui.standing import commands_place, standing_of
-from duralog.console.ui.words import (
-    age_text,
-    bytes_text,
-    counted,
-    number_text,
-    partition_path,
-    share_text,
-)
 from duralog.errors import DuralogError
 
 _FAST_SECONDS = 0.5

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from duralog.console.facts.health import CleanerRow, QuarantineEntry
-from duralog.console.facts.runs import FindingFacts
-from duralog.console.ui.columns import age_column, number_column, partition_column
-from duralog.console.ui.data_table import Cell, Column, DataTable
-from duralog.console.ui.words import (
+from duralog.console.drawing.words import (
     bytes_text,
     compaction_path,
     share_text,
 )
+from duralog.console.facts.health import CleanerRow, QuarantineEntry
+from duralog.console.facts.runs import FindingFacts
+from duralog.console.ui.data_table import Cell, Column, DataTable, age_column, number_column, partition_column
 
 
 def findings_table(place_of: Callable[[FindingFacts], Cell]) -> DataTable[FindingFacts]:

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from nicegui.events import GenericEventArguments
 
-from duralog.console.facts.overview import GroupFacts, Overview, SourceKind, TopicFacts
-from duralog.console.ui.charts import TimeChart, sparkline
-from duralog.console.ui.columns import age_column, number_column
-from duralog.console.ui.data_table import Cell, Column, DataTable
-from duralog.console.ui.elements import Tile, block, empty_state, heading, section, text
-from duralog.console.ui.layout import Console, OverviewNotes, live
-from duralog.console.ui.standing import commands_place
-from duralog.console.ui.words import (
+from duralog.console.drawing.words import (
     UNKNOWN,
     byte_rate_text,
     bytes_text,
@@ -21,6 +14,12 @@ from duralog.console.ui.words import (
     record_rate_text,
     topic_path,
 )
+from duralog.console.facts.overview import GroupFacts, Overview, SourceKind, TopicFacts
+from duralog.console.ui.charts import TimeChart, sparkline
+from duralog.console.ui.data_table import Cell, Column, DataTable, age_column, number_column
+from duralog.console.ui.elements import Tile, block, empty_state, heading, section, text
+from duralog.console.ui.layout import Console, OverviewNotes, live
+from duralog.console.ui.standing import commands_place
 
 
 def register(console: Console) -> None:

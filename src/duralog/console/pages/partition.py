@@ -15,14 +15,14 @@ from duralog.console.drawing.partition_blocks import Block, Zone
 from duralog.console.drawing.partition_figures import config_figures, headline, log_figures, offset_figures
 from duralog.console.drawing.partition_picture import ZONE_WORDS, Picture, draw
 from duralog.console.drawing.record_place import Place
+from duralog.console.drawing.words import number_text, records_path
 from duralog.console.facts.partitions import PartitionFacts
-from duralog.console.pages.figure_list import FigureList
 from duralog.console.pages.partition_frame import chosen_partition, partition_frame, show_when_read, soon
 from duralog.console.pages.segment_details import SegmentDetails
 from duralog.console.ui.elements import block, note_list, section, text
+from duralog.console.ui.figures import FigureList
 from duralog.console.ui.layout import Console, live
 from duralog.console.ui.partition_elements import PictureElement
-from duralog.console.ui.words import number_text, records_path
 
 _FIRST_WIDTH = 960
 """Until the browser has told how wide the picture is."""

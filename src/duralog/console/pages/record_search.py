@@ -9,12 +9,12 @@ from nicegui import ui
 
 from duralog.console.drawing.record_place import Place, parse_key
 from duralog.console.drawing.shown_bytes import visible
+from duralog.console.drawing.words import bytes_text, counted, number_text
 from duralog.console.facts.records import ShownRecord
 from duralog.console.facts.runs import RunState
 from duralog.console.source import KeySearch, Source
 from duralog.console.ui.elements import block, text
 from duralog.console.ui.layout import live
-from duralog.console.ui.words import bytes_text, counted, number_text
 from duralog.errors import DuralogError
 
 _LOOK_SECONDS = 0.25

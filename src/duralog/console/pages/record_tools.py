@@ -9,9 +9,9 @@ from nicegui.element import Element
 from nicegui.events import GenericEventArguments
 
 from duralog.console.drawing.record_place import NotAPlace, Place, place_of
+from duralog.console.drawing.words import number_text
 from duralog.console.facts.records import RecordPage
 from duralog.console.ui.elements import block, text
-from duralog.console.ui.words import number_text
 
 _LONGEST = 5_000
 _STEPS = 1_000

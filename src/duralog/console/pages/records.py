@@ -18,6 +18,7 @@ from duralog.cli.common.options import now_ms
 from duralog.console.drawing.record_place import NotAPlace, Place, parse_when, place_of
 from duralog.console.drawing.record_rows import panel_of, row_of
 from duralog.console.drawing.shown_bytes import Form
+from duralog.console.drawing.words import counted, number_text, records_path
 from duralog.console.facts.records import RecordPage, ShownRecord
 from duralog.console.pages.partition_frame import chosen_partition, partition_frame
 from duralog.console.pages.record_search import RecordSearch
@@ -25,7 +26,6 @@ from duralog.console.pages.record_tools import RecordTools
 from duralog.console.ui.elements import block, text
 from duralog.console.ui.layout import Console, live
 from duralog.console.ui.partition_elements import RecordList, RecordPanel
-from duralog.console.ui.words import counted, number_text, records_path
 from duralog.errors import DuralogError
 
 MOST_FOLLOWED = 200

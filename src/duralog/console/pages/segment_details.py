@@ -14,12 +14,12 @@ from duralog.cli.common.failures import describe, printable
 from duralog.console.drawing.partition_blocks import Block
 from duralog.console.drawing.partition_figures import group_figures, scan_figures, segment_figures
 from duralog.console.drawing.record_place import Place
+from duralog.console.drawing.words import bytes_text, counted, number_text, records_path, share_text
 from duralog.console.facts.partitions import PartitionFacts, SegmentFacts, SegmentScan
-from duralog.console.pages.figure_list import FigureList
-from duralog.console.pages.long_reading import read_long
 from duralog.console.source import Source
 from duralog.console.ui.elements import block, text
-from duralog.console.ui.words import bytes_text, counted, number_text, records_path, share_text
+from duralog.console.ui.figures import FigureList
+from duralog.console.ui.long_reading import read_long
 from duralog.errors import DuralogError
 
 _MOST_LISTED = 60

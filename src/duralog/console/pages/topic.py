@@ -9,14 +9,7 @@ from nicegui import run, ui
 
 from duralog.cli.common.failures import describe
 from duralog.console.drawing.config_rows import ConfigRow, changed_configs
-from duralog.console.facts.overview import PartitionRow, TopicFacts
-from duralog.console.ui.charts import BarChart
-from duralog.console.ui.columns import age_column, number_column
-from duralog.console.ui.data_table import Cell, Column, DataTable
-from duralog.console.ui.elements import Tile, block, command_line, heading, section, text
-from duralog.console.ui.layout import Console, live
-from duralog.console.ui.standing import commands_place
-from duralog.console.ui.words import (
+from duralog.console.drawing.words import (
     UNKNOWN,
     byte_rate_text,
     bytes_text,
@@ -26,6 +19,12 @@ from duralog.console.ui.words import (
     record_rate_text,
     share_text,
 )
+from duralog.console.facts.overview import PartitionRow, TopicFacts
+from duralog.console.ui.charts import BarChart
+from duralog.console.ui.data_table import Cell, Column, DataTable, age_column, number_column
+from duralog.console.ui.elements import Tile, block, command_line, heading, section, text
+from duralog.console.ui.layout import Console, live
+from duralog.console.ui.standing import commands_place
 from duralog.errors import DuralogError
 
 

@@ -13,8 +13,8 @@ from duralog.cli.common.failures import printable
 from duralog.console.facts.overview import GroupDetails, Overview, SourceKind
 from duralog.console.source import UnknownGroup
 from duralog.console.sources.broker.watch import BrokerGroupWatch
-from duralog.console.sources.directory.group_tracking import LagHistories, group_facts
 from duralog.console.sources.directory.source import DirectorySource
+from duralog.console.sources.group_lags import LagHistories, group_facts
 from duralog.storage.disk.background import Clock, wall_clock_ms
 
 

@@ -15,7 +15,7 @@ from nicegui.element import Element
 from nicegui.events import GenericEventArguments
 
 from duralog.console.drawing.shown_bytes import visible
-from duralog.console.ui.words import THIN_SPACE
+from duralog.console.drawing.words import THIN_SPACE, age_text, exact_time_text, number_text, partition_path
 
 Row = TypeVar("Row")
 Cell = str | dict[str, Any]
@@ -38,6 +38,43 @@ class Column(Generic[Row]):
     wide: bool = False
     """Left out where the window is narrow."""
     mono: bool = False
+
+
+def number_column(
+    name: str, label: str, value: Callable[[Row], int | None], *, hint: str = "", wide: bool = False
+) -> Column[Row]:
+    return Column(
+        name=name,
+        label=label,
+        cell=lambda row: number_text(value(row)),
+        sort=value,
+        numeric=True,
+        hint=hint,
+        wide=wide,
+    )
+
+
+def partition_column(
+    name: str, place: Callable[[Row], tuple[str, int]], path: Callable[[str, int], str] = partition_path
+) -> Column[Row]:
+    return Column(
+        name=name,
+        label="Partition",
+        cell=lambda row: {"text": "{}-{}".format(*place(row)), "href": path(*place(row))},
+        sort=place,
+    )
+
+
+def age_column(name: str, label: str, time_ms: Callable[[Row], int | None], *, wide: bool = False) -> Column[Row]:
+    """With the exact time for a pointer that rests on it."""
+    return Column(
+        name=name,
+        label=label,
+        cell=lambda row: {"text": age_text(time_ms(row)), "title": exact_time_text(time_ms(row))},
+        sort=time_ms,
+        numeric=True,
+        wide=wide,
+    )
 
 
 class DataTable(Element, Generic[Row], component="assets/data_table.js"):

@@ -18,11 +18,11 @@ from nicegui import Client, ui
 
 from duralog.cli.common.failures import describe, printable
 from duralog.console.drawing.shown_bytes import visible
+from duralog.console.drawing.words import compaction_path, partition_path, records_path
 from duralog.console.facts.overview import Overview
 from duralog.console.source import Source, UnknownGroup
 from duralog.console.ui.elements import block, note_list, problem, text
 from duralog.console.ui.standing import standing_of
-from duralog.console.ui.words import compaction_path, partition_path, records_path
 from duralog.errors import DuralogError, UnknownTopic
 
 REFRESH_SECONDS = 2.0

@@ -6,8 +6,8 @@ import shlex
 from typing import NamedTuple
 
 from duralog.cli.common.options import now_ms
+from duralog.console.drawing.words import age_text, counted
 from duralog.console.facts.overview import Overview, SourceKind
-from duralog.console.ui.words import age_text, counted
 
 _STALE_MS = 15_000
 """A look is taken every two seconds: this long without one means that the machine is busy, or that a look hangs."""

@@ -18,13 +18,13 @@ from duralog.console.facts.overview import GroupDetails, Overview, PartitionRow
 from duralog.console.facts.partitions import PartitionFacts
 from duralog.console.facts.records import RecordPage, ShownRecord
 from duralog.console.source import DEFAULT_PAGE_RECORDS, UnknownGroup
-from duralog.console.sources.broker.metrics_reading import CleanerMetrics
+from duralog.console.sources.broker.key_search import BrokerKeySearch
 from duralog.console.sources.broker.records import BrokerRecords
-from duralog.console.sources.broker.search import BrokerKeySearch
 from duralog.console.sources.broker.snapshots import NO_SEGMENTS, BrokerSnapshots
 from duralog.console.sources.broker.watch import BrokerGroupWatch, BrokerWatch
 from duralog.console.sources.broker.without_files import WithoutFiles
-from duralog.console.sources.directory.group_tracking import LagHistories, group_facts
+from duralog.console.sources.cleaner_metrics import CleanerMetrics
+from duralog.console.sources.group_lags import LagHistories, group_facts
 from duralog.console.sources.refreshing import Refresher
 from duralog.console.sources.searches import Searches
 from duralog.errors import DuralogError, UnknownTopic

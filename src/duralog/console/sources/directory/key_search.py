@@ -15,7 +15,7 @@ from duralog.columnar.pieces import PIECE_BYTES, Piece
 from duralog.console.facts.runs import RunState
 from duralog.console.sources.directory.batch_steps import steps_from
 from duralog.console.sources.directory.fresh_logs import FreshLogs
-from duralog.console.sources.search_thread import SearchThread
+from duralog.console.sources.searches import SearchThread
 from duralog.console.sources.shown_batches import Cut, shown_records
 from duralog.format.layout import CONTROL_BIT
 from duralog.storage.disk.log_directory import TopicPartition

@@ -15,8 +15,8 @@ from duralog.cli.common.times import duration_text
 from duralog.config import TOPIC_CONFIGS, BrokerConfig, Origin, TopicConfig
 from duralog.console.facts.health import CleanerFacts, CleanerRow
 from duralog.console.facts.overview import Overview, PartitionRow, Sample, SourceKind, TopicFacts, nothing_yet
+from duralog.console.sources.directory.held_note import held_note
 from duralog.console.sources.directory.segment_times import timed_segments
-from duralog.console.sources.held_note import held_note
 from duralog.console.sources.rates import NO_GROWTH, Growth, History, RecentRates, SizeHistory, growth
 from duralog.errors import DuralogError
 from duralog.format.filenames import LOCK

@@ -22,10 +22,10 @@ from duralog.console.facts.partitions import PartitionFacts, SegmentScan
 from duralog.console.facts.records import RecordPage, ShownRecord
 from duralog.console.facts.runs import Rehearsal
 from duralog.console.source import DEFAULT_PAGE_RECORDS, UnknownGroup, always_wanted
-from duralog.console.sources.broker.metrics_reading import CleanerMetrics
+from duralog.console.sources.cleaner_metrics import CleanerMetrics
 from duralog.console.sources.directory.compaction_runs import DirectoryCompaction, compaction_command
 from duralog.console.sources.directory.fresh_logs import FreshLogs
-from duralog.console.sources.directory.group_tracking import GroupTracking, LagHistories, group_facts
+from duralog.console.sources.directory.group_tracking import GroupTracking
 from duralog.console.sources.directory.key_search import DirectoryKeySearch
 from duralog.console.sources.directory.partition_details import segment_facts
 from duralog.console.sources.directory.quarantine_list import quarantine_entries
@@ -39,6 +39,7 @@ from duralog.console.sources.directory.snapshots import (
     trouble_of,
 )
 from duralog.console.sources.directory.verify_runs import DirectoryVerification
+from duralog.console.sources.group_lags import LagHistories, group_facts
 from duralog.console.sources.refreshing import Refresher
 from duralog.errors import DuralogError, StorageError, UnknownTopic
 from duralog.format.filenames import segment_stem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import urllib.error
 import urllib.request
@@ -9,7 +10,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPException
 
-from duralog.console.sources.held_note import held_by_broker_note
+from duralog.cli.common.tables import size_text
+from duralog.cli.common.times import duration_text
+from duralog.config.plurals import plural
+from duralog.storage.log.retention import DEFAULT_RETENTION_MS
 
 _PATIENCE_SECONDS = 1.0
 _MOST_BYTES = 4 << 20
@@ -17,6 +21,8 @@ _OF_CLEANER = re.compile(
     r"^duralog_(cleanings|failed_cleanings|cleaner_[a-z_]+|uncleanable_[a-z_]+)(?:_total)? ([0-9.eE+-]+)$", re.MULTILINE
 )
 _OF_HELD = re.compile(r"^duralog_held_(records|bytes) ([0-9.eE+-]+)$", re.MULTILINE)
+HOW_TO_CHOOSE = "To choose it: duralog topic alter --config retention.ms=MS; -1 keeps them for good."
+"""A retention, for records that are held until somebody does."""
 
 
 class CleanerMetrics:
@@ -40,7 +46,7 @@ class CleanerMetrics:
             return
         self.figures, self.note = _figures(_OF_CLEANER, text), None
         held = _figures(_OF_HELD, text)
-        self.held_note = held_by_broker_note(held.get("records", 0), held.get("bytes", 0))
+        self.held_note = _held_note(held.get("records", 0), held.get("bytes", 0))
 
 
 def _figures(pattern: re.Pattern[str], text: str) -> dict[str, float]:
@@ -49,3 +55,14 @@ def _figures(pattern: re.Pattern[str], text: str) -> dict[str, float]:
         with suppress(ValueError):
             figures[name] = float(value)
     return figures
+
+
+def _held_note(records: float, size_bytes: float) -> str | None:
+    """What is older than the default retention. The figures are those of a broker: they may be anything."""
+    if not (records > 0 and math.isfinite(records) and math.isfinite(size_bytes)):
+        return None
+    return (
+        f"The broker holds {plural(int(records), 'record')}, {size_text(int(size_bytes))}, that were older than the"
+        f" default retention of {duration_text(DEFAULT_RETENTION_MS)} when it started, until a retention is chosen."
+        f" {HOW_TO_CHOOSE}"
+    )

@@ -1,4 +1,4 @@
-"""Named figures on a page, as tiles or as rows, whose texts change in place: nothing flickers, a selection stays."""
+"""Figures on a page: named ones as tiles or rows, and a whole with its parts as a bar."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 from nicegui.elements.mixins.text_element import TextElement
 
+from duralog.console.drawing.compaction_figures import BarPart
 from duralog.console.drawing.partition_figures import Figure
 from duralog.console.ui.elements import block, text
 
 
 class FigureList:
+    """Named figures whose texts change in place, so that nothing flickers and a selection stays."""
+
     def __init__(self, classes: str, *, is_tiles: bool = False, marker: str | None = None) -> None:
         self._element = block("dl", f"tiles {classes}" if is_tiles else f"rows {classes}", marker=marker)
         self._item = "tile" if is_tiles else "figure-row"
@@ -34,3 +37,17 @@ class FigureList:
                 value = text("span", figure.value, "figure")
                 about = text("span", figure.about, "below")
         return name, value, about
+
+
+def draw_bar(name: str, parts: Sequence[BarPart]) -> None:
+    """One bar with words below it."""
+    with block("div", "whole-bar"):
+        text("h3", name)
+        with block("div", "whole-parts", aria_hidden="true"):
+            for part in parts:
+                block("i", part.kind).style(f"flex-grow: {part.size}")
+        with block("p", "whole-words"):
+            for part in parts:
+                with block("span", "legend-entry"):
+                    block("i", part.kind, aria_hidden="true")
+                    text("span", part.words)

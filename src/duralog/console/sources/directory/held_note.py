@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 from duralog.cli.common.failures import printable
+from duralog.cli.common.tables import size_text
 from duralog.cli.common.times import duration_text
 from duralog.config import TopicConfig
+from duralog.config.plurals import plural
+from duralog.console.sources.cleaner_metrics import HOW_TO_CHOOSE
 from duralog.console.sources.directory.segment_times import timed_segments
-from duralog.console.ui.words import bytes_text, counted
 from duralog.errors import DuralogError
 from duralog.storage.log.retention import (
     DEFAULT_RETENTION_MS,
@@ -21,8 +22,6 @@ from duralog.storage.log.retention import (
     plan,
 )
 from duralog.storage.read_only_partitions import PartitionView
-
-_CHOICE = "To choose it: duralog topic alter --config retention.ms=MS; -1 keeps them for good."
 
 
 def held_note(rows: Iterable[tuple[PartitionView, int, TopicConfig]], now_ms: int) -> str | None:
@@ -38,22 +37,11 @@ def held_note(rows: Iterable[tuple[PartitionView, int, TopicConfig]], now_ms: in
     for removal in due:
         sizes[removal.topic] = sizes.get(removal.topic, 0) + removal.size_bytes
     largest = printable(max(sizes, key=lambda topic: sizes[topic]))
-    who = largest if len(sizes) == 1 else f"{largest} and {counted(len(sizes) - 1, 'more topic')}"
+    who = largest if len(sizes) == 1 else f"{largest} and {plural(len(sizes) - 1, 'more topic')}"
     verb = "has" if len(sizes) == 1 else "have"
     return (
         f"{who} {verb} records older than the default retention of {duration_text(DEFAULT_RETENTION_MS)},"
-        f" {bytes_text(sum(sizes.values()))}. duralog holds them until a retention is chosen. {_CHOICE}"
-    )
-
-
-def held_by_broker_note(records: float, size_bytes: float) -> str | None:
-    """The same from a broker's metrics, which may say anything."""
-    if not (records > 0 and math.isfinite(records) and math.isfinite(size_bytes)):
-        return None
-    return (
-        f"The broker holds {counted(int(records), 'record')}, {bytes_text(int(size_bytes))}, that were older than the"
-        f" default retention of {duration_text(DEFAULT_RETENTION_MS)} when it started, until a retention is chosen."
-        f" {_CHOICE}"
+        f" {size_text(sum(sizes.values()))}. duralog holds them until a retention is chosen. {HOW_TO_CHOOSE}"
     )
 
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from duralog.cli.common.tables import size_text
 from duralog.cli.common.times import duration_text, format_time
+from duralog.config.plurals import plural
 
 UNKNOWN = "–"
 THIN_SPACE = "\u202f"
@@ -31,8 +32,7 @@ def number_text(value: int | None) -> str:
 
 def counted(value: int, noun: str) -> str:
     """`1 topic`, `1 200 topics`, `2 batches`."""
-    ending = "" if value == 1 else "es" if noun.endswith("ch") else "s"
-    return f"{number_text(value)} {noun}{ending}"
+    return plural(value, noun).replace(",", THIN_SPACE)
 
 
 def bytes_text(size_bytes: int | None) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from duralog.console.facts.runs import RunState
 from duralog.console.sources.broker.records import BrokerRecords
-from duralog.console.sources.search_thread import SearchThread
+from duralog.console.sources.searches import SearchThread
 
 _TOLD_AFTER = 1_000
 """Progress is told once in so many records."""
