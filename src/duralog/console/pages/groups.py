@@ -9,7 +9,7 @@ from duralog.console.drawing.words import UNKNOWN, counted, number_text
 from duralog.console.facts.overview import GroupDetails, Overview, SourceKind
 from duralog.console.pages.overview import groups_table
 from duralog.console.ui.charts import TimeChart
-from duralog.console.ui.data_table import Column, DataTable, number_column, partition_column
+from duralog.console.ui.data_table import Column, DataTable, TableRows, number_column, partition_column
 from duralog.console.ui.elements import Tile, block, empty_state, heading, section, text
 from duralog.console.ui.layout import Console, live
 from duralog.console.ui.standing import commands_place
@@ -138,10 +138,12 @@ class _GroupPage:
                 ),
                 Column(name="metadata", label="Metadata", cell=lambda row: row.offset.metadata or UNKNOWN, wide=True),
             ),
-            key=lambda row: f"{row.offset.topic}-{row.offset.partition}",
-            search=_searched_text,
-            search_from=10,
-            sort="topic",
+            TableRows(
+                key=lambda row: f"{row.offset.topic}-{row.offset.partition}",
+                search=_searched_text,
+                search_from=10,
+                sort="topic",
+            ),
             empty="No offsets are committed.",
         )
 
@@ -179,6 +181,5 @@ def _members_table() -> DataTable[GroupMember]:
                 numeric=True,
             ),
         ),
-        key=lambda member: member.member_id,
-        sort="member",
+        TableRows(key=lambda member: member.member_id, sort="member"),
     )

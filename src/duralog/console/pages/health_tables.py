@@ -11,7 +11,15 @@ from duralog.console.drawing.words import (
 )
 from duralog.console.facts.health import CleanerRow, QuarantineEntry
 from duralog.console.facts.runs import FindingFacts
-from duralog.console.ui.data_table import Cell, Column, DataTable, age_column, number_column, partition_column
+from duralog.console.ui.data_table import (
+    Cell,
+    Column,
+    DataTable,
+    TableRows,
+    age_column,
+    number_column,
+    partition_column,
+)
 
 
 def findings_table(place_of: Callable[[FindingFacts], Cell]) -> DataTable[FindingFacts]:
@@ -31,10 +39,12 @@ def findings_table(place_of: Callable[[FindingFacts], Cell]) -> DataTable[Findin
             number_column("position", "Position", lambda finding: finding.position),
             Column(name="text", label="What was found", cell=lambda finding: finding.text),
         ),
-        key=lambda finding: f"{finding.file}:{finding.position}:{finding.text}",
-        search=lambda finding: f"{finding.file} {finding.text}",
-        search_from=10,
-        sort="kind",
+        TableRows(
+            key=lambda finding: f"{finding.file}:{finding.position}:{finding.text}",
+            search=lambda finding: f"{finding.file} {finding.text}",
+            search_from=10,
+            sort="kind",
+        ),
     )
 
 
@@ -61,11 +71,13 @@ def quarantine_table() -> DataTable[QuarantineEntry]:
             age_column("time", "When", lambda entry: entry.time_ms),
             Column(name="reason", label="Why", cell=lambda entry: {"text": entry.reason, "sub": entry.path}),
         ),
-        key=lambda entry: entry.path,
-        search=lambda entry: f"{entry.topic}-{entry.partition} {entry.reason} {entry.path}",
-        search_from=10,
-        sort="time",
-        descending=True,
+        TableRows(
+            key=lambda entry: entry.path,
+            search=lambda entry: f"{entry.topic}-{entry.partition} {entry.reason} {entry.path}",
+            search_from=10,
+            sort="time",
+            descending=True,
+        ),
     )
 
 
@@ -108,11 +120,13 @@ def cleaner_table() -> DataTable[CleanerRow]:
             ),
             Column(name="reason", label="Why", cell=lambda row: row.reason, wide=True),
         ),
-        key=lambda row: f"{row.topic}-{row.partition}",
-        search=lambda row: f"{row.topic}-{row.partition}",
-        search_from=10,
-        sort="dirty",
-        descending=True,
+        TableRows(
+            key=lambda row: f"{row.topic}-{row.partition}",
+            search=lambda row: f"{row.topic}-{row.partition}",
+            search_from=10,
+            sort="dirty",
+            descending=True,
+            on_a_page=20,
+        ),
         empty="No partition is compacted.",
-        rows_on_a_page=20,
     )

@@ -16,7 +16,7 @@ from duralog.console.drawing.words import (
 )
 from duralog.console.facts.overview import GroupFacts, Overview, SourceKind, TopicFacts
 from duralog.console.ui.charts import TimeChart, sparkline
-from duralog.console.ui.data_table import Cell, Column, DataTable, age_column, number_column
+from duralog.console.ui.data_table import Cell, Column, DataTable, TableRows, age_column, number_column
 from duralog.console.ui.elements import Tile, block, empty_state, heading, section, text
 from duralog.console.ui.layout import Console, OverviewNotes, live
 from duralog.console.ui.standing import commands_place
@@ -135,13 +135,15 @@ def topics_table(query: str) -> DataTable[TopicFacts]:
             Column(name="policy", label="Policy", cell=lambda topic: topic.policy or UNKNOWN, wide=True),
             age_column("newest", "Newest record", lambda topic: topic.latest_timestamp_ms, wide=True),
         ),
-        key=lambda topic: topic.name,
-        search=lambda topic: f"{topic.name} {topic.policy}",
-        query=query,
-        sort="name",
-        tone=lambda topic: "bad-row" if topic.trouble else "",
+        TableRows(
+            key=lambda topic: topic.name,
+            search=lambda topic: f"{topic.name} {topic.policy}",
+            query=query,
+            sort="name",
+            tone=lambda topic: "bad-row" if topic.trouble else "",
+            on_a_page=25,
+        ),
         empty="Only internal topics are here.",
-        rows_on_a_page=25,
     )
 
 
@@ -154,13 +156,15 @@ def groups_table(overview: Overview, *, query: str | None = None, search_from: i
         "groups",
         "Groups",
         columns,
-        key=lambda group: group.name,
-        search=lambda group: f"{group.name} {group.state or ''} {' '.join(group.topics)}",
-        query=query,
-        search_from=search_from,
-        sort="name",
+        TableRows(
+            key=lambda group: group.name,
+            search=lambda group: f"{group.name} {group.state or ''} {' '.join(group.topics)}",
+            query=query,
+            search_from=search_from,
+            sort="name",
+            on_a_page=25,
+        ),
         empty="No groups.",
-        rows_on_a_page=25,
     )
 
 

@@ -21,7 +21,7 @@ from duralog.console.drawing.words import (
 )
 from duralog.console.facts.overview import PartitionRow, TopicFacts
 from duralog.console.ui.charts import BarChart
-from duralog.console.ui.data_table import Cell, Column, DataTable, age_column, number_column
+from duralog.console.ui.data_table import Cell, Column, DataTable, TableRows, age_column, number_column
 from duralog.console.ui.elements import Tile, block, command_line, heading, section, text
 from duralog.console.ui.layout import Console, live
 from duralog.console.ui.standing import commands_place
@@ -167,11 +167,13 @@ class _TopicPage:
                 ),
                 age_column("newest", "Newest record", lambda row: row.latest_timestamp_ms, wide=True),
             ),
-            key=lambda row: str(row.partition),
-            search=lambda row: f"{row.partition} {row.trouble or ''}",
-            search_from=10,
-            sort="partition",
-            tone=lambda row: "bad-row" if row.trouble else "",
+            TableRows(
+                key=lambda row: str(row.partition),
+                search=lambda row: f"{row.partition} {row.trouble or ''}",
+                search_from=10,
+                sort="partition",
+                tone=lambda row: "bad-row" if row.trouble else "",
+            ),
         )
 
     def _size_cell(self, row: PartitionRow) -> Cell:
@@ -203,8 +205,7 @@ def _configs_table() -> DataTable[ConfigRow]:
                 mono=True,
             ),
         ),
-        key=lambda row: row.name,
-        sort="name",
+        TableRows(key=lambda row: row.name, sort="name"),
     )
 
 

@@ -77,48 +77,51 @@ def age_column(name: str, label: str, time_ms: Callable[[Row], int | None], *, w
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRows(Generic[Row]):
+    """How the rows of a table are told apart, searched, sorted and paged."""
+
+    key: Callable[[Row], str]
+    search: Callable[[Row], str] | None = None
+    """The text of a row that is searched; without it, there is no search."""
+    search_from: int = 0
+    """With fewer rows, the search is not shown."""
+    query: str | None = None
+    """What is searched for first. If it is given, also empty, the browser keeps the query as `q` in the address."""
+    sort: str | None = None
+    """The column to sort by."""
+    descending: bool = False
+    tone: Callable[[Row], str] | None = None
+    on_a_page: int = ROWS_ON_A_PAGE
+
+
 class DataTable(Element, Generic[Row], component="assets/data_table.js"):
     def __init__(
         self,
         name: str,
         label: str,
         columns: Sequence[Column[Row]],
+        rows: TableRows[Row],
         *,
-        key: Callable[[Row], str],
-        search: Callable[[Row], str] | None = None,
-        sort: str | None = None,
-        descending: bool = False,
         empty: str = "Nothing here yet.",
-        tone: Callable[[Row], str] | None = None,
-        rows_on_a_page: int = ROWS_ON_A_PAGE,
-        search_from: int = 0,
-        query: str | None = None,
     ) -> None:
-        """`name` is what tests find it by, `label` what people and screen readers read; rows are given by `show`.
-
-        The search is shown where there are at least `search_from` rows. With a `query` to begin with, also an empty
-        one, the browser keeps what is searched for as `q` in the address of the page.
-        """
+        """`name` is what tests find it by, `label` what people and screen readers read; rows are given by `show`."""
         super().__init__()
         self._columns = {column.name: column for column in columns}
-        self._key = key
-        self._searched = search
-        self._search_from = search_from
-        self._tone = tone
+        self._rows = rows
         self._all: Sequence[Row] = ()
-        self._query = (query or "")[:_LONGEST_SEARCH]
-        self._sort = sort
-        self._descending = descending
+        self._query = (rows.query or "")[:_LONGEST_SEARCH]
+        self._sort = rows.sort
+        self._descending = rows.descending
         self._page = 0
-        self._per_page = rows_on_a_page
         self._sent: dict[str, Any] = {}
         self._send(
             {
                 "name": name,
                 "label": label,
                 "initialQuery": self._query,
-                "keepsQuery": query is not None,
-                "perPage": rows_on_a_page,
+                "keepsQuery": rows.query is not None,
+                "perPage": rows.on_a_page,
                 "empty": empty,
                 "nothing": "Nothing matches the search.",
                 "columns": [
@@ -151,30 +154,32 @@ class DataTable(Element, Generic[Row], component="assets/data_table.js"):
             known = [row for row in rows if by(row) is not None]
             unknown = [row for row in rows if by(row) is None]
             rows = [*sorted(known, key=by, reverse=self._descending), *unknown]
-        self._page = max(0, min(self._page, (len(rows) - 1) // self._per_page))
-        first = self._page * self._per_page
+        on_a_page, search, tone = self._rows.on_a_page, self._rows.search, self._rows.tone
+        self._page = max(0, min(self._page, (len(rows) - 1) // on_a_page))
+        first = self._page * on_a_page
         self._send(
             {
                 "rows": [
                     {
-                        "key": self._key(row),
-                        "tone": None if self._tone is None else self._tone(row),
+                        "key": self._rows.key(row),
+                        "tone": None if tone is None else tone(row),
                         "cells": [_seen(column.cell(row)) for column in self._columns.values()],
                     }
-                    for row in rows[first : first + self._per_page]
+                    for row in rows[first : first + on_a_page]
                 ],
                 "sort": {"by": self._sort, "descending": self._descending},
-                "searchable": self._searched is not None and (bool(self._query) or len(self._all) >= self._search_from),
+                "searchable": search is not None and (bool(self._query) or len(self._all) >= self._rows.search_from),
                 "page": self._page,
                 "total": len(rows),
             }
         )
 
     def _found(self) -> Sequence[Row]:
-        if self._searched is None or not self._query:
+        search = self._rows.search
+        if search is None or not self._query:
             return self._all
         words = self._query.lower().split()
-        return [row for row in self._all if all(word in self._searched(row).lower() for word in words)]
+        return [row for row in self._all if all(word in search(row).lower() for word in words)]
 
     def _send(self, properties: dict[str, Any]) -> None:
         changed = {name: value for name, value in properties.items() if self._sent.get(name) != value}
@@ -186,7 +191,7 @@ class DataTable(Element, Generic[Row], component="assets/data_table.js"):
         column = self._columns.get(str(event.args))
         if column is None or column.sort is None:
             return
-        # Numbers are looked at from the largest on, names from the first.
+        # Numbers are sorted from the largest, names from the first.
         self._descending = not self._descending if column.name == self._sort else column.numeric
         self._sort = column.name
         self._page = 0
