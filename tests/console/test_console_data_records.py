@@ -386,13 +386,13 @@ def test_a_search_can_be_stopped_and_only_some_run_at_a_time(shown: Shown, monke
         shown.log.append(records(200, size=8_000))
     assert shown.log.size_bytes > PIECE_BYTES
     may_go = Event()
-    real = DirectoryKeySearch._look_into
+    real = DirectoryKeySearch._search_piece
 
     def wait(search: DirectoryKeySearch, *arguments: Any) -> bool:
         assert may_go.wait(60)
         return real(search, *arguments)
 
-    monkeypatch.setattr(DirectoryKeySearch, "_look_into", wait)
+    monkeypatch.setattr(DirectoryKeySearch, "_search_piece", wait)
     first, second = (shown.source.find_key("t", 0, b"k1", limit=1_000) for _ in range(2))
     with pytest.raises(Busy):
         shown.source.find_key("t", 0, b"k1")

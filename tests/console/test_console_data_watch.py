@@ -54,7 +54,7 @@ def snapshots(store: Store, clock: Clock) -> DirectorySnapshots:
     return made
 
 
-def test_rates_are_what_came_between_two_looks(store: Store, clock: Clock) -> None:
+def test_rates_are_what_came_between_two_refreshes(store: Store, clock: Clock) -> None:
     append(store)
     looking = snapshots(store, clock)
     assert looking.newest.overview.records_in_per_second is None

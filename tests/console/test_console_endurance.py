@@ -77,7 +77,7 @@ def test_what_nobody_expected_is_told_once_for_as_long_as_it_lasts(caplog: pytes
     refresher.start()
     assert is_over.wait(60)
     refresher.stop()
-    assert caplog.messages == [f"a look at the source failed: KeyError('{name}')" for name in "abb"]
+    assert caplog.messages == [f"the refresh of the source failed: KeyError('{name}')" for name in "abb"]
 
 
 def test_only_so_many_logs_are_explained_at_a_time(source: DirectorySource, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_what_nobody_waits_for_is_not_read_to_its_end(source: DirectorySource) -
     source.step()
     with pytest.raises(StorageError, match="nobody waits"):
         source.rehearsal("profiles", 0, is_wanted=lambda: False)
-    with pytest.raises(StorageError, match="nobody waits"):
+    with pytest.raises(StorageError, match="not wanted any more"):
         source.scan_segment("profiles", 0, 0, is_wanted=lambda: False)
     assert source.known_scan("profiles", 0, 0) is None
     assert source.scan_segment("profiles", 0, 0).records == 1

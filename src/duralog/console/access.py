@@ -1,7 +1,7 @@
 """Who may speak to the console, and what its pages may load.
 
-The console has no passwords: it trusts whoever reaches its address, which is the loopback interface unless the operator
-says otherwise. A page of another site, open in the same browser, must not reach it:
+The console has no passwords: it trusts every client that reaches its address, which is the loopback interface unless
+the operator says otherwise. A page of another site, open in the same browser, must not reach it:
 
 | attack | answer |
 |---|---|
@@ -30,7 +30,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 _FORBIDDEN = 403
 _MISDIRECTED = 421
 _OTHER_SITES = frozenset({"cross-site", "same-site"})
-"""A site has all ports of its name: what is served on another port of this machine is no part of the console."""
+"""A site has all ports of its name: what is served on another port of this machine is not part of the console."""
 _POLICY = "; ".join(
     (
         "default-src 'self'",

@@ -1,7 +1,7 @@
 """The console as a web server: its pages on one source, behind the rules of `duralog.console.access`.
 
 The toolkit keeps its pages in the process, so a process has one console. `run` returns when SIGTERM or SIGINT has come
-and the readers are told goodbye; nothing is left on the disk, whenever it ends.
+and the pages are closed; nothing is left on the disk, whenever it ends.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run(source: Source, listener: socket.socket, *, host: str, when_ready: Calla
     # What is loaded now stays: looking through all of it for garbage, again and again, would hold up pages.
     gc.collect()
     gc.freeze()
-    # uvicorn gives a signal on to whoever had it before, once it has stopped: here it asks for the same once more.
+    # When it has stopped, uvicorn passes a signal on to the handler before it: here, that would stop it once more.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)
     server.run(sockets=[listener])
@@ -70,7 +70,7 @@ def web_application(source: Source) -> FastAPI:
         return client.build_response(request, 404)
 
     app.on_page_exception(
-        lambda: console.show_problem(500, "That did not work", "Why, is told on the console's standard error.")
+        lambda: console.show_problem(500, "That did not work", "See the standard error of the console for the reason.")
     )
     outer = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     ui.run_with(

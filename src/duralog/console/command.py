@@ -96,7 +96,7 @@ def console(
             bound = Address(address.host or "localhost", port)
             if not is_loopback(reached) and not quiet:
                 can = "read every record and start compactions" if allow_changes else "read every record"
-                say(f"warning: whoever reaches {Address(reached, port)} can {can}: there are no passwords")
+                say(f"warning: everyone who can reach {Address(reached, port)} can {can}: there are no passwords")
             source = open_source(place, data=directory, allow_changes=allow_changes, metrics=metrics)
             try:
                 page = f"http://{bound}/"

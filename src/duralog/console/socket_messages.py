@@ -1,7 +1,7 @@
-"""What browsers say on the sockets of their pages, looked at before the toolkit reads it.
+"""Checks the messages that browsers send on the sockets of their pages, before the toolkit reads them.
 
 The toolkit takes every message for one of its own script and ends in a traceback where it is not. So only what that
-script sends comes through; anything else is dropped, whoever sent it, and told once a connection:
+script sends comes through; anything else is dropped, and logged once for each connection:
 
     packet    2 | 2probe | 3 | 3probe | 5 | 6 (keeping alive, upgrading) | 1 (the end) | 4 message
     message   0 [object] (hello) | 1 (goodbye) | 2 [number] ["handshake" | "event" | "ack" | ..., object]
@@ -23,7 +23,7 @@ from duralog.console.access import Application, Message, Receive, Scope, Send, r
 
 SOCKET_PATH = "/_nicegui_ws/"
 LARGEST_BYTES = 1_000_000
-"""Of a frame or a body, as the toolkit tells browsers."""
+"""Of a frame or a body, as the toolkit announces it to browsers."""
 
 _logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class CheckedSockets:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket") and scope["path"].startswith(SOCKET_PATH):
             if not _is_greeting(scope):
-                await refuse(scope, receive, send, _BAD_REQUEST, "this is no page of the console")
+                await refuse(scope, receive, send, _BAD_REQUEST, "this is not a page of the console")
                 return
             if scope["type"] == "websocket":
                 receive = _only_understood(receive)
@@ -131,7 +131,7 @@ def _is_handshake(about: Mapping[str, Any]) -> bool:
 
 
 def _is_event(about: Mapping[str, Any]) -> bool:
-    """Of a listener that the element has. One that is no longer there is no fault: the page may have changed since."""
+    """Of a listener that the element has. One that is gone is not an error: the page may have changed since."""
     number, listener, given = about.get("id"), about.get("listener_id"), about.get("args", [])
     if not isinstance(number, int) or not isinstance(listener, str) or not isinstance(given, list):
         return False

@@ -1,7 +1,7 @@
-"""Where the pages get everything from: a log directory, a broker, or both behind one face.
+"""The protocol of what the pages show: a log directory, a broker, or both.
 
 What must always be true: any thread may call anything at any time; nothing here changes a file except `compact`; memory
-is bounded, whatever the logs hold; and a source that has gone, or is damaged, is told in `Overview.notes` or in a
+is bounded, whatever the logs hold; and a source that is gone or damaged is reported in `Overview.notes` or in a
 `trouble`, never by a crash of the page.
 
 Methods are of two kinds, and each one's first word says which:
@@ -30,7 +30,7 @@ MOST_PAGE_RECORDS = 1_000
 
 
 def always_wanted() -> bool:
-    """Of a reading that nobody can lose interest in."""
+    """For a read that is never cancelled."""
     return True
 
 
@@ -47,7 +47,7 @@ class Busy(DuralogError):
 
 
 class KeySearch(Protocol):
-    """A search that runs in a thread of its own. Nobody has to wait for it or end it, but `stop` saves work."""
+    """A search on its own thread. It need not be waited for or stopped, but `stop` saves work."""
 
     def progress(self) -> SearchProgress:
         """Quick. Ask again and again while its state is `running`."""
@@ -60,7 +60,7 @@ class KeySearch(Protocol):
 
 
 class CompactionRun(Protocol):
-    """A compaction that runs in a thread of its own."""
+    """A compaction on its own thread."""
 
     def progress(self) -> CompactionView:
         """Quick."""
@@ -75,7 +75,7 @@ class CompactionRun(Protocol):
 
 
 class VerifyRun(Protocol):
-    """A check of files that runs in a thread of its own."""
+    """A check of files on its own thread."""
 
     def progress(self) -> VerifyView:
         """Quick. Also the findings so far."""
@@ -137,7 +137,7 @@ class Source(Protocol):
     def find_key(
         self, topic: str, partition: int, key: bytes, *, from_offset: int | None = None, limit: int = 100
     ) -> KeySearch:
-        """Quick. Starts to look for all records with just this key, oldest first. A bounded number run at a time."""
+        """Quick. Starts a search for all records with just this key, oldest first. A bounded number run at a time."""
 
     def rehearsal(self, topic: str, partition: int, *, is_wanted: Callable[[], bool] = always_wanted) -> Rehearsal:
         """Reads the whole log: maybe seconds, as long as it is wanted. Raises `InvalidConfig` if not compacted."""
@@ -146,13 +146,13 @@ class Source(Protocol):
         """Quick. The command line that does what `compact` does."""
 
     def why_no_compaction(self, topic: str, partition: int) -> str | None:
-        """Quick. Why `compact` would refuse now: not allowed, somebody holds the lock, one runs. None if it would."""
+        """Quick. Why `compact` would refuse now: not allowed, the directory is locked, one runs. None if it would."""
 
     def compact(self, topic: str, partition: int) -> CompactionRun:
         """Starts a compaction. Raises `ChangesNotAllowed`, `StoreLocked`, `Busy`, `InvalidConfig` (not compacted)."""
 
     def compaction(self) -> CompactionRun | None:
-        """Quick. The latest run, whoever started it; None if there was none."""
+        """Quick. The latest run of this process; None if there was none."""
 
     def start_verify(self, topic: str | None = None, partition: int | None = None) -> VerifyRun:
         """Starts a check, as `duralog verify` does it. Changes nothing. Raises `Busy` while one runs."""

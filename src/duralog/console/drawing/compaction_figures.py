@@ -27,7 +27,7 @@ def zone_bar(facts: PartitionFacts) -> list[BarPart]:
         return []
     limit = facts.end_offset if facts.first_uncleanable_offset is None else facts.first_uncleanable_offset
     for segment in facts.segments:
-        # The active segment is never compacted, whatever its base offset is.
+        # The active segment is never compacted, even below the checkpoint.
         if segment.base_offset < dirty:
             zone = Zone.CLEAN
         elif segment.base_offset < limit and not segment.is_active:
@@ -128,7 +128,7 @@ def cleaner_figures(facts: PartitionFacts) -> list[Figure]:
             "cleaner-due",
             "Cleaner",
             "due" if is_due else "waits",
-            "A cleaner takes it up at its next look." if is_due else facts.why_not_compacted or "",
+            "The cleaner compacts it at its next check." if is_due else facts.why_not_compacted or "",
         ),
         Figure("cleaner-ratio", "Dirty", share_text(facts.dirty_ratio), limit),
         Figure("cleaner-checkpoint", "Compacted up to", checkpoint, "the cleaner's checkpoint"),

@@ -170,7 +170,7 @@ def group_figures(block: Block) -> list[Figure]:
 
 
 def scan_figures(scan: SegmentScan) -> list[Figure]:
-    """What reading the segment told."""
+    """What was found by reading the segment."""
     span = 0 if scan.last_offset is None else scan.last_offset + 1 - scan.base_offset
     kept = f"{share_text(scan.records / span)} of its offsets" if span > 0 else ""
     controls = f", {counted(scan.control_batches, 'control batch')}" if scan.control_batches else ""

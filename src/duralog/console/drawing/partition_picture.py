@@ -229,7 +229,7 @@ def _time(x: float, y: float, text: str, anchor: str) -> str:
 
 
 def clock_text(time_ms: int, *, is_one_day: bool, zone: tzinfo | None) -> str:
-    """`14:03:07`, or `31 Jan 14:03`: what tells two times of the picture apart."""
+    """`14:03:07`, or `31 Jan 14:03`: enough to distinguish the times in the picture."""
     moment = _moment(time_ms, zone)
     if moment is None:
         return f"{time_ms} ms"

@@ -1,9 +1,9 @@
 """Which part of a log a page of records shows, and its address, which can be shared and gone back to.
 
 `?offset=120`, `?offset=120&back=1` (the records before), `?time=-1h`, `?key=user-17&offset=500` (search from there),
-`?follow=1`, nothing for the newest ones; `&open=123` for the record that is opened. A key that is no text is
-`key=0x00ff`. Everything in an address is untrusted: what cannot be understood is told in a sentence, and the page shows
-the newest records instead.
+`?follow=1`, nothing for the newest ones; `&open=123` for the record that is opened. A key that is not text is
+`key=0x00ff`. Everything in an address is untrusted: for what cannot be understood, the page shows a sentence and the
+newest records instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TIME_FORMS = (
 
 
 class NotAPlace(ValueError):
-    """What was typed, or stands in an address, names no place in a log. The sentence says what would."""
+    """What was typed, or is in an address, does not name a place in a log. The sentence says what would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def parse_offset(text: str) -> int:
     """Digits, grouped or not."""
     digits = re.sub(r"[\s_,.'\u202f\u00a0]", "", text)
     if not _DIGITS.fullmatch(digits) or int(digits) > _INT64_MAX:
-        raise NotAPlace(f"“{_short(text)}” is no offset: give a number from 0 on")
+        raise NotAPlace(f"“{_short(text)}” is not an offset: give a number from 0 on")
     return int(digits)
 
 
@@ -98,12 +98,12 @@ def parse_when(text: str, *, now_ms: int) -> int:
     except AmbiguousTime as error:
         raise NotAPlace(str(error)) from None
     except (ValueError, OverflowError):
-        raise NotAPlace(f"“{_short(text)}” is no time: give {TIME_FORMS}") from None
+        raise NotAPlace(f"“{_short(text)}” is not a time: give {TIME_FORMS}") from None
 
 
 def parse_key(text: str) -> bytes:
     if len(text) > _LONGEST_KEY:
-        raise NotAPlace(f"a key of {len(text)} characters is too long to look for: at most {_LONGEST_KEY}")
+        raise NotAPlace(f"a key of {len(text)} characters is too long to search for: at most {_LONGEST_KEY}")
     if text.startswith("0x") and len(text) > 2:
         try:
             return bytes.fromhex(text[2:])

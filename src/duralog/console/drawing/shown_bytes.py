@@ -77,7 +77,7 @@ def shown(data: bytes | None, form: Form | None = None) -> Shown:
 
 
 def forms_of(first: Form) -> tuple[Form, ...]:
-    """What bytes can be looked at as, the most telling first, which `shown` takes by itself."""
+    """The forms in which bytes can be shown, the most readable first, which `shown` takes by default."""
     return {Form.JSON: (Form.JSON, Form.TEXT, Form.HEX), Form.TEXT: (Form.TEXT, Form.HEX), Form.HEX: (Form.HEX,)}.get(
         first, ()
     )

@@ -45,9 +45,9 @@ class CleanerRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerFacts:
     rows: tuple[CleanerRow, ...]
-    """The dirtiest first, bounded; `partitions` tells how many there are."""
+    """The dirtiest first, bounded; `partitions` is their number."""
     partitions: int
     due: int
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """What the broker's /metrics tell of its cleaner, by name; empty without an address."""
+    """The cleaner's figures in the broker's /metrics, by name; empty without an address."""
     notes: tuple[str, ...] = ()

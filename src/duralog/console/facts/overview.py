@@ -1,4 +1,4 @@
-"""What is in the source, at one look: topics, partitions, groups, and how they went over time."""
+"""What is in the source, at one refresh: topics, partitions, groups, and how they went over time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from duralog.client.groups import GroupView
 
-RECENT_LOOKS = 40
+RECENT_REFRESHES = 40
 
 
 class SourceKind(StrEnum):
@@ -32,7 +32,7 @@ class Sample:
 class TopicFacts:
     name: str
     partitions: int
-    """That are in this directory, or that the broker tells of."""
+    """Those in this directory, or those that the broker knows."""
     size_bytes: int | None
     """Of the log files; None where a broker does not tell."""
     records: int | None
@@ -41,14 +41,14 @@ class TopicFacts:
     """`cleanup.policy` as Kafka writes it: `delete`, `compact`, `compact,delete`; empty if unknown."""
     is_internal: bool
     bytes_in_per_second: float | None
-    """Growth of the log between the last two looks that saw it; what a compaction or retention took away counts 0."""
+    """Growth of the log between the last two refreshes; what a compaction or retention took away counts 0."""
     records_in_per_second: float | None
     latest_timestamp_ms: int | None
     """The largest timestamp of a record, as far as it is known without reading logs."""
     trouble: str | None
     """A sentence about the first of its partitions that cannot be read."""
     recent: tuple[float | None, ...] = ()
-    """Records in per second at the last looks, oldest first, `RECENT_LOOKS` at most."""
+    """Records in per second at the last refreshes, oldest first, `RECENT_REFRESHES` at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class Overview:
     cluster_id: str | None
     node_id: int | None
     held_by: str | None
-    """Who has the directory locked (`process 1234 (duralog)`); None if nobody has, or there is no directory."""
+    """Who has the directory locked (`process 1234 (duralog)`); None if it is not locked, or there is no directory."""
     topics: tuple[TopicFacts, ...]
     """By name."""
     groups: tuple[GroupFacts, ...]
@@ -104,11 +104,11 @@ class Overview:
     notes: tuple[str, ...]
     """Sentences about what cannot be shown or read at the moment, and why."""
     is_online: bool = True
-    """Whether the last look at the source succeeded. If not, the rest is as it was last seen, and a note says why."""
+    """Whether the last refresh succeeded. If not, the rest is as it was last seen, and a note says why."""
 
 
 def nothing_yet(target: str, kind: SourceKind, note: str, *, is_online: bool) -> Overview:
-    """Before the first look."""
+    """Before the first refresh."""
     return Overview(
         taken_ms=0,
         target=target,

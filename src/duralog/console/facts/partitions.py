@@ -42,7 +42,7 @@ class SegmentFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentScan:
-    """What reading a whole segment tells."""
+    """What reading a whole segment finds."""
 
     base_offset: int
     batches: int

@@ -35,7 +35,7 @@ class ShownRecord:
     """Cut to `SHOWN_BYTES`, as is the value: `key_bytes` and `value_bytes` tell their sizes."""
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
-    """The first ones, cut as well: `header_count` tells how many there are."""
+    """The first ones, cut as well: `header_count` is their number."""
     key_bytes: int
     value_bytes: int
     header_count: int
@@ -83,7 +83,7 @@ class RecordPage:
 class SearchProgress:
     state: RunState
     offset: int
-    """Up to here it has looked."""
+    """The search has read up to here."""
     end_offset: int
     records_read: int
     bytes_read: int

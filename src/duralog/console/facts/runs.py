@@ -15,7 +15,7 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsal:
-    """What a compaction would do, as `duralog compact --explain` tells it, and in numbers."""
+    """What a compaction would do, as `duralog compact --explain` prints it, and in numbers."""
 
     text: str
     """Exactly what the command prints, without colours."""

@@ -1,6 +1,6 @@
 """Running a compaction from the page: ask once more, show how far it is, then what it did.
 
-The latest run of the process is shown, whoever started it, also after the page was loaded anew.
+The latest run of the process is shown on every page, also after a reload.
 """
 
 from __future__ import annotations

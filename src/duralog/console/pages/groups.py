@@ -107,7 +107,7 @@ class _GroupPage:
         self._members.set_visibility(bool(view.members))
         self._no_members.set_visibility(not view.members)
         self._why_no_members.text = (
-            "Nobody is in this group at the moment."
+            "This group has no members at the moment."
             if knows_members
             else "Who is in the group is known to a running broker only: duralog console HOST:PORT --data DIR."
         )

@@ -1,7 +1,7 @@
 """`/health`: is everything well? Who has the directory, a check of all files, the quarantine, and the cleaner.
 
-A check changes nothing, so that everybody may start one. It runs in the source: leaving the page does not end it, and
-whoever opens the page sees it.
+A check changes nothing, so every reader may start one. It runs in the source: leaving the page does not end it, and
+every reader of the page sees it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _HealthPage:
             self._held_by.text = (
                 f"The directory is open for writing by {overview.held_by}."
                 if overview.held_by
-                else "Nobody has the directory open for writing."
+                else "No process has the directory open for writing."
             )
 
 
@@ -209,6 +209,6 @@ def _check_sentence(view: VerifyView) -> str:
         where = f", at {view.current}" if view.current else ""
         return f"Checking{what}: {share_text(view.share)}, {partitions}{where}; {found} so far"
     if view.state == RunState.FAILED:
-        return f"The check{what} failed: {view.error or 'nobody knows why'}"
+        return f"The check{what} failed: {view.error or 'for an unknown reason'}"
     ended = "stopped" if view.state == RunState.STOPPED else "done"
     return f"Check{what} {ended} {age_text(view.started_ms)}: {found} in {partitions}, {read}"

@@ -1,4 +1,4 @@
-"""`/`: everything at one look. Topics with sizes and rates, groups with their lag, and what is going on over time."""
+"""`/`: everything at a glance. Topics with sizes and rates, groups with their lag, and what is going on over time."""
 
 from __future__ import annotations
 

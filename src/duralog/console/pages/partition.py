@@ -1,7 +1,7 @@
 """`/topic/T/P`: the picture of a partition's log, what one segment is made of, and the offsets that matter.
 
-The picture grows while somebody writes. Reading a segment for its codecs and records takes a worker and maybe seconds:
-it begins when a reader stays on a segment, one at a time, and is shown when it arrives.
+The picture grows while records are written. Reading a segment for its codecs and records takes a worker and maybe
+seconds: it begins when a reader stays on a segment, one at a time, and is shown when it arrives.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from duralog.console.ui.layout import Console, live
 from duralog.console.ui.partition_elements import PictureElement
 
 _FIRST_WIDTH = 960
-"""Until the browser has told how wide the picture is."""
+"""Until the browser has reported the width of the picture."""
 _READ_AT_ONCE_BYTES = 32 << 20
 """An active segment up to this size is read when the page is opened."""
 _DWELL_SECONDS = 0.25

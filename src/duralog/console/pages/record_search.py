@@ -44,7 +44,7 @@ class RecordSearch:
             self._on.on("click", self._go_on)
         self.hide()
         live(self._look, _LOOK_SECONDS)
-        # Only so many may run: one that nobody sees any more would keep others from starting theirs.
+        # Only a few may run: one without a page would keep others from starting.
         ui.context.client.on_delete(self.stop)
 
     def start(self, place: Place) -> None:

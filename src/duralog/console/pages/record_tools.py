@@ -60,7 +60,7 @@ class RecordTools:
     def show_place(self, place: Place) -> None:
         for name, value in (("offset", place.offset), ("time", place.time), ("key", place.key)):
             shown = "" if value is None or (name == "offset" and place.is_backwards) else str(value)
-            # Sent only where it differs: whoever types meanwhile keeps what they typed.
+            # Sent only if it differs: a reader who is typing keeps what was typed.
             if self._fields[name].props.get("value", "") != shown:
                 self._fields[name].props["value"] = shown
         self._follow.props["aria-pressed"] = "true" if place.is_followed else "false"

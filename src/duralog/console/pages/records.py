@@ -1,7 +1,7 @@
 """`/topic/T/P/records`: the records of a partition, by page, from an offset or a time on, by key, or as they come.
 
 The address says what is shown (`duralog.console.drawing.record_place`): it can be shared, and going back goes back.
-Whatever takes longer than a moment runs in a worker; an answer that nobody waits for any more is dropped.
+What takes longer than a moment runs on a worker thread; the result for a page that was left is dropped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a segment is made of: its files and indexes at once, its batches and codecs when they have been read.
 
-Reading takes a worker thread. One segment is read at a time; who looks at another one meanwhile gets that next, and
-those in between are forgotten.
+Reading takes a worker thread. One segment is read at a time; if the reader chooses others meanwhile, the last of
+them is read next.
 """
 
 from __future__ import annotations

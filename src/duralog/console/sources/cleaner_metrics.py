@@ -1,4 +1,4 @@
-"""What a duralog broker's /metrics say of its cleaner and of held records, if the console was given the address."""
+"""The figures of the cleaner and of held records in a duralog broker's /metrics, if the console has the address."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _OF_CLEANER = re.compile(
 )
 _OF_HELD = re.compile(r"^duralog_held_(records|bytes) ([0-9.eE+-]+)$", re.MULTILINE)
 HOW_TO_CHOOSE = "To choose it: duralog topic alter --config retention.ms=MS; -1 keeps them for good."
-"""A retention, for records that are held until somebody does."""
+"""A retention, for records that are held until one is chosen."""
 
 
 class CleanerMetrics:
-    """`step` asks; the rest tells what it was answered."""
+    """`step` fetches the metrics; the attributes have what they said."""
 
     def __init__(self, address: str) -> None:
         self._url = f"http://{address}/metrics"

@@ -1,6 +1,6 @@
 """A directory together with the broker that serves it: files and records from the directory, groups from the broker.
 
-Only the broker knows whether a group's members are alive. While it does not answer, groups are told as the directory
+Only the broker knows whether a group's members are alive. While it does not answer, groups are shown as the directory
 has them, and a note says so.
 """
 
@@ -51,7 +51,7 @@ class CombinedSource(DirectorySource):
             if self._broker.trouble is None:
                 self._both = replace(seen, groups=tuple(map(group_facts, self._broker.views)))
             else:
-                note = f"Groups are told as the directory has them: {self._broker.trouble}"
+                note = f"Groups are shown as the directory has them: {self._broker.trouble}"
                 self._both = replace(seen, notes=(*seen.notes, note))
 
     def overview(self) -> Overview:

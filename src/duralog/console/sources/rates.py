@@ -1,4 +1,4 @@
-"""Rates from one look to the next, and what was seen so far: bounded, however long a console runs.
+"""Rates from one refresh to the next, and their history: bounded, however long a console runs.
 
 A history has its newer half as it was seen, and in its older half samples from all the time before, evenly apart, the
 further apart the longer it runs. Of a partition only changes are kept, each with the last moment before it, so that a
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from duralog.console.facts.overview import RECENT_LOOKS, TopicFacts
+from duralog.console.facts.overview import RECENT_REFRESHES, TopicFacts
 from duralog.console.facts.partitions import SizeSample
 from duralog.storage.read_only_partitions import PartitionView
 
@@ -26,7 +26,7 @@ _Sample = TypeVar("_Sample")
 
 
 class Growth(NamedTuple):
-    """What came in between two looks."""
+    """What was appended between two refreshes."""
 
     records: int
     size_bytes: int
@@ -96,7 +96,7 @@ class RecentRates:
 
     def add(self, topics: Sequence[TopicFacts]) -> tuple[TopicFacts, ...]:
         """The topics with their last rates, these included. Those that are not among them are forgotten."""
-        self._of = {topic.name: self._of.get(topic.name) or deque(maxlen=RECENT_LOOKS) for topic in topics}
+        self._of = {topic.name: self._of.get(topic.name) or deque(maxlen=RECENT_REFRESHES) for topic in topics}
         for topic in topics:
             self._of[topic.name].append(topic.records_in_per_second)
         return tuple(replace(topic, recent=tuple(self._of[topic.name])) for topic in topics)
@@ -131,7 +131,7 @@ class SizeHistory:
         self._newer.extend(numbers)
 
     def all(self) -> tuple[SizeSample, ...]:
-        """Oldest first, up to when it was last looked at."""
+        """Oldest first, up to the last refresh."""
         numbers = [*self._older.kept.tolist(), *self._newer.tolist()]
         if numbers and self._seen_ms > numbers[-_FIELDS]:
             numbers += [self._seen_ms, *numbers[1 - _FIELDS :]]

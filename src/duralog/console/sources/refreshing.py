@@ -1,4 +1,4 @@
-"""The thread that looks again every few seconds. What it does is one `step`, which anybody may do by hand instead."""
+"""The thread that refreshes a source every few seconds. All it does is `step`, which may be called by hand instead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STOP_SECONDS = 10.0
 
 
 class Refresher:
-    """Calls `step` again and again until it is stopped. Whatever a step raises ends that step only."""
+    """Calls `step` again and again until it is stopped. An error ends that step only."""
 
     def __init__(self, step: Callable[[], None], seconds: float, *, at_once: bool = False) -> None:
         """With `at_once`, the first step does not wait."""
@@ -26,22 +26,22 @@ class Refresher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Wait for the step under way, but not forever: a broker that does not answer is nothing to wait for."""
+        """Wait for the step under way, but not for ever: a broker may not answer."""
         self._is_stopping.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(_STOP_SECONDS)
 
     def _run(self) -> None:
         seconds = self._first_seconds
-        told = ""
+        logged = ""
         while not self._is_stopping.wait(seconds):
             seconds = self._seconds
             try:
                 self._step()
-                told = ""
+                logged = ""
             except Exception as error:
-                # A step tells what it expects to go wrong by itself. This is something else: it must not end the page.
-                # It may go on for weeks, and is told once.
-                if repr(error) != told:
-                    told = repr(error)
-                    _logger.exception("a look at the source failed: %s", told)
+                # A step reports expected errors by itself. This one is unexpected: it must not end the refreshes.
+                # It may last for weeks, so it is logged once.
+                if repr(error) != logged:
+                    logged = repr(error)
+                    _logger.exception("the refresh of the source failed: %s", logged)

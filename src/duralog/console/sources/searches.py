@@ -17,7 +17,7 @@ from duralog.errors import DuralogError
 MOST_FOUND = 1_000
 _MOST_AT_A_TIME = 2
 _MOST_THREADS = 8
-"""Of searches that run and those that were told to stop and come to it."""
+"""Of searches that run, those that are stopping included."""
 
 
 class SearchThread(ABC):
@@ -68,12 +68,12 @@ class SearchThread(ABC):
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        state, told = RunState.FAILED, None
+        state, reason = RunState.FAILED, None
         try:
             state = self._search()
-        except Exception as error:  # Whatever it is, it is told on the page.
-            told = describe(error) if isinstance(error, DuralogError | OSError) else repr(error)
-        self._progress = replace(self._progress, state=state, error=told, found=len(self._found))
+        except Exception as error:  # Any error is shown on the page.
+            reason = describe(error) if isinstance(error, DuralogError | OSError) else repr(error)
+        self._progress = replace(self._progress, state=state, error=reason, found=len(self._found))
 
 
 Search = TypeVar("Search", bound=SearchThread)
@@ -88,7 +88,7 @@ class Searches(Generic[Search]):
         self._is_closed = False
 
     def start(self, make: Callable[[], Search]) -> Search:
-        """One that was told to stop does not keep the next one from starting. Raises `Busy`."""
+        """One that is stopping does not keep the next one from starting. Raises `Busy`."""
         with self._lock:
             if self._is_closed:
                 raise DuralogError("the console is closing")

@@ -1,7 +1,7 @@
 """Records as a page shows them: cut to size, and each marked by what became of its transaction.
 
 Control records are shown as markers, since an offset that seems to be missing is what people ask about. A batch that
-cannot be unpacked is told and left out.
+cannot be unpacked is reported and left out.
 """
 
 from __future__ import annotations

@@ -34,11 +34,11 @@ _DAY_AND_CLOCK = """(ms) => {
     return `${at.getDate()} ${at.toLocaleString("en", { month: "short" })} ${at.toTimeString().slice(0, 5)}`;
 }"""
 _SECONDS_BELOW_MS = 600_000
-"""Over less time than this, the axis tells seconds."""
+"""Over less time than this, the axis shows seconds."""
 _DAYS_FROM_MS = 86_400_000
-"""Over so much time and more, it tells the day."""
+"""Over this much time and more, it shows the day."""
 _AT_LEAST_MS = 120_000
-"""So much time is on the axis, also when there is less to show."""
+"""The axis is at least this long, also when there is less to show."""
 _STEPS = 3
 _FLAT = 0.8
 """Sizes that never fall below this share of the largest are shown from there on, others from zero."""
@@ -99,7 +99,7 @@ class BarChart:
 
 
 def clock_of(span_ms: int) -> str:
-    """How an axis over so much time names a moment."""
+    """The format of times on an axis of this length."""
     if span_ms < _SECONDS_BELOW_MS:
         return _CLOCK_OF_SECONDS
     return _CLOCK if span_ms < _DAYS_FROM_MS else _DAY_AND_CLOCK

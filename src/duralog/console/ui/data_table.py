@@ -2,7 +2,7 @@
 
 So a table of 10,000 partitions costs a page no more than one of fifty. `show` is cheap to call again and again: nothing
 is sent unless what is on the page has changed, and the browser replaces only the cells that differ. Cells are shown as
-text, whatever is in them, and characters that cannot be seen or that turn a line round as escapes.
+text, and invisible characters or those that reverse a line as escapes.
 """
 
 from __future__ import annotations

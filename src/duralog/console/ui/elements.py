@@ -104,7 +104,7 @@ def problem(title: str, sentence: str) -> None:
 
 
 def note_list(notes: Sequence[str], *, tone: str = "", marker: str = "notes") -> Element:
-    """Sentences that are good to know, or that tell what is wrong, with the tone `bad`."""
+    """Sentences that are good to know, or, with the tone `bad`, that say what is wrong."""
     with block("ul", f"notes {tone}".strip(), marker=marker) as element:
         for sentence in notes:
             text("li", sentence)

@@ -2,7 +2,7 @@
 
 A page is a function that `Console.page` registers. It opens `Console.frame` and fills it. What it raises becomes a page
 that says so in a sentence: 404 for a topic, partition or group that is not there, 500 for anything else that is
-expected to happen. `live` keeps a part of a page fresh for as long as somebody looks at it.
+expected to happen. `live` keeps a part of a page fresh for as long as the page is open.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def live(refresh: Callable[[], Awaitable[None] | None], seconds: float = REFRESH
     """Call `refresh` again and again while the page is open in a browser.
 
     It changes elements that are there (`label.text = ...`, `DataTable.show`), and the browser gets only what differs.
-    What it raises is tried again, and told to the reader for as long as it lasts: the page shows what was before.
+    On an error it is tried again, and the reader sees the error for as long as it lasts: the page stays as it was.
     """
     notice = Notice()
 
@@ -210,7 +210,7 @@ class OverviewNotes:
 
 
 def partition_number(text_of_path: str) -> int:
-    """The partition that an address names. Raises `PageMissing` for what is no number."""
+    """The partition that an address names. Raises `PageMissing` for what is not a number."""
     if not (text_of_path.isascii() and text_of_path.isdecimal()) or len(text_of_path) > _MOST_PARTITION_DIGITS:
         raise PageMissing(f"{text_of_path[:50]!r} is not the number of a partition")
     return int(text_of_path)
@@ -231,7 +231,7 @@ def partition_tabs(topic: str, partition: int, *, here: str) -> None:
 
 
 def _leave_main_to_us() -> None:
-    """The toolkit puts everything into a `main` of its own: readers of screens are to find one, behind the header."""
+    """The toolkit puts everything into a `main` of its own: screen readers should find one only, after the header."""
     slot = ui.context.client.content.parent_slot
     if slot is not None:
         slot.parent.props["role"] = "presentation"

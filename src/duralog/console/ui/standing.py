@@ -10,7 +10,7 @@ from duralog.console.drawing.words import age_text, counted
 from duralog.console.facts.overview import Overview, SourceKind
 
 _STALE_MS = 15_000
-"""A look is taken every two seconds: this long without one means that the machine is busy, or that a look hangs."""
+"""A refresh runs every two seconds: this long without one means that the machine is busy, or that it hangs."""
 
 
 class Standing(NamedTuple):
@@ -21,20 +21,20 @@ class Standing(NamedTuple):
 
 
 def standing_of(overview: Overview) -> Standing:
-    """Notes alone do not make it worse: they tell what cannot be shown, which may be for good reasons."""
+    """Notes alone do not make it worse: they say what cannot be shown, which may be for good reasons."""
     first_note = overview.notes[0] if overview.notes else ""
     if not overview.taken_ms:
         return Standing("warn", first_note or "Nothing was read yet.", "starting")
     if not overview.is_online:
-        return Standing("bad", first_note or "The last look failed.", "offline")
+        return Standing("bad", first_note or "The last refresh failed.", "offline")
     now = now_ms()
     if now - overview.taken_ms > _STALE_MS:
-        return Standing("warn", f"Last looked at {age_text(overview.taken_ms, now_ms=now)}.", "stale")
+        return Standing("warn", f"Last refreshed {age_text(overview.taken_ms, now_ms=now)}.", "stale")
     troubled = [topic for topic in overview.topics if topic.trouble is not None]
     if troubled:
         sentence = f"{counted(len(troubled), 'topic')} in trouble: {troubled[0].name}, {troubled[0].trouble}"
         return Standing("bad", sentence, "trouble")
-    return Standing("good", "All that was looked at is well.", "live")
+    return Standing("good", "No problems found.", "live")
 
 
 def commands_place(overview: Overview) -> str:

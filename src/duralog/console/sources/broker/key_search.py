@@ -1,4 +1,4 @@
-"""Looking for all records of one key through a broker: everything is fetched, and compared here."""
+"""The search for all records of one key through a broker: everything is fetched, and compared here."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from duralog.console.facts.runs import RunState
 from duralog.console.sources.broker.records import BrokerRecords
 from duralog.console.sources.searches import SearchThread
 
-_TOLD_AFTER = 1_000
-"""Progress is told once in so many records."""
+_RECORDS_PER_REPORT = 1_000
+"""Progress is updated after this many records."""
 
 
 class BrokerKeySearch(SearchThread):
@@ -36,18 +36,18 @@ class BrokerKeySearch(SearchThread):
             records, size = records + 1, size + message_bytes
             if key == self._key:
                 if len(self._found) >= self._limit:
-                    self._tell(offset, end, records, size, (offset - begin) / span)
+                    self._report(offset, end, records, size, (offset - begin) / span)
                     return RunState.STOPPED
                 self._found.append(shown())
-            if records % _TOLD_AFTER == 0:
-                self._tell(offset + 1, end, records, size, (offset + 1 - begin) / span)
+            if records % _RECORDS_PER_REPORT == 0:
+                self._report(offset + 1, end, records, size, (offset + 1 - begin) / span)
             if self.is_stopping:
-                self._tell(offset + 1, end, records, size, (offset + 1 - begin) / span)
+                self._report(offset + 1, end, records, size, (offset + 1 - begin) / span)
                 return RunState.STOPPED
-        self._tell(max(end, begin), end, records, size, 1.0)
+        self._report(max(end, begin), end, records, size, 1.0)
         return RunState.DONE
 
-    def _tell(self, offset: int, end: int, records: int, size: int, share: float) -> None:
+    def _report(self, offset: int, end: int, records: int, size: int, share: float) -> None:
         self._progress = replace(
             self._progress,
             offset=offset,

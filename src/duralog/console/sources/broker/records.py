@@ -47,7 +47,7 @@ class BrokerRecords:
         self._client = kafka_client()
         self._lock = threading.Lock()
         self._idle: dict[bool, list[Any]] = {True: [], False: []}
-        """Consumers that nobody uses, by whether they read committed records only."""
+        """Idle consumers, by whether they read committed records only."""
         self._is_closed = False
 
     def page(

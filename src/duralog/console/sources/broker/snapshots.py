@@ -1,4 +1,4 @@
-"""What the overview and the tables of topics show of a broker, from one look at it after the other."""
+"""What the overview and the tables of topics show of a broker, one refresh after the other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from duralog.cli.common.failures import printable
 from duralog.console.facts.overview import Overview, PartitionRow, Sample, SourceKind, TopicFacts, nothing_yet
-from duralog.console.sources.broker.watch import BrokerLook, BrokerPartition, BrokerWatch, Place
+from duralog.console.sources.broker.watch import BrokerPartition, BrokerView, BrokerWatch, Place
 from duralog.console.sources.rates import NO_GROWTH, Growth, History, RecentRates, SizeHistory
 from duralog.errors import DuralogError
 from duralog.storage.disk.background import Clock
@@ -19,7 +19,7 @@ NO_SEGMENTS = "A broker does not show its segments: give its log directory with 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSnapshot:
     overview: Overview
-    look: BrokerLook
+    view: BrokerView
     rows: Mapping[str, tuple[PartitionRow, ...]]
 
 
@@ -34,13 +34,13 @@ class BrokerSnapshots:
         self._sizes: dict[Place, SizeHistory] = {}
         note = f"{printable(watch.address)} has not answered yet."
         overview = nothing_yet(watch.address, SourceKind.BROKER, note, is_online=False)
-        self.newest = BrokerSnapshot(overview=overview, look=BrokerLook(), rows={})
+        self.newest = BrokerSnapshot(overview=overview, view=BrokerView(), rows={})
 
     def step(self) -> None:
         before = self.newest
         now_ms = self._clock()
         try:
-            look = self._watch.look()
+            view = self._watch.refresh()
         except DuralogError as error:
             overview = replace(before.overview, is_online=False, notes=(printable(str(error)),))
             self.newest = replace(before, overview=overview)
@@ -48,33 +48,33 @@ class BrokerSnapshots:
         taken_ms = before.overview.taken_ms
         # After a pause the rate would be one over the whole time that the broker was away. A clock may be set back.
         seconds = max(now_ms - taken_ms, 0) / 1000 if taken_ms and before.overview.is_online else None
-        grown = {place: _growth(before.look.partitions.get(place), found) for place, found in look.partitions.items()}
-        self._remember(look, now_ms)
-        is_sized = before.look.sizes_note is None and look.sizes_note is None
-        self.newest = self._snapshot(look, grown, now_ms, seconds, seconds if is_sized else None)
+        grown = {place: _growth(before.view.partitions.get(place), found) for place, found in view.partitions.items()}
+        self._remember(view, now_ms)
+        is_sized = before.view.sizes_note is None and view.sizes_note is None
+        self.newest = self._snapshot(view, grown, now_ms, seconds, seconds if is_sized else None)
 
     def size_history(self, place: Place) -> SizeHistory | None:
         return self._sizes.get(place)
 
-    def _remember(self, look: BrokerLook, now_ms: int) -> None:
-        self._sizes = {place: self._sizes.get(place) or SizeHistory() for place in look.partitions}
-        for place, found in look.partitions.items():
+    def _remember(self, view: BrokerView, now_ms: int) -> None:
+        self._sizes = {place: self._sizes.get(place) or SizeHistory() for place in view.partitions}
+        for place, found in view.partitions.items():
             if found.size_bytes is not None and found.start_offset is not None and found.end_offset is not None:
                 self._sizes[place].add(now_ms, found.size_bytes, found.start_offset, found.end_offset)
 
     def _snapshot(
         self,
-        look: BrokerLook,
+        view: BrokerView,
         grown: Mapping[Place, Growth],
         now_ms: int,
         seconds: float | None,
         sized_seconds: float | None,
     ) -> BrokerSnapshot:
-        """`sized_seconds` is the time in which sizes have grown, if they are known of both looks."""
+        """`sized_seconds` is the time in which sizes have grown, if they are known of both refreshes."""
         rows: dict[str, list[PartitionRow]] = {}
-        for place, found in look.partitions.items():
+        for place, found in view.partitions.items():
             rows.setdefault(place[0], []).append(_row(place, found, grown[place], seconds, sized_seconds))
-        topics = self._recent.add([_topic(name, of_topic, look) for name, of_topic in rows.items()])
+        topics = self._recent.add([_topic(name, of_topic, view) for name, of_topic in rows.items()])
         sizes = [topic.size_bytes for topic in topics if topic.size_bytes is not None]
         size_bytes = sum(sizes) if sizes or not topics else None
         records_rate = sum(growth.records for growth in grown.values()) / seconds if seconds else None
@@ -89,17 +89,17 @@ class BrokerSnapshots:
                 bytes_in_per_second=bytes_rate,
             )
         )
-        notes = [NO_SEGMENTS, look.sizes_note]
+        notes = [NO_SEGMENTS, view.sizes_note]
         overview = Overview(
             taken_ms=now_ms,
             target=self._watch.address,
             kind=SourceKind.BROKER,
-            cluster_id=look.cluster_id,
-            node_id=look.node_id,
+            cluster_id=view.cluster_id,
+            node_id=view.node_id,
             held_by=None,
             topics=topics,
             groups=(),
-            partitions=len(look.partitions),
+            partitions=len(view.partitions),
             size_bytes=size_bytes,
             records=sum(topic.records or 0 for topic in topics),
             bytes_in_per_second=bytes_rate,
@@ -108,7 +108,7 @@ class BrokerSnapshots:
             notes=tuple(printable(note) for note in notes if note is not None),
         )
         return BrokerSnapshot(
-            overview=overview, look=look, rows={name: tuple(of_topic) for name, of_topic in rows.items()}
+            overview=overview, view=view, rows={name: tuple(of_topic) for name, of_topic in rows.items()}
         )
 
 
@@ -139,7 +139,7 @@ def _row(
     )
 
 
-def _topic(name: str, rows: list[PartitionRow], look: BrokerLook) -> TopicFacts:
+def _topic(name: str, rows: list[PartitionRow], view: BrokerView) -> TopicFacts:
     sizes = [row.size_bytes for row in rows if row.size_bytes is not None]
     troubled = next((row for row in rows if row.trouble is not None), None)
     rates = [row.records_in_per_second for row in rows if row.records_in_per_second is not None]
@@ -149,7 +149,7 @@ def _topic(name: str, rows: list[PartitionRow], look: BrokerLook) -> TopicFacts:
         partitions=len(rows),
         size_bytes=sum(sizes) if sizes else None,
         records=sum(row.records or 0 for row in rows),
-        policy=look.policies.get(name, ""),
+        policy=view.policies.get(name, ""),
         is_internal=name.startswith(_INTERNAL),
         bytes_in_per_second=sum(byte_rates) if byte_rates else None,
         records_in_per_second=sum(rates) if rates else None,

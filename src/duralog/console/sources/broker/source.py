@@ -1,6 +1,6 @@
 """A broker as the pages see it: any of Kafka's protocol, asked through the client of Confluent.
 
-There are no segments, no files and no cleaner to look at, and nothing is ever changed: what only a directory can tell
+There are no segments, no files and no cleaner to show, and nothing is ever changed: what only a directory can show
 raises `NotFromHere`, which says how to see it. While a broker is away, pages show what was last seen, and a note.
 """
 
@@ -126,12 +126,12 @@ class BrokerSource(WithoutFiles):
             end_offset=end,
             high_watermark=end,
             last_stable_offset=min(stable, end),
-            policy=snapshot.look.policies.get(topic, ""),
+            policy=snapshot.view.policies.get(topic, ""),
             size_bytes=row.size_bytes,
             segments=(),
             first_timestamp_ms=None,
             latest_timestamp_ms=latest_ms,
-            configs=snapshot.look.configs.get(topic, {}),
+            configs=snapshot.view.configs.get(topic, {}),
             history=() if history is None else history.all(),
             notes=(NO_SEGMENTS,),
         )
@@ -182,13 +182,13 @@ class BrokerSource(WithoutFiles):
     # What they share
 
     def _check_seen(self) -> None:
-        """What nobody has looked for yet is not missing."""
+        """Before the first refresh, nothing counts as missing."""
         overview = self._snapshots.newest.overview
         if not overview.taken_ms:
             raise DuralogError(overview.notes[0])
 
     def _known(self, topic: str, partition: int) -> PartitionRow:
-        """To be read now. While the broker is away, that is told at once: asking it takes seconds, and a worker."""
+        """To be read now. While the broker is away, this raises at once: a request would take seconds, and a worker."""
         overview = self._snapshots.newest.overview
         if not overview.is_online:
             raise DuralogError(overview.notes[0])

@@ -1,8 +1,8 @@
-"""A broker asked again and again: its topics, where their partitions begin and end, their sizes, their configs, groups.
+"""A broker that is polled: its topics, where their partitions begin and end, their sizes, their configs, and groups.
 
-A broker that goes away leaves what was last seen, offline, with a note; when it comes back, the next look finds it. A
-partition without a leader is in trouble, the others are not. What changes seldom is asked seldom: configs, and sizes of
-a broker that does not tell them, not with every look.
+A broker that goes away leaves what was last seen, offline, with a note; when it is back, the next refresh finds it. A
+partition without a leader is in trouble, the others are not. What changes seldom is fetched seldom: configs, and the
+sizes of a broker that does not report them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from duralog.errors import DuralogError
 Place = tuple[str, int]
 
 _ANSWER_SECONDS = 5.0
-_SLOW_LOOKS = 10
-"""Configs are asked for with every so many looks, and when there is a topic that was not there."""
-_GROUP_LOOKS = 2
+_SLOW_REFRESHES = 10
+"""Configs are fetched once in this many refreshes, and when there is a new topic."""
+_GROUP_REFRESHES = 2
 _DEFAULT_SOURCE = 5
 _POLICY = "cleanup.policy"
 
@@ -36,8 +36,8 @@ class BrokerPartition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerLook:
-    """A broker as it was at one look."""
+class BrokerView:
+    """A broker at one refresh."""
 
     cluster_id: str | None = None
     node_id: int | None = None
@@ -49,13 +49,13 @@ class BrokerLook:
 
 
 class BrokerWatch:
-    """`look` is for one thread at a time. It raises `DuralogError` if the broker does not answer."""
+    """`refresh` is for one thread at a time. It raises `DuralogError` if the broker does not answer."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self._client = kafka_client()
         self._admin: Any = None
-        self._looks = 0
+        self._refreshes = 0
         self._configs: dict[str, dict[str, str]] = {}
         self._policies: dict[str, str] = {}
         self._sizes: Mapping[Place, int] = {}
@@ -68,18 +68,18 @@ class BrokerWatch:
                 self._admin = admin_client(self.address)
             return self._admin
 
-    def look(self) -> BrokerLook:
-        self._looks += 1
+    def refresh(self) -> BrokerView:
+        self._refreshes += 1
         try:
             with errors_of(self.address):
-                return self._look()
+                return self._read()
         except DuralogError:
-            # The next look starts with a new connection: this one may wait for a broker that never comes back.
+            # The next refresh starts with a new connection: this one may wait for a broker that never comes back.
             with self._connecting:
                 self._admin = None
             raise
 
-    def _look(self) -> BrokerLook:
+    def _read(self) -> BrokerView:
         admin = self.admin()
         metadata = admin.list_topics(timeout=_ANSWER_SECONDS)
         leaders: dict[Place, int | None] = {}
@@ -87,7 +87,7 @@ class BrokerWatch:
             for number, partition in topic.partitions.items():
                 leaders[name, number] = partition.leader if partition.leader >= 0 else None
         topics = sorted(metadata.topics)
-        is_due = self._looks % _SLOW_LOOKS == 1
+        is_due = self._refreshes % _SLOW_REFRESHES == 1
         if is_due or set(topics) != set(self._configs):
             self._read_configs(admin, topics)
         if is_due or self._sizes_note is None:
@@ -95,7 +95,7 @@ class BrokerWatch:
         served = [place for place, leader in leaders.items() if leader is not None]
         starts, ends = self.offsets(served, latest=False), self.offsets(served, latest=True)
         controller = metadata.controller_id
-        return BrokerLook(
+        return BrokerView(
             cluster_id=metadata.cluster_id,
             node_id=controller if controller >= 0 else None,
             partitions={
@@ -152,7 +152,7 @@ class BrokerWatch:
             try:
                 entries = answer.result()
             except self._client.KafkaException:
-                continue  # It was deleted meanwhile, or may not be looked at.
+                continue  # It was deleted meanwhile, or may not be read.
             self._configs[name] = {
                 entry.name: entry.value or ""
                 for entry in sorted(entries.values(), key=lambda entry: str(entry.name))
@@ -196,7 +196,7 @@ class BrokerGroupWatch:
     def __init__(self, address: str) -> None:
         self._address = address
         self._groups: BrokerGroups | None = None
-        self._looks = 0
+        self._refreshes = 0
         self.views: tuple[GroupView, ...] = ()
         self.trouble: str | None = f"{address} has not been asked yet"
         """Why they are not known, or not as they are now; None if they are."""
@@ -207,8 +207,8 @@ class BrokerGroupWatch:
 
     def step(self) -> bool:
         """Returns whether it was asked, and did answer."""
-        self._looks += 1
-        if self.trouble is None and self._looks % _GROUP_LOOKS == 0:
+        self._refreshes += 1
+        if self.trouble is None and self._refreshes % _GROUP_REFRESHES == 0:
             return False
         try:
             with errors_of(self._address):

@@ -1,4 +1,4 @@
-"""What a source says that has no files of a log to look at."""
+"""The answers of a source without log files."""
 
 # ruff: noqa: ARG002 (what is refused has the arguments of the protocol)
 
@@ -35,7 +35,7 @@ class WithoutFiles:
         return f"duralog compact DIR --topic {shlex.quote(topic)} --partition {partition}"
 
     def why_no_compaction(self, topic: str, partition: int) -> str | None:
-        return "A broker compacts by itself: this console can only look at it."
+        return "A broker compacts by itself: this console cannot start a compaction there."
 
     def compact(self, topic: str, partition: int) -> CompactionRun:
         _not_from_here("compactions")

@@ -1,7 +1,7 @@
 """Consumer groups as a directory has them, read from `__consumer_offsets` as it grows: only what came since is read.
 
-A long topic is read in several goes, so that a look does not take seconds: until it has caught up, groups are told as
-far as they are known, and a note says so.
+A long topic is read in several steps, so that a refresh does not take seconds: until all is read, the groups that are
+known so far are shown, with a note.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class GroupTracking:
         self._records = GroupRecords()
         self._folded: dict[TopicPartition, FoldedLog] = {}
         self._positions: dict[TopicPartition, tuple[PartitionView | None, int]] = {}
-        """Of each partition, the look after which it was read to its end, and up to where."""
+        """Of each partition, the view after which it was read to its end, and up to where."""
         self.note: str | None = None
 
     def read_on(self, views: Mapping[TopicPartition, PartitionView]) -> None:

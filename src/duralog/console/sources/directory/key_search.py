@@ -57,15 +57,15 @@ class DirectoryKeySearch(SearchThread):
         view = log.view
         start = max(self._from_offset or 0, view.start_offset)
         total = sum(end for _, end in view.segments_from(start)) or 1
-        self._tell(end_offset=view.end_offset)
+        self._report(end_offset=view.end_offset)
         if start >= view.end_offset:
-            self._tell(offset=view.end_offset, share=1.0)
+            self._report(offset=view.end_offset, share=1.0)
             return RunState.DONE
         for step in steps_from(view, start, first_bytes=PIECE_BYTES):
             if self.is_stopping:
                 return RunState.STOPPED
             before = len(self._found)
-            if not all(self._look_into(piece, log, start) for piece in step.pieces):
+            if not all(self._search_piece(piece, log, start) for piece in step.pieces):
                 # Who searches on from here finds what this step had.
                 del self._found[before:]
                 return RunState.STOPPED
@@ -73,15 +73,15 @@ class DirectoryKeySearch(SearchThread):
             self._from_offset = step.next_offset
             progress = self._progress
             read = progress.bytes_read + step.read_bytes
-            self._tell(offset=step.next_offset, bytes_read=read, share=min(read / total, 1.0), found=len(self._found))
+            self._report(offset=step.next_offset, bytes_read=read, share=min(read / total, 1.0), found=len(self._found))
             if len(self._found) > self._limit:
-                self._tell(offset=self._found[self._limit].offset, found=self._limit)
+                self._report(offset=self._found[self._limit].offset, found=self._limit)
                 del self._found[self._limit :]
                 return RunState.STOPPED
-        self._tell(offset=view.end_offset, share=1.0)
+        self._report(offset=view.end_offset, share=1.0)
         return RunState.DONE
 
-    def _look_into(self, piece: Piece, log: PartitionLog, start: int) -> bool:
+    def _search_piece(self, piece: Piece, log: PartitionLog, start: int) -> bool:
         """Returns whether it was not stopped in the middle."""
         batches = piece.batches
         is_data = (batches["magic"] < 2) | (batches["attributes"] & CONTROL_BIT == 0)
@@ -103,7 +103,7 @@ class DirectoryKeySearch(SearchThread):
                 break
             if self.is_stopping:
                 return False
-        self._tell(records_read=self._progress.records_read + records)
+        self._report(records_read=self._progress.records_read + records)
         if offsets:
             self._show(piece, log, sorted(rows_with_key), offsets)
         return True
@@ -128,5 +128,5 @@ class DirectoryKeySearch(SearchThread):
         ]
         self._found += sorted(found, key=lambda record: record.offset)
 
-    def _tell(self, **changes: object) -> None:
+    def _report(self, **changes: object) -> None:
         self._progress = replace(self._progress, **changes)  # type: ignore[arg-type]

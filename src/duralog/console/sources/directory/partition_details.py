@@ -30,7 +30,7 @@ class _Contents(NamedTuple):
 
 
 def segment_facts(view: PartitionView, first_dirty_offset: int | None) -> tuple[SegmentFacts, ...]:
-    """Of all segments, oldest first. One whose files go meanwhile is left out: the next look tells."""
+    """Of all segments, oldest first. One whose files go meanwhile is left out: the next refresh shows it."""
     if not view.segments:
         return ()
     files = _files_by_offset(view.folder)
@@ -41,7 +41,7 @@ def segment_facts(view: PartitionView, first_dirty_offset: int | None) -> tuple[
         try:
             contents = _contents(view.folder, segment)
             if following is None:
-                # The look knows the end, and an index entry of a log that is written to may be newer than the look.
+                # The view has the end, and an index entry of a log that is written to may be newer than the view.
                 contents = contents._replace(next_offset=view.end_offset)
             is_clean = first_dirty_offset is not None and following is not None and following <= first_dirty_offset
             of_segment = tuple(files.get(segment.base_offset, ()))

@@ -17,7 +17,7 @@ _MOST_ENTRIES = 1_000
 
 
 def quarantine_entries(directory: str, views: Iterable[PartitionView]) -> tuple[QuarantineEntry, ...]:
-    """The newest first. A partition whose quarantine cannot be read is left out: its look tells."""
+    """The newest first. A partition whose quarantine cannot be read is left out: its view has the error."""
     files = LocalFileSystem()
     found: list[QuarantineEntry] = []
     for view in views:

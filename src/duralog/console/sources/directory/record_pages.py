@@ -1,7 +1,7 @@
 """Pages of records: forward or backward from an offset or a time, bounded in records and in bytes.
 
 A page answers for a range of offsets: what is in the range and not on the page is a gap in the log. Records come in the
-order of offsets, also on a page that was read backwards. Damage on the way is told in the page's note.
+order of offsets, also on a page that was read backwards. Damage is reported in the note of the page.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from duralog.storage.log.partition_log import PartitionLog
 _MOST_READ_BYTES = 32 << 20
 _WHOLE_FIELD_BYTES = 8 << 20
 _MOST_HEADERS = 100_000
-_MOST_TOLD = 3
+_MOST_REPORTED = 3
 
 
 class PageReader:
@@ -125,7 +125,7 @@ class PageReader:
         first_offset, read_bytes = offset, 0
         for step in steps_before(self._view, offset):
             found = sorted(self._records(step, start, first_offset), key=_offset) + found
-            # A compressed message of an old format tells only its last offset: its records may begin earlier.
+            # A compressed message of an old format has only its last offset: its records may begin earlier.
             lowest = min(step.first_offset, found[0].offset) if found else step.first_offset
             first_offset = max(min(first_offset, lowest), start)
             read_bytes += step.read_bytes
@@ -160,9 +160,9 @@ class PageReader:
         self._notes.append(f"The page ends here: {read_bytes >> 20} MiB were read for it.")
 
     def _page(self, records: list[ShownRecord], first_offset: int, next_offset: int) -> RecordPage:
-        told = [f"Damage: {printable(str(error))}." for error in self._damage[:_MOST_TOLD]]
-        if len(self._damage) > _MOST_TOLD:
-            told.append(f"And {len(self._damage) - _MOST_TOLD:,} more places with damage.")
+        damage = [f"Damage: {printable(str(error))}." for error in self._damage[:_MOST_REPORTED]]
+        if len(self._damage) > _MOST_REPORTED:
+            damage.append(f"And {len(self._damage) - _MOST_REPORTED:,} more places with damage.")
         start = self._view.start_offset
         return RecordPage(
             records=tuple(records),
@@ -172,7 +172,7 @@ class PageReader:
             start_offset=start,
             end_offset=self._view.end_offset,
             last_stable_offset=None if self._stability is None else self._stability.last_stable_offset,
-            note=" ".join([*self._notes, *told]) or None,
+            note=" ".join([*self._notes, *damage]) or None,
         )
 
 

@@ -1,6 +1,6 @@
-"""What reading a whole segment tells: its codecs, how well they pack, tombstones. Kept until the file changes.
+"""What reading a whole segment finds: its codecs, how well they pack, tombstones. Kept until the file changes.
 
-Two scans run at a time at most, and nobody scans what another one is scanning already.
+At most two scans run at a time, and a segment is scanned by one thread only.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SegmentScans:
         return kept[1] if kept is not None and kept[0] == version else None
 
     def scan(self, path: str, base_offset: int, is_wanted: Callable[[], bool] = always_wanted) -> SegmentScan:
-        """Raises `UnknownTopic` if the segment is gone, `StorageError` if it cannot be read or nobody wants it."""
+        """Raises `UnknownTopic` if the segment is gone, `StorageError` if it cannot be read or is not wanted."""
         with self._lock:
             alone = self._scanning.setdefault(path, threading.Lock())
         try:
@@ -78,7 +78,7 @@ class SegmentScans:
                     if self._is_stopping.is_set():
                         raise StorageError(f"{printable(path)}: the console is closing")
                     if not is_wanted():
-                        raise StorageError(f"{printable(path)}: nobody waits for it any more")
+                        raise StorageError(f"{printable(path)}: it is not wanted any more")
                     tally.add(piece)
         except FileNotFoundError:
             raise UnknownTopic(f"the segment at offset {base_offset} is gone: it was deleted or compacted") from None

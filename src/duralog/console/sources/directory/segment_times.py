@@ -1,4 +1,4 @@
-"""Segments as a look at their folder shows them, with their times, which are read when somebody asks, and kept."""
+"""The segments of a partition with their times, which are read when they are first needed, and cached."""
 
 from __future__ import annotations
 

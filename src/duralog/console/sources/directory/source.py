@@ -1,7 +1,7 @@
 """A log directory as the pages see it. It may be in use: nothing is locked, nothing changes, nothing stays open.
 
-The overview and the tables come from the newest look, which a background thread takes every few seconds; whatever else
-is asked is read at that moment. Only a compaction changes something, and only if the console was started to allow it.
+The overview and the tables come from the newest snapshot, which a background thread makes every few seconds; everything
+else is read when it is asked for. Only a compaction changes something, and only if the console was started to allow it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class DirectorySource:
         refresh_seconds: float = 2.0,
         clock: Clock = wall_clock_ms,
     ) -> None:
-        """Looks at the directory once, so that there is something to show."""
+        """Reads the directory once, so that there is something to show."""
         self.path = path
         self.allows_changes = allow_changes
         self._clock = clock
@@ -86,12 +86,12 @@ class DirectorySource:
         self.step()
 
     def start(self) -> None:
-        """Look again every few seconds, in the background."""
+        """Refresh every few seconds, in the background."""
         self._refresher.start()
 
     def step(self) -> None:
         if self._metrics is not None:
-            # Not under the lock: who reads files need not wait for a broker that is away.
+            # Not under the lock: reading files must not wait for a broker that is away.
             self._metrics.step()
         with self._stepping:
             self._snapshots.step()
@@ -261,7 +261,7 @@ class DirectorySource:
     # What they share
 
     def _known(self, topic: str, partition: int) -> TopicPartition:
-        """By the newest look. Raises `UnknownTopic`, or `StorageError` where all of the directory has gone."""
+        """By the newest snapshot. Raises `UnknownTopic`, or `StorageError` where all of the directory has gone."""
         place = TopicPartition(topic, partition)
         if not os.path.isdir(self.path):
             raise StorageError(f"{printable(self.path)} is not there any more: it was moved, unmounted or deleted")
