@@ -23,7 +23,7 @@ from duralog.console.sources.directory.compaction_runs import DirectoryCompactio
 from duralog.console.sources.directory.source import DirectorySource
 from duralog.console.sources.opening import open_source
 from duralog.errors import DuralogError, InvalidConfig, StorageError, StoreLocked, UnknownTopic
-from duralog.storage.checks.verification import Verification
+from duralog.operations.verify import verify
 from duralog.storage.store import Store
 from tests.support.console.console_stores import COMMITTED, HOSTILE_GROUP, KEEP_EVERYTHING, ORDERS, ORDERS_A_SEGMENT
 
@@ -224,11 +224,11 @@ def test_one_check_at_a_time_and_it_can_be_stopped(stores: Any, sources: Any, mo
     source = sources(stores["shop"])
     may_go = threading.Event()
 
-    def wait(path: str, **_: object) -> Any:
+    def wait(*arguments: Any, **options: Any) -> Any:
         assert may_go.wait(60)
-        return Verification(path)
+        return verify(*arguments, **options)
 
-    monkeypatch.setattr("duralog.console.sources.directory.verify_runs.Verification", wait)
+    monkeypatch.setattr("duralog.console.sources.directory.verify_runs.verify", wait)
     check = source.start_verify()
     with pytest.raises(Busy):
         source.start_verify()

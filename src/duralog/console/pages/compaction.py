@@ -12,7 +12,7 @@ from functools import partial
 from nicegui import background_tasks, run
 from nicegui.elements.mixins.text_element import TextElement
 
-from duralog.cli.common.failures import describe, printable
+from duralog.config.error_text import describe, printable
 from duralog.console.drawing.compaction_figures import BarPart, cleaner_figures, rehearsal_bars, zone_bar
 from duralog.console.drawing.partition_figures import headline
 from duralog.console.drawing.words import bytes_text

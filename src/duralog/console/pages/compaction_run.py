@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from nicegui import ui
 
-from duralog.cli.common.failures import describe, printable
+from duralog.config.error_text import describe, printable
 from duralog.console.drawing.compaction_figures import overall_share, progress_words, result_bars, result_figures
 from duralog.console.facts.runs import RunState
 from duralog.console.source import CompactionRun

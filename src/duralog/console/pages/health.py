@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from nicegui import run, ui
 
-from duralog.cli.common.failures import describe
 from duralog.cli.common.times import duration_text
+from duralog.config.error_text import describe
 from duralog.console.drawing.words import (
     age_text,
     bytes_text,

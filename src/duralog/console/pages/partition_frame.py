@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 from nicegui import run, ui
 from nicegui.elements.mixins.text_element import TextElement
 
-from duralog.cli.common.failures import describe, printable
+from duralog.config.error_text import describe, printable
 from duralog.console.drawing.words import topic_path
 from duralog.console.ui.elements import text
 from duralog.console.ui.layout import Console, PageMissing, partition_number, partition_tabs

@@ -10,7 +10,7 @@ from functools import partial
 
 from nicegui import background_tasks
 
-from duralog.cli.common.failures import describe, printable
+from duralog.config.error_text import describe, printable
 from duralog.console.drawing.partition_blocks import Block
 from duralog.console.drawing.partition_figures import group_figures, scan_figures, segment_figures
 from duralog.console.drawing.record_place import Place

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nicegui import run, ui
 
-from duralog.cli.common.failures import describe
+from duralog.config.error_text import describe
 from duralog.console.drawing.config_rows import ConfigRow, changed_configs
 from duralog.console.drawing.words import (
     UNKNOWN,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-from duralog.cli.common.failures import printable
+from duralog.config.error_text import printable
 from duralog.console.facts.overview import GroupDetails, Overview, SourceKind
 from duralog.console.source import UnknownGroup
 from duralog.console.sources.broker.watch import BrokerGroupWatch

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from duralog.cli.common.failures import describe
+from duralog.config.error_text import describe
 from duralog.console.facts.records import SearchProgress, ShownRecord
 from duralog.console.facts.runs import RunState
 from duralog.console.source import Busy

@@ -16,7 +16,7 @@ from typing import Any
 
 from nicegui import Client, ui
 
-from duralog.cli.common.failures import describe, printable
+from duralog.config.error_text import describe, printable
 from duralog.console.drawing.shown_bytes import visible
 from duralog.console.drawing.words import compaction_path, partition_path, records_path
 from duralog.console.facts.overview import Overview

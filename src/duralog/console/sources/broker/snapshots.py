@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from duralog.cli.common.failures import printable
+from duralog.config.error_text import printable
 from duralog.console.facts.overview import Overview, PartitionRow, Sample, SourceKind, TopicFacts, nothing_yet
 from duralog.console.sources.broker.watch import BrokerPartition, BrokerView, BrokerWatch, Place
 from duralog.console.sources.rates import NO_GROWTH, Growth, History, RecentRates, SizeHistory

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 
-from duralog.cli.common.failures import printable
 from duralog.client.connection import errors_of
 from duralog.client.groups import GroupView
+from duralog.config.error_text import printable
 from duralog.console.facts.health import CleanerFacts
 from duralog.console.facts.overview import GroupDetails, Overview, PartitionRow
 from duralog.console.facts.partitions import PartitionFacts

@@ -9,7 +9,7 @@ import os
 from functools import lru_cache
 from typing import NamedTuple
 
-from duralog.cli.common.failures import printable
+from duralog.config.error_text import printable
 from duralog.console.facts.partitions import SegmentFacts
 from duralog.console.sources.directory.segment_times import TimedSegment, timed_segments
 from duralog.errors import CorruptRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from duralog.cli.common.failures import printable
+from duralog.config.error_text import printable
 from duralog.console.facts.health import QuarantineEntry
 from duralog.errors import DuralogError
 from duralog.storage.disk.background import wall_clock_ms

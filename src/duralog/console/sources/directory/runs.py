@@ -10,8 +10,8 @@ import logging
 import threading
 from collections.abc import Callable
 
-from duralog.cli.common.failures import printable
 from duralog.config import BrokerConfig, TopicConfig
+from duralog.config.error_text import printable
 from duralog.console.facts.runs import Rehearsal
 from duralog.console.source import Busy, ChangesNotAllowed
 from duralog.console.sources.directory.compaction_runs import DirectoryCompaction, check_compacted, rehearse

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duralog.cli.common.failures import describe, printable
 from duralog.columnar.measured_records import decode_measured
 from duralog.columnar.pieces import Piece, read_pieces
+from duralog.config.error_text import describe, printable
 from duralog.console.facts.partitions import SegmentScan
 from duralog.console.source import always_wanted
 from duralog.errors import CorruptRecord, StorageError, UnknownTopic

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from duralog.cli.common.failures import describe, printable
 from duralog.cli.common.times import duration_text
 from duralog.client.groups import GroupView
 from duralog.config import BrokerConfig
+from duralog.config.error_text import describe, printable
 from duralog.console.facts.health import CleanerFacts, QuarantineEntry
 from duralog.console.facts.overview import GroupDetails, Overview, PartitionRow
 from duralog.console.facts.partitions import PartitionFacts, SegmentScan
