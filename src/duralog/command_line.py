@@ -1,7 +1,7 @@
 """The `duralog` command.
 
-Everything that takes long to load (numba, pyarrow, numpy) is imported by the command that needs it, when it needs it:
-`duralog --help` answers at once.
+Modules that take long to load (numba, pyarrow, numpy) are imported by the commands that need them, so that
+`duralog --help` is instant.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ app = typer.Typer(
     name="duralog",
     cls=CommandGroup,
     help="Apache Kafka's log storage: the same files on disk, byte for byte.",
-    epilog="duralog COMMAND --help tells more. DIR is a log directory: what Kafka calls log.dirs.",
+    epilog="duralog COMMAND --help shows more. DIR is a log directory: what Kafka calls log.dirs.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -56,10 +56,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[  # noqa: ARG001 (its callback prints it)
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    say_warnings()  # Until the command says otherwise: what the store logs is told in the same voice.
+    say_warnings()  # Until the command chooses otherwise.
 
 
 app.command(rich_help_panel=TALK)(serve)
@@ -89,7 +89,7 @@ def main() -> None:
     try:
         app(prog_name="duralog")
     except SystemExit as left:
-        # typer and rich, which write the help, leave by themselves when nobody reads it, with a code of their own.
+        # typer and rich, which write the help, exit with their own code after a broken pipe.
         if isinstance(left.__context__, BrokenPipeError):
             leave_standard_output()
             sys.exit(CLOSED_PIPE)
@@ -97,16 +97,16 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except OSError as error:
-        leave_standard_output()  # As a rule it was help that standard output did not take.
+        leave_standard_output()  # Usually help could not be written to standard output.
         say(f"error: {describe(error)}")
         sys.exit(FAILURE)
 
 
 def _open_standard_streams() -> None:
-    """Those that the caller has closed lead nowhere.
+    """Open the standard streams that the caller has closed, to the null device.
 
-    Otherwise the next file that is opened, a log's perhaps, would have the number of standard error, and get what
-    libraries write there.
+    Otherwise the next opened file, perhaps a log, would get the number of standard error, and what libraries write
+    there.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)

@@ -1,11 +1,11 @@
-"""A real broker for a test: in this process, on a free port, in a temporary directory, gone at the end.
+"""A real broker for tests: in this process, on a free port, in a temporary directory that is removed at the end.
 
 With pytest, either `from duralog.testing import kafka_broker` in a `conftest.py` or `-p duralog.testing`, and then:
 
     def test_orders(kafka_broker):
         producer = confluent_kafka.Producer({"bootstrap.servers": kafka_broker.bootstrap_servers})
 
-Without pytest, or with configs of its own, under Kafka's names:
+Without pytest, or with other configs, under Kafka's names:
 
     with running_broker({"num.partitions": 3}) as broker:
         consumer = kafka.KafkaConsumer(bootstrap_servers=broker.bootstrap_servers)
@@ -38,29 +38,29 @@ _QUICK = {
 
 @dataclass(frozen=True, slots=True)
 class TestBroker:
-    """A broker that runs."""
+    """A running broker."""
 
     __test__ = False
-    """It is no test, whatever its name begins with."""
+    """Not a test, despite its name."""
 
     host: str
     port: int
     store: Store
-    """What the broker serves. A test may look at it, make topics in it and append to them: clients find those.
+    """The store of the broker. A test may read it, create topics in it and append to them: clients see these.
 
-    A fetch that waits is not woken by such an append, and sees it when `fetch.max.wait.ms` is over. A topic is
-    deleted by a client, not here: the broker would go on showing it.
+    Such an append does not wake a waiting fetch, which sees it after `fetch.max.wait.ms`. Delete topics through a
+    client, not here: the broker would still show them.
     """
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are configured with."""
+        """For the config of clients."""
         return f"{self.host}:{self.port}"
 
 
 @contextmanager
 def running_broker(config: Mapping[str, object] | None = None, data: str | None = None) -> Iterator[TestBroker]:
-    """A broker for the time of the block. With `data`, it serves that directory, and leaves it behind."""
+    """A broker during the block. With `data`, it serves that directory and keeps it."""
     with Broker(data, config=BrokerConfig.of({**_QUICK, **(config or {})})) as broker:
         broker.start()
         yield TestBroker(broker.node.host, broker.node.port, broker.store)
@@ -74,6 +74,6 @@ else:
 
     @pytest.fixture
     def kafka_broker() -> Iterator[TestBroker]:
-        """A broker of this test's own, which real Kafka clients can use."""
+        """A broker of its own for each test, for real Kafka clients."""
         with running_broker() as broker:
             yield broker

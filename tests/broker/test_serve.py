@@ -359,7 +359,7 @@ class TestConfig:
         with ready_file(path, "127.0.0.1:1\n"):
             code, err = called("--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", "--ready-file", path)
             assert (code, Path(path).read_text()) == (1, "127.0.0.1:1\n")
-        assert "a server that runs has this --ready-file" in err
+        assert "a running server uses this --ready-file" in err
         assert list(tmp_path.iterdir()) == []
 
     def test_a_ready_file_that_another_has_written_since_stays(self, tmp_path: Path) -> None:
@@ -373,7 +373,7 @@ class TestConfig:
         os.mkfifo(tmp_path / "pipe")
         code, err = called("--ephemeral", "--listen", "127.0.0.1:0", "--ready-file", str(tmp_path / "pipe"))
         assert (code, (tmp_path / "pipe").is_fifo()) == (1, True)
-        assert "is no regular file" in err
+        assert "is not a regular file" in err
 
     def test_a_ready_file_that_cannot_be_written(self, tmp_path: Path) -> None:
         ready = tmp_path / "missing" / "ready"

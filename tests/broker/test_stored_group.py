@@ -86,7 +86,7 @@ def test_members_who_did_not_leave(desk: GroupDesk, what: str) -> None:
         "delete": ("delete", desk.path, "-g", "g", "--yes"),
     }[what]
     refusal = run(*asked, code=1).stderr
-    assert "has 2 members who did not leave" in refusal
+    assert "has 2 members that have not left" in refusal
     assert leader in refusal
     run(*asked, "--dry-run", code=1)
     assert objects("list", desk.path)[0]["members"] == 2

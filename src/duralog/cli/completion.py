@@ -1,15 +1,15 @@
-"""`duralog completion`: what a shell needs to complete commands, options, and names of topics.
+"""`duralog completion`: scripts for shells that complete commands, options, and names of topics.
 
-The script is printed, not installed: nobody's start-up files are changed, and it can go into an image or a package as
-well. All three scripts ask the same way: they run `duralog` with two variables set, and get a line for each
-possibility, with what it means behind a tab. Where there is none, the shell offers files.
+The script is printed, not installed: no start-up file is changed, and it can be put into an image or a package. All
+three scripts run `duralog` with two variables set, and get a line for each candidate, with its meaning after a tab.
+Without candidates, the shell offers files.
 
 | variable | value |
 |---|---|
 | `_DURALOG_COMPLETE` | `complete_lines` |
 | `_DURALOG_LINE` | the command line up to the cursor |
 
-An answer never writes to standard error and never fails: a shell is no place for a traceback.
+Completion never writes to standard error and never fails.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ def completion(
         typer.Argument(metavar="SHELL", help="bash, zsh or fish.", show_default=False, autocompletion=shell_names),
     ] = None,
 ) -> None:
-    """Print what makes a shell complete commands and topics.
+    """Print a script for shell completion of commands and topics.
 
     bash: eval "$(duralog completion bash)" in ~/.bashrc.
 
-    zsh: eval "$(duralog completion zsh)" in ~/.zshrc, behind compinit.
+    zsh: eval "$(duralog completion zsh)" in ~/.zshrc, after compinit.
 
     fish: duralog completion fish > ~/.config/fish/completions/duralog.fish
 
@@ -95,24 +95,24 @@ def completion(
     """
     name = shell if shell is not None else os.path.basename(os.environ.get("SHELL", ""))
     if name not in SCRIPTS:
-        said = f"{name!r} is none of the shells it knows" if name else "which shell?"
+        said = f"{name!r} is not supported" if name else "which shell?"
         raise WrongUsage(f"{said}: give bash, zsh or fish")
     typer.echo(SCRIPTS[name], nl=False)
 
 
 def answer_shell(app: Callable[..., Any]) -> None:
-    """Answer the question that the environment holds, and end the process."""
+    """Answer the completion request in the environment, and exit."""
     try:
         _register()
         with open(os.devnull, "w") as nowhere:
             sys.stderr = nowhere
             app(prog_name="duralog")
     except Exception:
-        sys.exit(0)  # Whatever is wrong with the line, or the disk: nothing is offered.
+        sys.exit(0)  # After any error, offer nothing.
 
 
 def _register() -> None:
-    """Let typer answer in lines of a value, a tab and its meaning."""
+    """Register a completion class that answers in lines of a value, a tab and its meaning."""
     import typer.completion
 
     shell_completion: Any = typer.completion.shell_completion  # type: ignore[attr-defined]
@@ -134,7 +134,7 @@ def _register() -> None:
         def complete(self) -> str:
             found = str(super().complete())
             if not found:
-                sys.exit(0)  # Not even an empty line, which a shell would take for a possibility.
+                sys.exit(0)  # Not even an empty line: a shell would take it for a candidate.
             return found
 
         def format_completion(self, item: Any) -> str:

@@ -1,8 +1,8 @@
-"""The file of `--ready-file`: there as long as a server serves, with its address in it.
+"""The file of `--ready-file`: it exists while a server serves, and holds its address.
 
-It appears whole, by a rename, and whoever wrote it holds a lock on it, which ends with the process, however that ends.
-So a file that was left by a kill is told from that of a server that runs: the one is removed before anything else is
-done, the other is left alone, and the start refused. At its end, a server removes its own file and nobody else's.
+It is renamed into place when it is complete, and its process holds a lock on it, which ends with the process. So a file
+that a killed server has left can be told from that of a running server: the first is removed at the start, the second
+is an error. A server only removes its own file.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from duralog.errors import DuralogError
 
 
 def remove_left_ready_file(path: str) -> None:
-    """Remove what a kill has left. Raises DuralogError if a server that runs has it, or if it is no such file."""
+    """Remove the file of a killed server. Raises `DuralogError` if a running server holds it, or it is not a file."""
     try:
-        # Nothing is waited for where the path is that of a pipe.
+        # Opening a pipe must not block.
         found = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return
     try:
         if not stat.S_ISREG(os.fstat(found).st_mode):
-            raise DuralogError(f"{path}: is no regular file: give --ready-file another name")
+            raise DuralogError(f"{path}: this is not a regular file: give --ready-file another name")
         if not _locked(found):
-            raise DuralogError(f"{path}: a server that runs has this --ready-file: give another name, or stop it first")
+            raise DuralogError(f"{path}: a running server uses this --ready-file: give another name, or stop it first")
         with suppress(FileNotFoundError):
             os.remove(path)
     finally:
@@ -36,7 +36,7 @@ def remove_left_ready_file(path: str) -> None:
 
 @contextmanager
 def ready_file(path: str, text: str) -> Iterator[None]:
-    """Have the file, with this text in it, for the time of the block."""
+    """Have the file, with this text, during the block."""
     unfinished = f"{path}.{os.getpid()}"
     with suppress(FileNotFoundError):
         os.remove(unfinished)
@@ -58,7 +58,7 @@ def ready_file(path: str, text: str) -> Iterator[None]:
 
 
 def _locked(descriptor: int) -> bool:
-    """Whether nobody else has the lock. A file system without locks has none to tell of."""
+    """Take the lock; False if another process holds it. On a file system without locks, always True."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

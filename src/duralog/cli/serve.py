@@ -2,11 +2,11 @@
 
 | what is seen | where |
 |---|---|
-| one line when clients may come: `duralog is ready on HOST:PORT` | standard output, and the file of `--ready-file` |
-| everything else, one line each | standard error |
+| one line when clients can connect: `duralog is ready on HOST:PORT` | standard output, and the file of `--ready-file` |
+| log lines | standard error |
 
-SIGTERM and SIGINT stop it cleanly: what is being worked on is answered, everything is brought to disk, and the marker
-of a clean shutdown is left. While the directory is still being recovered, they end that instead, without the marker.
+SIGTERM and SIGINT stop it cleanly: requests in flight are answered, everything is flushed to disk, and the marker of a
+clean shutdown is written. During recovery they stop it at once, without the marker.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def serve(
         str | None,
         typer.Argument(
             metavar="DIR",
-            help="The log directory; made if it is not there. Without it, log.dirs of --server-properties.",
+            help="The log directory; created if it does not exist. Without it, log.dirs of --server-properties.",
             show_default=False,
         ),
     ] = None,
@@ -67,7 +67,7 @@ def serve(
             "--listen",
             "-l",
             metavar="HOST:PORT",
-            help="Where clients connect, 127.0.0.1:9092 if nothing else is said; port 0 takes a free one.",
+            help="Where clients connect, 127.0.0.1:9092 by default; port 0 takes a free one.",
             rich_help_panel=WHERE,
         ),
     ] = None,
@@ -76,7 +76,7 @@ def serve(
         typer.Option(
             "--advertise",
             metavar="HOST:PORT",
-            help="The address that clients are told, where that is another one.",
+            help="The address that clients are given, if it differs from --listen.",
             rich_help_panel=WHERE,
         ),
     ] = None,
@@ -115,7 +115,7 @@ def serve(
         typer.Option(
             "--override",
             metavar="NAME=VALUE",
-            help="A config under Kafka's name; wins over the file and over stored configs. May be given again.",
+            help="A config under Kafka's name; overrides the file and stored configs. May be given again.",
             rich_help_panel=HOW,
         ),
     ] = None,
@@ -123,7 +123,7 @@ def serve(
         bool,
         typer.Option(
             "--apply-retention",
-            help="Delete by the default retention of 7 days what is due at the start, too, as Kafka does.",
+            help="Apply the default retention of 7 days from the start, as Kafka does.",
             rich_help_panel=HOW,
         ),
     ] = False,
@@ -132,29 +132,30 @@ def serve(
         typer.Option(
             "--ready-file",
             metavar="FILE",
-            help="Is written when clients may come, with HOST:PORT in it, and removed at the end.",
+            help="A file to write HOST:PORT to when clients can connect; it is removed at the end.",
             rich_help_panel=HOW,
         ),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Be a broker on a directory, for every client of Kafka.
+    """Run a broker on a directory, for every Kafka client.
 
-    It serves until SIGTERM or Ctrl-C, and then stops cleanly. One line on standard output tells when clients may come.
+    It serves until SIGTERM or Ctrl-C, and then stops cleanly. It prints one line on standard output when clients can
+    connect.
 
-    A retention that a topic, --override, --server-properties or the cluster's metadata sets applies as in Kafka. Where
-    none is set, records that are older than 7 days at the start are held, with a warning, until you choose.
+    A retention set by a topic, --override, --server-properties or the cluster metadata applies as in Kafka. Without
+    one, records that are older than 7 days at the start are held, with a warning, until you choose.
 
-    Exit code: 0 stopped cleanly, 1 it could not start or go on, 2 wrong usage.
+    Exit code: 0 stopped cleanly, 1 it could not start or failed, 2 wrong usage.
     """
     if directory is not None or data is not None:
         data = local_directory_given(directory, data)
     if data is not None and ephemeral:
-        raise WrongUsage("--ephemeral has a directory of its own: leave DIR and --data out")
+        raise WrongUsage("--ephemeral uses a temporary directory: leave out DIR and --data")
     if metrics_host and metrics is None:
         raise WrongUsage("--metrics-host needs --metrics HOST:PORT")
     overrides = named_values("--override", override)
-    with told_plainly(), _garbage_left_alone():
+    with told_plainly(), _without_garbage_collection():
         _check_installed()
         from duralog.broker.broker import Broker
         from duralog.broker.net.listening import Listening, MetricsAddress, parse_address
@@ -182,7 +183,7 @@ def serve(
 
 
 def _check_installed() -> None:
-    """What the broker needs beside the store."""
+    """The packages that only the broker needs."""
     for module in ("kio", "xxhash", "re2", "prometheus_client"):
         if find_spec(module) is None:
             raise MissingExtra("to serve clients", module, extra="broker")
@@ -219,25 +220,25 @@ def _serve(broker: Broker, ready_path: str | None) -> None:
         remove_left_ready_file(ready_path)
     with suppress(_StoppedEarly), broker:
         signals.stop = broker.stop
-        # What is there now stays: no collection has to look at it again. And requests leave no cycles behind, so that
-        # looking for some after every few hundred objects would find nothing.
+        # Objects of the start live as long as the broker: exclude them from collections. Requests leave no cycles, so
+        # collections can be rare.
         gc.freeze()
         gc.set_threshold(*_RARE_COLLECTIONS)
         gc.enable()
-        with _told_ready(broker, ready_path):
+        with _announced(broker, ready_path):
             broker.run()
 
 
 def _allow_many_files() -> None:
-    """As many as the system lets this process have, as Java does: every connection and every segment takes one."""
+    """Raise the limit of open files to the hard limit, as Java does: connections and segments need them."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 @contextmanager
-def _garbage_left_alone() -> Iterator[None]:
-    """Everything that is made during a start is there to stay: looking for garbage takes a tenth of the time."""
+def _without_garbage_collection() -> Iterator[None]:
+    """Objects of the start are long-lived: garbage collection would take a tenth of its time."""
     thresholds = gc.get_threshold()
     gc.disable()
     try:
@@ -253,21 +254,21 @@ class _StoppedEarly(BaseException):
 
 
 class _StopSignals:
-    """SIGTERM and SIGINT: until there is something to stop, they end what is going on."""
+    """Handles SIGTERM and SIGINT: stops the broker, or interrupts the start if it is not open yet."""
 
     def __init__(self) -> None:
         self.stop: Callable[[], None] | None = None
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._came)
+            signal.signal(number, self._handle)
 
-    def _came(self, _: int, __: FrameType | None) -> None:
+    def _handle(self, _: int, __: FrameType | None) -> None:
         if self.stop is None:
             raise _StoppedEarly
         self.stop()
 
 
 @contextmanager
-def _told_ready(broker: Broker, path: str | None) -> Iterator[None]:
+def _announced(broker: Broker, path: str | None) -> Iterator[None]:
     from duralog.broker.net.service_manager import READY, STOPPING, notify
 
     addresses = ",".join(str(address) for address in broker.addresses.values())

@@ -1,4 +1,4 @@
-"""The file of `--server-properties`: it is there, and every line can be read. What it says is for others to judge."""
+"""Reads the file of `--server-properties`, and checks that every line can be parsed."""
 
 from __future__ import annotations
 

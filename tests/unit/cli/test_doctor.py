@@ -17,7 +17,7 @@ from duralog.cli.common.output import Output
 from duralog.cli.doctor import kernels as doctor_kernels
 from duralog.cli.doctor.check import Check, Level
 from duralog.cli.doctor.command import all_checks, write_checks
-from duralog.cli.doctor.directory import directory_checks, last_timestamp_ms, look_at
+from duralog.cli.doctor.directory import directory_checks, last_timestamp_ms, read_directory
 from duralog.cli.doctor.kernels import KernelFacts
 from duralog.cli.doctor.machine import ThisMachine
 from duralog.command_line import app
@@ -59,7 +59,7 @@ def contents(path: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def of_directory(machine: MadeUpMachine, path: Path, name: str) -> Check:
-    (check,) = [check for check in directory_checks(machine, look_at(str(path))) if check.name == name]
+    (check,) = [check for check in directory_checks(machine, read_directory(str(path))) if check.name == name]
     return check
 
 
@@ -144,19 +144,19 @@ def test_everything_is_well_on_a_good_machine(store: Path) -> None:
 
 
 def test_what_is_in_a_directory(store: Path) -> None:
-    facts = look_at(str(store))
+    facts = read_directory(str(store))
     assert (facts.partitions, facts.segments, facts.is_clean, facts.is_there) == (2, 3, True, True)
     assert facts.newest_ms == NOW_MS - 1000
     assert facts.newest_in == "orders-0"
     machine = MadeUpMachine()
     assert ": 2 partitions, 3 segments, " in of_directory(machine, store, "directory").found
-    assert of_directory(machine, store, "closed").found == "in order"
+    assert of_directory(machine, store, "closed").found == "cleanly"
 
 
 def test_a_link_to_a_directory(store: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(store)
-    assert look_at(str(link)).path == str(store.resolve())
+    assert read_directory(str(link)).path == str(store.resolve())
 
 
 def test_a_crash_and_a_holder(store: Path) -> None:
@@ -184,7 +184,7 @@ def test_times_in_the_future(store: Path) -> None:
     machine.now_ms = WRITTEN_MS - 2 * HOUR_MS
     check = of_directory(machine, store, "clock")
     assert check.level is Level.WARN
-    assert "the clock has gone back" in check.found
+    assert "the clock was set back" in check.found
     for file in store.rglob("*.log"):
         os.utime(file, (1_700_000_000, 1_700_000_000))
     check = of_directory(machine, store, "clock")
@@ -208,7 +208,7 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     machine = MadeUpMachine()
     check = of_directory(machine, tmp_path / "a" / "b", "directory")
     assert check.level is Level.OK
-    assert check.found.endswith(f"makes it, in {tmp_path.resolve()}")
+    assert check.found.endswith(f"creates it, in {tmp_path.resolve()}")
     machine.writable = False
     assert of_directory(machine, tmp_path / "a" / "b", "directory").level is Level.FAIL
     assert not (tmp_path / "a").exists()
@@ -230,7 +230,7 @@ def test_files_that_nobody_may_read(store: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_directory_of_kafka(tmp_path: Path) -> None:
     path = tmp_path / "kafka"
     shutil.copytree(GOLDEN / "store", path, ignore=shutil.ignore_patterns("*.gz"))
-    facts = look_at(str(path))
+    facts = read_directory(str(path))
     assert facts.partitions > 5
     assert facts.newest_ms > 1_600_000_000_000
 

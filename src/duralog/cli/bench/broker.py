@@ -1,13 +1,13 @@
-"""What a broker gives one client: how fast it takes records, how fast it hands them out, and how long that takes.
+"""Measures a broker with one client: the rates of producing and consuming, and their latencies.
 
 | measured | how |
 |---|---|
-| produce | as fast as the client can, with a short queue; latency from handing a record over to its confirmation |
+| produce | as fast as the client can, with a short queue; latency from `produce` to the acknowledgement |
 | consume | all of it again, from the start |
-| end to end | one record at a time; latency from handing it over until a consumer has it |
+| end to end | one record at a time; latency from `produce` until a consumer has it |
 
-The topic is made for it and deleted, however it ends. The queues of both clients are bounded, and latencies are
-counted, not kept.
+The topic is created for the measurement and always deleted. The queues of both clients are bounded; latencies are
+counted in buckets.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _ANSWER_SECONDS = 60.0
 _QUEUE_RECORDS = 20_000
 _QUEUE_BYTES = 32 << 20
 _TIMED_EVERY = 16
-"""Asking for the confirmation of every record would measure Python."""
+"""A callback for every record would measure Python."""
 _SHORTEST_FOR_ALL = 10_000
-"""Of fewer records than this, each is timed."""
+"""With fewer records than this, each one is timed."""
 _AT_ONCE = 1_000
 _END_TO_END_RECORDS = 1_000
 _END_TO_END_SECONDS = 2.0
@@ -75,7 +75,7 @@ def _own_topic(topics: BrokerTopics, load: BrokerLoad) -> Iterator[str]:
     try:
         topics.create(topic, 1, configs)
     except KeyboardInterrupt:
-        # The broker may have made it all the same.
+        # The broker may have created it nevertheless.
         with suppress(DuralogError):
             topics.delete(topic)
         raise
@@ -125,14 +125,14 @@ def _consumer(address: str, topic: str, load: BrokerLoad, offset: int) -> Any:
     return consumer
 
 
-class _Confirmations:
-    """What the broker says to records, as the client tells it."""
+class _Acknowledgements:
+    """Latencies of acknowledged records, and the first error."""
 
     def __init__(self) -> None:
         self.latencies = Latencies()
         self._error: Any = None
 
-    def told(self, error: Any, message: Any) -> None:
+    def add(self, error: Any, message: Any) -> None:
         if error is not None:
             self._error = self._error or error
             return
@@ -142,11 +142,11 @@ class _Confirmations:
 
     def check(self) -> None:
         if self._error is not None:
-            raise DuralogError(f"the broker does not take the records: {error_text(self._error)}")
+            raise DuralogError(f"the broker refuses the records: {error_text(self._error)}")
 
 
 def _produce(address: str, topic: str, load: BrokerLoad, advance: Advance) -> Row:
-    confirmations = _Confirmations()
+    acknowledgements = _Acknowledgements()
     producer = _producer(address, load, linger_ms=5)
     value = _value(load.record_bytes)
     _first_record(producer, topic, value)
@@ -158,20 +158,20 @@ def _produce(address: str, topic: str, load: BrokerLoad, advance: Advance) -> Ro
         while (time.perf_counter() < end) if end is not None else (sent < (load.records or 0)):
             some = _AT_ONCE if load.records is None else min(_AT_ONCE, load.records - sent)
             for number in range(sent, sent + some):
-                told = {} if number % every else {"on_delivery": confirmations.told}
+                callback = {} if number % every else {"on_delivery": acknowledgements.add}
                 while True:
                     try:
-                        producer.produce(topic, value, partition=0, **told)
+                        producer.produce(topic, value, partition=0, **callback)
                         break
                     except BufferError:
                         producer.poll(0.01)
             sent += some
             producer.poll(0)
-            confirmations.check()
+            acknowledgements.check()
             advance(some)
         if producer.flush(_ANSWER_SECONDS):
-            raise DuralogError(f"{address}: the broker did not confirm all records in {_ANSWER_SECONDS:.0f} seconds")
-        confirmations.check()
+            raise DuralogError(f"{address}: not all records were acknowledged in {_ANSWER_SECONDS:.0f} seconds")
+        acknowledgements.check()
     except BaseException:
         producer.purge()
         raise
@@ -182,23 +182,23 @@ def _produce(address: str, topic: str, load: BrokerLoad, advance: Advance) -> Ro
         seconds=seconds,
         data_bytes=sent * load.record_bytes,
         records=sent,
-        # Nobody confirms anything without acks.
-        latencies=None if load.acks == "0" else confirmations.latencies,
+        # With acks=0 nothing is acknowledged.
+        latencies=None if load.acks == "0" else acknowledgements.latencies,
         cpu_seconds=time.process_time() - cpu,
     )
 
 
 def _first_record(producer: Any, topic: str, value: bytes) -> None:
-    """Connects, and has whatever the broker does at its first append behind it."""
-    confirmations = _Confirmations()
-    producer.produce(topic, value, partition=0, on_delivery=confirmations.told)
+    """Warm up: connect, and let the broker do the work of its first append."""
+    acknowledgements = _Acknowledgements()
+    producer.produce(topic, value, partition=0, on_delivery=acknowledgements.add)
     if producer.flush(_ANSWER_SECONDS):
-        raise DuralogError(f"the broker did not take a record in {_ANSWER_SECONDS:.0f} seconds")
-    confirmations.check()
+        raise DuralogError(f"the broker did not acknowledge a record in {_ANSWER_SECONDS:.0f} seconds")
+    acknowledgements.check()
 
 
 def _consume(address: str, topic: str, load: BrokerLoad, records: int, advance: Advance) -> Row:
-    """Every record that was produced, and the first one."""
+    """Consume every record that was produced, and the first one."""
     consumer = _consumer(address, topic, load, 0)
     got = 0
     quiet_since = began = time.perf_counter()
@@ -212,7 +212,7 @@ def _consume(address: str, topic: str, load: BrokerLoad, records: int, advance: 
             if messages:
                 quiet_since = now
             elif now - quiet_since > _ANSWER_SECONDS or load.acks == "0":
-                # What was not confirmed may be lost: what came is what there is.
+                # Records that were not acknowledged may be lost.
                 break
         seconds = time.perf_counter() - began
     finally:
@@ -259,14 +259,14 @@ def _end_to_end(address: str, topic: str, load: BrokerLoad, advance: Advance) ->
         of=BROKER,
         name="end to end",
         seconds=seconds,
-        # One at a time has a latency, but no rate worth telling.
+        # One record at a time has a latency, but no meaningful rate.
         data_bytes=0,
         latencies=latencies,
     )
 
 
 def _wait_for_end(producer: Any, consumer: Any, topic: str, value: bytes) -> None:
-    """Send until something arrives, then take all that is still on its way: the consumer is at the end then."""
+    """Send until something arrives, then drain what is in flight: the consumer is at the end then."""
     sent = arrived = 0
     end = time.perf_counter() + _ANSWER_SECONDS
     while not arrived:
@@ -284,10 +284,10 @@ def _good(messages: list[Any]) -> list[Any]:
     for message in messages:
         error = message.error()
         if error is not None:
-            raise DuralogError(f"the broker does not hand out the records: {error_text(error)}")
+            raise DuralogError(f"the records cannot be fetched: {error_text(error)}")
     return messages
 
 
 def _value(size: int) -> bytes:
-    """Half of it random, so that codecs have about as much to do as with events."""
+    """Half of it random, so that it compresses about as well as events."""
     return (secrets.token_bytes(size // 4).hex().encode() + b"duralog " * (size // 16 + 1))[:size]

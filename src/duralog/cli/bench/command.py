@@ -1,7 +1,7 @@
-"""`duralog bench`: what this machine can do, and what the log or a broker makes of it.
+"""`duralog bench`: measures this machine and the log on it, or a broker.
 
-This module is the command; `bench_machine` and `bench_log` measure a directory, `bench_broker` a broker. No peer takes
-part: `make bench` of the repository compares with Kafka and others.
+This module is the command; `machine` and `log` measure a directory, `broker` a broker. `make bench` of the repository
+compares with Kafka and others.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:
     from duralog.cli.bench.rows import Row
+    from duralog.format.compression import Codec
 
 _DEFAULT_SIZE = "256m"
 _DEFAULT_SECONDS = 5.0
@@ -37,7 +38,7 @@ def bench(
         typer.Option(metavar="SIZE", help=f"How much data, in a directory ({_DEFAULT_SIZE}).", rich_help_panel=HOW),
     ] = None,
     record_size: Annotated[
-        str, typer.Option(metavar="SIZE", help="Of a record, key and value.", rich_help_panel=HOW)
+        str, typer.Option(metavar="SIZE", help="The size of a record, key and value.", rich_help_panel=HOW)
     ] = "100",
     codec: CodecChoice = None,
     seconds: Annotated[
@@ -56,7 +57,7 @@ def bench(
     ] = None,
     acks: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="What a broker confirms: 0, 1 or all (all).", rich_help_panel=HOW),
+        typer.Option(metavar="NAME", help="When a broker acknowledges: 0, 1 or all (all).", rich_help_panel=HOW),
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -65,9 +66,9 @@ def bench(
     """Measure this machine and the log on it, or a broker.
 
     On a directory, or where temporary files go: how fast the machine writes, reads and checks bytes, and next to it how
-    fast the log appends, reads, verifies, recovers and compacts. Existing topics are not touched; all is in a scratch
-    folder, which goes at the end. On a broker: rates and latencies of producing and consuming, in a topic of its own,
-    which goes at the end. No Kafka is needed. To compare with Kafka and other peers, use make bench of the repository.
+    fast the log appends, reads, verifies, recovers and compacts. Existing topics are not touched: it works in a scratch
+    folder, which is removed at the end. On a broker: rates and latencies of producing and consuming, in a temporary
+    topic. No Kafka is needed. To compare with Kafka and other systems, use make bench of the repository.
 
     Exit code: 0 measured, 1 something could not be read, written or reached, 2 wrong usage, 130 interrupted.
     """
@@ -94,12 +95,23 @@ def bench(
         load, cores = os.getloadavg()[0], os.cpu_count() or 1
         if load > cores and not quiet:
             busy = f"a load of {load:.1f} on {plural(cores, 'core')}"
-            say(f"others are at work here ({busy}): figures are of what they leave")
+            say(f"other processes keep this machine busy ({busy}): figures will be lower")
         if where is not None and on_broker:
-            rows = _on_broker(where, record_bytes, chosen.name.lower(), seconds, records, acks or "all", is_shown)
+            from duralog.cli.bench.broker import BrokerLoad, broker_rows
+            from duralog.cli.common.progress import Progress
+
+            load_on_broker = BrokerLoad(
+                record_bytes=record_bytes,
+                codec=chosen.name.lower(),
+                acks=acks or "all",
+                seconds=None if records is not None else seconds or _DEFAULT_SECONDS,
+                records=records,
+            )
+            with Progress(None, unit="record", wanted=is_shown) as progress:
+                rows = list(broker_rows(where, load_on_broker, progress.begin, progress.advance))
             sentence = what_limits_broker(rows)
         else:
-            rows = _on_directory(where, size_bytes, record_bytes, chosen.name.lower(), quiet=quiet, is_shown=is_shown)
+            rows = _on_directory(where, size_bytes, record_bytes, chosen, quiet=quiet, is_shown=is_shown)
             sentence = what_limits_log(rows)
         output = standard_output(as_json=as_json, quiet=quiet)
         write_rows(output, rows, sentence)
@@ -114,7 +126,7 @@ def _parse_record_size(text: str) -> int:
 
 
 def _on_directory(
-    directory: str | None, size_bytes: int, record_bytes: int, codec: str, *, quiet: bool, is_shown: bool
+    directory: str | None, size_bytes: int, record_bytes: int, codec: Codec, *, quiet: bool, is_shown: bool
 ) -> list[Row]:
     from duralog.cli.bench.scratch import scratch_folder
     from duralog.cli.common.compilation import announce_compilation
@@ -124,37 +136,13 @@ def _on_directory(
     from duralog.cli.bench.data import Workload
     from duralog.cli.bench.log import log_rows, planned_bytes
     from duralog.cli.bench.machine import PASSES, machine_rows
-    from duralog.format.compression import Codec
 
-    work = Workload(max(size_bytes, record_bytes), record_bytes, Codec.named(codec))
+    work = Workload(max(size_bytes, record_bytes), record_bytes, codec)
     total = 4 * PASSES * size_bytes + planned_bytes(work.size_bytes)
     with (
-        # Three logs at most, and what compaction writes beside.
+        # Up to three logs, and the output of compaction.
         scratch_folder(directory, 4 * work.size_bytes + (256 << 20)) as folder,
         Progress(total, wanted=is_shown) as progress,
     ):
         rows = list(machine_rows(folder, size_bytes, progress.begin, progress.advance))
         return rows + list(log_rows(folder, work, progress.begin, progress.advance))
-
-
-def _on_broker(
-    address: str,
-    record_bytes: int,
-    codec: str,
-    seconds: float | None,
-    records: int | None,
-    acks: str,
-    is_shown: bool,
-) -> list[Row]:
-    from duralog.cli.bench.broker import BrokerLoad, broker_rows
-    from duralog.cli.common.progress import Progress
-
-    load = BrokerLoad(
-        record_bytes=record_bytes,
-        codec=codec,
-        acks=acks,
-        seconds=None if records is not None else seconds or _DEFAULT_SECONDS,
-        records=records,
-    )
-    with Progress(None, unit="record", wanted=is_shown) as progress:
-        return list(broker_rows(address, load, progress.begin, progress.advance))

@@ -1,7 +1,7 @@
-"""The records that `duralog bench` writes: a few megabytes of them, again and again.
+"""The records that `duralog bench` writes: a few megabytes, repeated.
 
-A key is 16 digits; a value is half text that repeats itself and half random digits, so that codecs find about as much
-to do as in events of JSON. The memory that this takes does not depend on how much is measured.
+A key is 16 digits; a value is half repetitive text and half random digits, so that it compresses about as well as JSON
+events. Memory does not grow with the size of the measurement.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TIME_MS = 1_700_000_000_000
 @dataclass(frozen=True)
 class Workload:
     size_bytes: int
-    """Of keys and values, to be written by each measurement; the slower ones take a part of it."""
+    """Of keys and values, for each measurement; the slower ones use a fraction of it."""
     record_bytes: int
     codec: Codec
 
@@ -60,7 +60,7 @@ class Workload:
 
     @cached_property
     def batches(self) -> list[tuple[bytearray, int]]:
-        """The same as a producer sends them, and how many records are in each. Offsets count from 0 in each."""
+        """The template as a producer sends it: batches and their numbers of records. Offsets start at 0 in each."""
         settings = BatchSettings(codec=self.codec, batch_bytes=_BATCH_BYTES)
         encoded = encode_columns(writable_columns(self.table, base_offset=0), settings)
         found: list[tuple[bytearray, int]] = []
@@ -70,7 +70,7 @@ class Workload:
         return found
 
     def prepare(self) -> None:
-        """Make all of it now, and not while a clock runs."""
+        """Build everything before the clock starts."""
         _ = self.batches
 
     @property
@@ -78,5 +78,5 @@ class Workload:
         return len(self.records) * self.record_bytes
 
     def times(self, part: int = 1) -> int:
-        """How often the template is to be written, for a measurement with one part of so many of the whole."""
+        """How often to write the template, for a measurement with 1/`part` of the data."""
         return max(1, round(self.size_bytes / part / self.template_bytes))

@@ -1,4 +1,4 @@
-"""Latencies of any number of requests in a few kilobytes: how many fell into each bucket, buckets 2 % wide."""
+"""A histogram of latencies, in buckets 2 % wide: a few kilobytes for any number of requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Latencies:
         self._counts[_bucket(milliseconds)] += 1
 
     def percentile_ms(self, percentile: float) -> float:
-        """The latency that so many of a hundred were not above; 0 if there were none."""
+        """The latency at a percentile; 0 without any latencies."""
         wanted = math.ceil(self.count * percentile / 100)
         seen = 0
         for bucket, count in enumerate(self._counts):

@@ -1,8 +1,7 @@
-"""What the log makes of the machine: appends, reads, verification, recovery, compaction, each timed once.
+"""Measures the log: appends, reads, verification, recovery and compaction, each timed once.
 
-Everything is in a scratch directory of its own. A first run with a little data has the kernels ready, so that none of
-them is compiled while the clock runs. The memory that this takes does not grow with the size: data is appended from one
-template and read in pieces.
+It works in a scratch directory. A first run with little data compiles the kernels before the clock starts. Memory does
+not grow with the size: data is appended from one template and read in pieces.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     Advance = Callable[[int], None]
 
 SLOW_PART = 8
-"""What makes a Python object of each record gets an eighth of the data."""
+"""Measurements that create a Python object for each record get an eighth of the data."""
 _PIECE_BYTES = 32 << 20
 _RECORDS_AT_ONCE = 1_000
 _SMALLEST_SEGMENT = 16 << 20
@@ -40,7 +39,7 @@ _APPENDED, _RECORDS, _TABLES, _KEYED = "batches", "records", "tables", "keyed"
 
 
 def planned_bytes(size_bytes: int) -> int:
-    """What all measurements advance by."""
+    """The total of all progress steps."""
     return 6 * size_bytes + 2 * (size_bytes // SLOW_PART)
 
 
@@ -80,18 +79,18 @@ class _Measured:
             size = _size_of(log)
             yield self._row("append records", WRITE, lambda: self._append_records(store.partition(_RECORDS, 0)))
             yield self._row("append tables", WRITE, lambda: self._append_tables(store.partition(_TABLES, 0)))
-            # Their room is needed again.
+            # Free their disk space.
             store.delete_topic(_RECORDS)
             store.delete_topic(_TABLES)
             yield self._row("read tables", READ, lambda: self._read_tables(log))
             yield self._row("read records", READ, lambda: self._read_records(log))
         yield self._row("verify", READ, self._verify)
-        self._forget_the_stop()
+        self._remove_shutdown_marker()
         yield self._row("recover", READ, lambda: self._recover(size))
         yield self._compaction()
 
     def _row(self, name: str, limit: str, work: Callable[[], tuple[int, int]]) -> Row:
-        """`work` returns how many records it had, and how many bytes of files."""
+        """`work` returns the number of records and the bytes of files that it went through."""
         self._begin(name)
         began = time.perf_counter()
         records, file_bytes = work()
@@ -106,7 +105,7 @@ class _Measured:
         )
 
     def _opened(self, **options: Any) -> Store:
-        # Nothing happens beside what is measured.
+        # No background threads during a measurement.
         return Store(self._path, config=self._config, scheduler=Scheduler(threads=0), **options)
 
     # Appends
@@ -117,7 +116,7 @@ class _Measured:
         first = bytes(8)
         for _ in range(self._work.times()):
             for batch, records in batches:
-                # The last append has stamped its offset there.
+                # The last append has written its offset there.
                 batch[_BASE_OFFSET] = first
                 log.append_batches(batch)
                 self._advance(records * data_bytes)
@@ -180,7 +179,7 @@ class _Measured:
 
     # After a crash
 
-    def _forget_the_stop(self) -> None:
+    def _remove_shutdown_marker(self) -> None:
         for name in (CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT):
             os.remove(os.path.join(self._path, name))
 

@@ -1,4 +1,4 @@
-"""What the machine can do at all, on one thread: the limits that a log is measured against."""
+"""Measures the machine on one thread: the limits that a log is compared with."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Advance = Callable[[int], None]
 
 
 def machine_rows(folder: str, size_bytes: int, begin: Callable[[str], None], advance: Advance) -> Iterator[Row]:
-    """Each limit with about so many bytes. One file, removed at the end."""
+    """Measure each limit with about `size_bytes`. Uses one file, which is removed at the end."""
     path = os.path.join(folder, "written")
-    # Random: some disks and file systems are quicker with zeros.
+    # Random bytes: some disks and file systems are faster with zeros.
     chunk = os.urandom(min(_CHUNK_BYTES, size_bytes))
     chunks = -(-size_bytes // len(chunk))
     try:
@@ -35,7 +35,7 @@ def machine_rows(folder: str, size_bytes: int, begin: Callable[[str], None], adv
 
 
 def _row(name: str, work: Callable[[], int]) -> Row:
-    """The fastest of some passes: a limit is what the machine can do, not what others left of it for a moment."""
+    """The fastest of several passes, so that other processes disturb less."""
     passes: list[tuple[float, int]] = []
     for _ in range(PASSES):
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What `duralog bench` measured: rows for a table or for JSON, and what limits it in a sentence."""
+"""The results of `duralog bench`: rows for a table or JSON, and a sentence that names the limit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PRODUCE = "produce"
 _NAMES = ("what", "rate", "records_per_s", "seconds", "of_the_limit")
 _BROKER_NAMES = ("what", "rate", "records_per_s", "seconds", "p50_ms", "p99_ms", "p99.9_ms")
 _BUSY = 0.85
-"""A client that computes for so much of the time is what is measured, not the broker."""
+"""A client with a higher share of CPU time is itself the limit, not the broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +38,10 @@ class Row:
     data_bytes: int
     """Keys and values, or plain bytes."""
     file_bytes: int = 0
-    """What they take in the log."""
+    """Their size in the log."""
     records: int = 0
     limit: str = ""
-    """The row of the machine that this one cannot be faster than."""
+    """The name of the machine row that limits this one."""
     latencies: Latencies | None = None
     cpu_seconds: float = 0.0
     """Of this process."""
@@ -60,7 +60,7 @@ class Row:
 
 
 def share_of_limit(row: Row, rows: Sequence[Row]) -> float | None:
-    """How near a row is to the machine's limit for it, in bytes of files."""
+    """The rate of a row as a share of its limit, in bytes of files."""
     limit = next((other for other in rows if other.of == MACHINE and other.name == row.limit), None)
     return row.files_per_second / limit.bytes_per_second if limit is not None and limit.bytes_per_second else None
 
@@ -98,7 +98,7 @@ def write_rows(output: Output, rows: Sequence[Row], sentence: str) -> None:
             cells = [_cells(row, rows) for row in rows]
             write_table(output, _NAMES, cells, right=_NAMES[1:4], least=("seconds",))
         output.line("")
-    # Not a heading: it is the result, and stays with --quiet.
+    # Not a heading: it is the result, and shown with --quiet too.
     output.line(sentence)
 
 

@@ -1,7 +1,7 @@
-"""Where `duralog bench` works: a folder of its own that is gone afterwards, however it ends.
+"""The scratch folder of `duralog bench`, which is always removed at the end.
 
-A log directory gets no folder inside: Kafka does not start on one with a folder that belongs to no partition, and a
-benchmark that is killed would leave it there. The folder is then made beside it, if that is the same disk.
+It is not created inside a log directory: Kafka refuses to start on a directory with a folder that is not a partition,
+and a killed benchmark would leave one. It is created next to the log directory, if that is on the same disk.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _PREFIX = "duralog-bench-"
 
 @contextmanager
 def scratch_folder(directory: str | None, needed_bytes: int) -> Iterator[str]:
-    """The path of a new folder in, or beside, the directory; without one, where temporary files go."""
+    """The path of a new folder in the directory, or next to it; by default in the folder of temporary files."""
     place = tempfile.gettempdir() if directory is None else place_for(directory)
     room = disk_space(place).usable_bytes
     if room < needed_bytes:
         raise DuralogError(
-            f"{place}: the disk has {room:,} bytes to spare, this takes {needed_bytes:,}: give a smaller --size,"
+            f"{place}: the disk has {room:,} bytes free, and this needs {needed_bytes:,}: give a smaller --size,"
             " or a folder on another disk"
         )
     with ended_by_signals():
@@ -38,7 +38,7 @@ def scratch_folder(directory: str | None, needed_bytes: int) -> Iterator[str]:
         try:
             yield folder
         finally:
-            # Gigabytes take a while to remove: whoever presses Ctrl-C again then must not leave half of them.
+            # Removing gigabytes takes a while: a second Ctrl-C must not leave half of them.
             with signals_ignored():
                 shutil.rmtree(folder)
 
@@ -51,7 +51,7 @@ def place_for(directory: str) -> str:
     beside = os.path.dirname(os.path.realpath(directory))
     if os.stat(beside).st_dev != os.stat(directory).st_dev or not os.access(beside, os.W_OK):
         raise DuralogError(
-            f"{directory} is a log directory, which stays as it is, and nothing can be made beside it on its disk:"
+            f"{directory} is a log directory, which is left alone, and no folder can be created next to it on its disk:"
             " give an empty folder on that disk"
         )
     return beside
@@ -59,7 +59,7 @@ def place_for(directory: str) -> str:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """SIGTERM ends what is going on as Ctrl-C does, so that nothing is left behind."""
+    """Handle SIGTERM like Ctrl-C, so that nothing is left behind."""
 
     def interrupt(_: int, __: FrameType | None) -> Any:
         raise KeyboardInterrupt
@@ -77,7 +77,7 @@ def signals_ignored() -> Iterator[None]:
 @contextmanager
 def _handled(handler: Callable[[int, FrameType | None], Any] | signal.Handlers, *signals: int) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
-        # Signals are somebody else's.
+        # Only the main thread can handle signals.
         yield
         return
     before = [(number, signal.signal(number, handler)) for number in signals]

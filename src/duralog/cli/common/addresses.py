@@ -1,4 +1,4 @@
-"""How a place on the command line is told to be a broker's address, an object store's, or a path of this machine."""
+"""Tells apart the places of a command line: the address of a broker, a URL of an object store, a local path."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _ADDRESS = re.compile(
 
 
 def is_broker(place: str) -> bool:
-    """Whether the place is an address. A directory of that name goes first."""
+    """Whether the place is HOST:PORT[,HOST:PORT...]. A directory of that name takes precedence."""
     return _ADDRESS.fullmatch(place) is not None and not os.path.isdir(place)
 
 
 def is_url(place: str) -> bool:
-    """Whether the place is an object store's, say. A directory of that name goes first."""
+    """Whether the place is a URL, such as of an object store. A directory of that name takes precedence."""
     return "://" in place and not os.path.isdir(place)
 
 
 def check_directory(place: str) -> None:
-    """Refuse a path of this machine that is no directory. What lies elsewhere is for others to look at."""
+    """Raise if a local path is not a directory. Brokers and URLs are not checked."""
     if is_url(place) or os.path.isdir(place) or is_broker(place):
         return
     check_no_file(place)

@@ -1,4 +1,4 @@
-"""The first run on a machine compiles its kernels, which takes seconds: say so."""
+"""A note for the first run on a machine, which compiles kernels for seconds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from duralog.cli.common.failures import say
 
 
 def announce_compilation(*, quiet: bool) -> None:
-    """From now on, tell of the first kernel that must be compiled."""
+    """Print a note when the first kernel is compiled."""
     import duralog.kernels.compile as kernels
 
     def announce(_: str) -> None:

@@ -1,7 +1,7 @@
-"""What a shell offers for the values of options: looked up in the directory that the command line names so far.
+"""Shell completion for the values of options, from the directory that the command line names so far.
 
-A shell asks at every press of the Tab key: names of folders are all that is read, and whatever goes wrong means that
-nothing is offered. Of a broker's topics nothing is offered, since asking it could take seconds.
+It runs at every press of the Tab key, so it only reads names of folders, and offers nothing after an error. Topics of a
+broker are not offered: a request could take seconds.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ TABLE_FORMATS = ("parquet", "delta", "iceberg")
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 
 _PLACES = ("data", "directory", "path", "paths", "target")
-"""The parameters that say where a command works, in the order in which they count."""
+"""The parameters that may hold the directory; the first one that is given counts."""
 
 
 def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The topics of the directory. Those that begin with two underscores are Kafka's own: only if asked for."""
+    """The topics of the directory. Internal topics of Kafka, with two underscores, only after these are typed."""
     return [
         name
         for name in _beginning(_topics(ctx), incomplete)
@@ -32,7 +32,7 @@ def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def partition_numbers(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The partitions of the topic that is named, or of all."""
+    """The partitions of the given topic, or of all topics."""
     found = _topics(ctx)
     topic = ctx.params.get("topic")
     topics = [topic] if isinstance(topic, str) else list(topic or found)
@@ -53,7 +53,7 @@ def isolation_levels(incomplete: str) -> list[str]:
 
 
 def topic_config_settings(incomplete: str) -> list[str]:
-    """`NAME=`: the value is for the user to give."""
+    """`NAME=`, without a value."""
     return [f"{name}=" for name in topic_config_names(incomplete)]
 
 
@@ -64,7 +64,7 @@ def topic_config_names(incomplete: str) -> list[str]:
 
 
 def broker_config_settings(incomplete: str) -> list[str]:
-    """`NAME=`, as with those of topics. Only those that can be set while a broker runs."""
+    """`NAME=`, for configs that can be set while a broker runs."""
     from duralog.broker.configs.dynamic import DYNAMIC_CONFIGS
 
     return [f"{name}=" for name in _beginning(DYNAMIC_CONFIGS, incomplete)]
@@ -81,7 +81,7 @@ def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _topics(ctx: typer.Context) -> Mapping[str, Sequence[int]]:
-    # While an option waits for its value, arguments are not parsed: they are among the words that are left.
+    # While the value of an option is completed, click has not parsed the arguments: they are in ctx.args.
     left = next((word for word in ctx.args if not word.startswith("-")), None)
     place = _place(ctx.params) or left
     return {} if place is None else topics_in(os.path.expanduser(place))

@@ -1,4 +1,4 @@
-"""How help looks: the groups of commands in their panels, paragraphs that fill the terminal, flags without a type.
+"""The layout of help: commands in panels, paragraphs that fill the terminal, flags without a type.
 
 `CommandGroup` is the class of every group of commands: `typer.Typer(cls=CommandGroup)`.
 """
@@ -47,10 +47,10 @@ def _tidy(command: Any, ctx: Any, own: list[Any] | None = None) -> None:
     command.params.sort(key=_panel_of_option)
     shown = command.get_help_option(ctx)
     if shown is not None:
-        shown.help = "Show this and leave."
+        shown.help = "Show this message and exit."
     for parameter in (*(command.params if own is None else own), *([] if shown is None else [shown])):
         if parameter.param_type_name == "argument":
-            parameter.display_type_rich = _without_type  # Otherwise help would say that it is a <str>.
+            parameter.display_type_rich = _without_type  # Otherwise help shows <str>.
         elif parameter.is_flag:
             parameter.metavar = ""
 
@@ -65,7 +65,7 @@ def _without_type(ctx: Any) -> None:
 
 
 def _flowing(text: str | None) -> str | None:
-    """Paragraphs without the line breaks of the source, which a terminal of another width would show."""
+    """Paragraphs without the line breaks of the source."""
     if text is None:
         return None
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(text).split("\n\n"))

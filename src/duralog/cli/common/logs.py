@@ -1,4 +1,4 @@
-"""What the store and the broker have to say while a command runs: one line each, on standard error."""
+"""Log lines of the store and the broker while a command runs, on standard error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def say_nothing() -> None:
 
 
 class _LineFormatter(logging.Formatter):
-    """`2026-01-31T23:59:59.999Z WARNING text`, whatever the text is."""
+    """`2026-01-31T23:59:59.999Z WARNING text`, on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -37,7 +37,7 @@ class _LineFormatter(logging.Formatter):
 
 
 def log_to_standard_error(*, quiet: bool) -> None:
-    """What a server says from now on, with the time. `quiet` leaves the warnings and errors."""
+    """Log to standard error with timestamps. With `quiet`, only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LineFormatter())
     logger = logging.getLogger("duralog")

@@ -1,13 +1,13 @@
-"""What is known of the terminal that a command writes to: how wide it is, and whether it shows colours.
+"""The width of the terminal that a command writes to, and whether it shows colours.
 
 | environment | means |
 |---|---|
-| `NO_COLOR` | no colours, whatever it is set to, unless that is nothing |
-| `FORCE_COLOR` | colours in a pipe too, if it is set to something other than 0 |
+| `NO_COLOR` | no colours, if it is not empty |
+| `FORCE_COLOR` | colours in a pipe too, if it is neither empty nor 0 |
 | `TERM=dumb` | no colours, and nothing that moves the cursor |
-| `COLUMNS` | the width, in place of the terminal's own answer |
+| `COLUMNS` | the width, in place of the terminal's own |
 
-What goes to a pipe or a file has no width: nothing is shortened there.
+A pipe or a file has no width: nothing is shortened there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import unicodedata
 from typing import Protocol
 
 _NARROWEST = 20
-"""A terminal that says less does not know."""
+"""A smaller width is taken for a mistake."""
 _DEFAULT_WIDTH = 80
 
 
@@ -35,7 +35,7 @@ def shows_colours(stream: Stream) -> bool:
 
 
 def can_redraw(stream: Stream) -> bool:
-    """Whether a line can be drawn, and drawn over: progress is for such terminals only."""
+    """Whether a line can be redrawn, as progress bars are."""
     return stream.isatty() and not is_dumb()
 
 
@@ -44,19 +44,19 @@ def is_dumb() -> bool:
 
 
 def width_of(stream: Stream) -> int | None:
-    """How many characters a line has; None where lines are not shown but kept."""
+    """The characters of a line; None for a pipe or a file."""
     if not stream.isatty():
         return None
-    told = os.environ.get("COLUMNS", "")
+    given = os.environ.get("COLUMNS", "")
     try:
-        columns = int(told) if told.isdecimal() else os.get_terminal_size(stream.fileno()).columns
+        columns = int(given) if given.isdecimal() else os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError):
         columns = 0
     return max(columns or _DEFAULT_WIDTH, _NARROWEST)
 
 
 def cells(text: str) -> int:
-    """How many places of a line the text takes: East Asian characters take two, combining ones none."""
+    """The columns that a text takes: East Asian characters take two, combining ones none."""
     if text.isascii():
         return len(text)
     return sum(map(_cells_of, text))
@@ -69,7 +69,7 @@ def _cells_of(character: str) -> int:
 
 
 def shortened(text: str, places: int) -> str:
-    """The text in so many places: an ellipsis stands for its middle, where names of a kind are alike the most."""
+    """The text in at most `places` columns, with an ellipsis in the middle: names often differ at their ends."""
     if cells(text) <= places:
         return text
     if places <= 1:
@@ -79,7 +79,7 @@ def shortened(text: str, places: int) -> str:
 
 
 def _fitting(text: str, places: int) -> str:
-    """As much of the beginning as fits."""
+    """The longest prefix that fits."""
     taken = 0
     for index, character in enumerate(text):
         taken += _cells_of(character)

@@ -1,4 +1,4 @@
-"""The broker configs of a log directory that no broker holds, or of a running broker: read, set and reset.
+"""Reads, sets and resets the broker configs of a running broker, or of a log directory without a running broker.
 
 In a directory they are records of the metadata log, as a broker writes them, and checked by the same rules.
 """
@@ -36,7 +36,7 @@ _STORED_SOURCES = (THIS_BROKER_SOURCE, ALL_BROKERS_SOURCE)
 
 
 class BrokerConfigs(Protocol):
-    """What both have."""
+    """The broker configs of a directory or of a running broker."""
 
     @property
     def own(self) -> str:
@@ -45,15 +45,15 @@ class BrokerConfigs(Protocol):
 
     @property
     def ignored(self) -> Mapping[str, str]:
-        """Why stored configs have no effect, where that is known: a broker only shows that they have none."""
+        """The reasons why stored configs have no effect. A running broker does not report them."""
         ...
 
     def entries(self, resource: str) -> Sequence[Entry]:
-        """All configs of this broker, or those that are set for `ALL_BROKERS`."""
+        """All configs of this broker, or those set for `ALL_BROKERS`."""
         ...
 
     def alter(self, resource: str, changes: Mapping[str, str | None]) -> None:
-        """Set configs, or with None take them back."""
+        """Set configs; None removes one."""
         ...
 
 
@@ -86,7 +86,7 @@ class _OfBroker:
 
     def alter(self, resource: str, changes: Mapping[str, str | None]) -> None:
         self._client.alter(resource, changes)
-        # Kafka answers when its controller has written them. The broker shows them a moment later.
+        # Kafka responds when the controller has written them; the broker applies them a moment later.
         until = time.monotonic() + _FOLLOWING_SECONDS
         while not self._has_followed(resource, changes) and time.monotonic() < until:
             time.sleep(_FOLLOWING_PAUSE_SECONDS)
@@ -103,7 +103,7 @@ class _OfBroker:
 def opened_configs(
     place: str, *, read_only: bool, server_properties: str | None = None, quiet: bool = False
 ) -> Iterator[BrokerConfigs]:
-    """Of a directory or a broker, as the place is one or the other."""
+    """Open the configs of a directory or a broker."""
     if is_broker(place):
         with ConfigClient(place) as client:
             yield _OfBroker(client)
@@ -112,18 +112,18 @@ def opened_configs(
         with opened_store(place, read_only=read_only, server_properties=server_properties, quiet=quiet) as store:
             yield _OfDirectory(store)
     except StoreLocked as error:
-        raise StoreLocked(f"{error}. To change the configs of a broker that runs, give its HOST:PORT") from None
+        raise StoreLocked(f"{error}. To change the configs of a running broker, give its HOST:PORT") from None
 
 
 def set_configs(configs: BrokerConfigs, changes: Mapping[str, str], *, for_all: bool) -> None:
     check_names(changes, configs.entries(configs.own))
     if _MAX_CONNECTIONS in changes:
-        BrokerConfig.of({_MAX_CONNECTIONS: changes[_MAX_CONNECTIONS]})  # Kafka does not say why 0 is refused.
+        BrokerConfig.of({_MAX_CONNECTIONS: changes[_MAX_CONNECTIONS]})  # Kafka refuses 0 without a reason.
     configs.alter(ALL_BROKERS if for_all else configs.own, changes)
 
 
 def reset_configs(configs: BrokerConfigs, names: Collection[str]) -> list[str]:
-    """Take configs back, for this broker and for all. Returns those that were set."""
+    """Remove stored configs, for this broker and for all brokers. Returns the names of those that were set."""
     own = configs.entries(configs.own)
     for_this = stored_texts(own, configs.own)
     for_all = stored_texts(configs.entries(ALL_BROKERS), ALL_BROKERS)
@@ -136,13 +136,13 @@ def reset_configs(configs: BrokerConfigs, names: Collection[str]) -> list[str]:
 
 
 def stored_texts(entries: Sequence[Entry], resource: str) -> dict[str, str | None]:
-    """The configs that are stored for a resource, of its entries. The value of a secret is None."""
+    """The stored configs of a resource. The value of a secret is None."""
     source = ALL_BROKERS_SOURCE if resource == ALL_BROKERS else THIS_BROKER_SOURCE
     return {value.name: value.text for entry in entries for value in entry.values if value.source == source}
 
 
 def check_names(names: Collection[str], known: Sequence[Entry]) -> None:
-    """Refuse names that neither the broker nor Kafka has: as a rule somebody has mistyped them."""
+    """Raise for a name that neither the broker nor Kafka knows: it is probably misspelled."""
     there = {entry.name for entry in known}
     for name in names:
         if name not in there and name not in BROKER_CONFIGS and not is_known_to_kafka(name):
@@ -150,14 +150,14 @@ def check_names(names: Collection[str], known: Sequence[Entry]) -> None:
 
 
 def without_effect(entry: Entry) -> list[Value]:
-    """The stored values of a config that are not in force though no other stored value is before them."""
+    """The stored values of a config that are not in force, although no other stored value overrides them."""
     if entry.in_force_from not in (STATIC_SOURCE, DEFAULT_SOURCE):
         return []
     return [value for value in entry.values if value.source in _STORED_SOURCES and value.name == entry.name]
 
 
 def chosen_entries(configs: BrokerConfigs, names: Sequence[str]) -> list[Entry]:
-    """Those of the given names, in their order."""
+    """The configs of these names, in their order."""
     entries = configs.entries(configs.own)
     check_names(names, entries)
     by_name = {entry.name: entry for entry in (*configs.entries(ALL_BROKERS), *entries)}

@@ -143,8 +143,8 @@ def set_configs(
 ) -> None:
     """Set broker configs that can change while a broker runs.
 
-    They are stored in the metadata log, where Kafka keeps them, and win over server.properties. A running broker
-    follows at once. For the configs of a topic: duralog topic alter.
+    They are stored in the metadata log, where Kafka keeps them, and override server.properties. A running broker
+    applies them at once. For the configs of a topic: duralog topic alter.
 
     Examples: duralog config set data max.connections=500, duralog config set localhost:9092 log.retention.ms=86400000.
 
@@ -175,7 +175,7 @@ def reset_configs(
 ) -> None:
     """Remove stored broker configs, so that they have no effect.
 
-    Both for this broker and for all brokers. What was given at the start or is Kafka's default counts again.
+    Both for this broker and for all brokers. Then the value given at the start, or Kafka's default, applies again.
 
     Examples: duralog config reset data max.connections, duralog config reset localhost:9092 max.connections.
 
@@ -199,7 +199,7 @@ def reset_configs(
 def _place_and_words(
     target: str | None, words: Iterable[str] | None, data: str | None, metavar: str
 ) -> tuple[str, list[str]]:
-    """Where the command works and on what. With `--data`, all arguments are names."""
+    """The directory or broker, and the other arguments. With `--data`, all arguments are names."""
     given = list(words or ())
     is_place = False
     if target is not None:
@@ -216,7 +216,7 @@ def _place_and_words(
 
 
 def _show_changed(place: str, names: list[str], server_properties: str | None, output: Output) -> None:
-    """As another command finds them: a store that is open for writing has some configs of its own."""
+    """Read them again from a read-only store: one that is open for writing adds configs of its own."""
     if output.quiet and not output.as_json:
         return
     from duralog.cli.config.broker_configs import opened_configs

@@ -1,4 +1,4 @@
-"""One thing that `duralog doctor` looked at: what it found, why that matters, and what to change."""
+"""One check of `duralog doctor`: what it found, why that matters, and what to change."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from enum import StrEnum
 class Level(StrEnum):
     OK = "ok"
     WARN = "warn"
-    """It works, and could work better or more safely."""
+    """It works, but could be faster or safer."""
     FAIL = "fail"
-    """Something does not work, or data is in danger."""
+    """It does not work, or data is at risk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class Check:
     level: Level
     found: str
     why: str
-    """Why it matters to a log on the page cache, whatever was found."""
+    """Why it matters to a log on the page cache."""
     change: str = ""
-    """The command to run, or the file and the value to set; empty where there is nothing to change."""
+    """The command to run, or the file and the value to set; empty if nothing needs to change."""
 
     def to_dict(self) -> Mapping[str, str]:
         return {
@@ -38,7 +38,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is looked at, and why: the part of a check that is the same whatever is found."""
+    """The name and the reason of a check, which do not depend on its result."""
 
     name: str
     why: str
@@ -54,7 +54,7 @@ class Subject:
 
 
 def sysctl(*settings: str) -> str:
-    """How kernel settings are changed, now and for good."""
+    """How to change kernel settings, now and permanently."""
     return (
         f"sysctl -w {' '.join(settings)}; to keep it, the same lines in /etc/sysctl.d/90-duralog.conf"
         if len(settings) > 1

@@ -1,7 +1,7 @@
-"""`duralog doctor`: whether this machine is a good place for a log, and what to change.
+"""`duralog doctor`: checks whether this machine suits a log, and says what to change.
 
-This module is the command; `doctor_python`, `doctor_kernels`, `doctor_memory`, `doctor_process`, `doctor_disk` and
-`doctor_directory` each look at one thing, through `doctor_machine`.
+This module is the command; `python`, `kernels`, `memory`, `process`, `disk` and `directory` have the checks, and ask
+the operating system through `machine`.
 """
 
 from __future__ import annotations
@@ -32,24 +32,23 @@ _PLAIN = "\x1b[0m"
 def doctor(
     directory: Directory = None,
     data: Data = None,
-    why: Annotated[
-        bool, typer.Option("--why", help="Also tell why things matter that are well.", rich_help_panel=HOW)
-    ] = False,
+    why: Annotated[bool, typer.Option("--why", help="Also explain the checks that pass.", rich_help_panel=HOW)] = False,
     compile_kernels: Annotated[
-        bool, typer.Option("--compile", help="First compile the kernels that are not yet.", rich_help_panel=HOW)
+        bool,
+        typer.Option("--compile", help="First compile the kernels that are not compiled yet.", rich_help_panel=HOW),
     ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Check this machine and a directory, and say what to change.
 
-    Python and packages, Java for Spark, kernels, memory and what the kernel does with the page cache, limits; with DIR,
-    which need not be there yet, its disk and fsync, who has it, and how it was closed. Nothing is changed, but for
-    --compile; fsync is measured with an unnamed file in DIR. --quiet shows only what is not well.
+    Checks Python and packages, Java for Spark, kernels, memory and the page cache, and limits; with DIR, which need not
+    exist yet, its disk and fsync, the process that holds it, and whether it was closed cleanly. Only --compile changes
+    anything; fsync is measured with an unnamed file in DIR. --quiet shows only warnings and failures.
 
     Exit code: 0 nothing fails (warnings do not count), 1 something does, 2 wrong usage, 130 interrupted.
     """
-    # Without a directory, there is the machine to look at.
+    # Without a directory, only the machine is checked.
     path = None if directory is None and data is None else local_directory_given(directory, data)
     with told_plainly():
         from duralog.cli.doctor.check import Level
@@ -69,14 +68,14 @@ def doctor(
 
 def all_checks(machine: Machine, directory: str | None) -> Iterator[Check]:
     """In the order in which they are shown."""
-    from duralog.cli.doctor.directory import DirectoryFacts, directory_checks, look_at
+    from duralog.cli.doctor.directory import DirectoryFacts, directory_checks, read_directory
     from duralog.cli.doctor.disk import disk_checks
     from duralog.cli.doctor.kernels import kernel_checks
     from duralog.cli.doctor.memory import memory_checks
     from duralog.cli.doctor.process import process_checks
     from duralog.cli.doctor.python import python_checks
 
-    facts = DirectoryFacts("/", is_there=False) if directory is None else look_at(directory)
+    facts = DirectoryFacts("/", is_there=False) if directory is None else read_directory(directory)
     yield from python_checks(machine)
     yield from kernel_checks(machine)
     yield from memory_checks(machine, segments=facts.segments, log_bytes=facts.log_bytes)

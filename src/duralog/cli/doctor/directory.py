@@ -1,7 +1,7 @@
-"""What `duralog doctor` says about a log directory: what is in it, who has it, how it was closed, and its times.
+"""Checks a log directory: its contents, the process that holds it, how it was closed, and its timestamps.
 
-Names and sizes are listed, and the last entry of each newest time index is read: no log is opened, so that a directory
-of any size takes a moment, and one that a broker writes to is not disturbed.
+It lists names and sizes, and reads the last entry of the newest time index of each partition. No log is opened: a
+directory of any size takes a moment, and a running broker is not disturbed.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from duralog.format.layout import TIME_INDEX_ENTRY
 from duralog.storage.disk.file_source import FileSource
 
 _AHEAD_MS = 3_600_000
-"""Kafka's own default of `message.timestamp.after.max.ms` for what a clock may be ahead."""
+"""Kafka's default of `message.timestamp.after.max.ms`."""
 _EARLIEST_NOW_MS = int(datetime(2025, 1, 1, tzinfo=UTC).timestamp() * 1000)
-"""This code is younger."""
+"""This code is newer."""
 
 _DIRECTORY = Subject("directory", "one process writes to it, and must be able to read and write every file")
-_LOCK = Subject("in use by", "commands that change files refuse while somebody else has the directory")
+_LOCK = Subject("in use by", "commands that change files refuse while another process holds the directory")
 _CLOSED = Subject(
     "closed", "after a clean stop the next start has nothing to check; after a crash it reads what was not flushed"
 )
@@ -48,10 +48,10 @@ _CLOCK = Subject(
 @dataclass(slots=True)
 class DirectoryFacts:
     path: str
-    """Absolute, without links; of a directory that is not there yet, the folder that it will be made in."""
+    """Absolute, without links. If the directory does not exist, the folder that it will be created in."""
     is_there: bool = True
     file_in_the_way: str = ""
-    """A file where the directory, or a folder above it, would have to be."""
+    """A file in place of the directory or of one of its parents."""
     partitions: int = 0
     """Without the metadata log."""
     segments: int = 0
@@ -59,15 +59,15 @@ class DirectoryFacts:
     log_bytes: int = 0
     is_clean: bool = False
     newest_ms: int = -1
-    """The largest timestamp that the time indexes of newest segments have."""
+    """The largest timestamp in the time indexes of the newest segments."""
     newest_in: str = ""
     modified_ms: int = -1
-    """When a file of a log was last written to."""
+    """The last modification of a log file."""
     refused: str = ""
-    """The first folder or file that cannot be read, and why."""
+    """The first error of reading a folder or file."""
 
 
-def look_at(path: str) -> DirectoryFacts:
+def read_directory(path: str) -> DirectoryFacts:
     given = os.path.realpath(path)
     facts = DirectoryFacts(given)
     while not os.path.isdir(facts.path):
@@ -89,13 +89,13 @@ def look_at(path: str) -> DirectoryFacts:
             continue
         if os.path.isdir(f"{given}/{name}"):
             try:
-                _look_at_partition(facts, f"{given}/{name}")
+                _read_partition(facts, f"{given}/{name}")
             except OSError as error:
                 facts.refused = facts.refused or describe(error)
     return facts
 
 
-def _look_at_partition(facts: DirectoryFacts, folder: str) -> None:
+def _read_partition(facts: DirectoryFacts, folder: str) -> None:
     with os.scandir(folder) as listed:
         entries = list(listed)
     if not has_partition_files(entry.name for entry in entries):
@@ -121,7 +121,7 @@ def _look_at_partition(facts: DirectoryFacts, folder: str) -> None:
 
 
 def last_timestamp_ms(time_index: str) -> int:
-    """Of the last entry, which a file that is written to has before its zeros; -1 for none."""
+    """The timestamp of the last entry, before the zeros of a preallocated file; -1 if there is none."""
     size = TIME_INDEX_ENTRY.size
     with FileSource(time_index) as source:
 
@@ -142,7 +142,7 @@ def directory_checks(machine: Machine, facts: DirectoryFacts) -> Iterator[Check]
     yield _directory(machine, facts)
     if facts.is_there and facts.partitions:
         holder = machine.holder_of(f"{facts.path}/{LOCK}")
-        yield _LOCK.ok(printable(holder) if holder else "nobody, as far as the system tells")
+        yield _LOCK.ok(printable(holder) if holder else "no process, as far as the system reports")
         yield _closed(facts, holder)
     yield _clock(machine, facts)
 
@@ -157,9 +157,9 @@ def _directory(machine: Machine, facts: DirectoryFacts) -> Check:
     if not facts.is_there:
         if not machine.may_write(facts.path):
             return _DIRECTORY.fail(
-                f"is not there, and this user cannot make it in {path}", f"run it as a user who may write to {path}"
+                f"does not exist, and this user cannot create it in {path}", f"run it as a user who may write to {path}"
             )
-        return _DIRECTORY.ok(f"is not there yet: duralog serve makes it, in {path}")
+        return _DIRECTORY.ok(f"does not exist yet: duralog serve creates it, in {path}")
     found = (
         f"{path}: {plural(facts.partitions, 'partition')}, {plural(facts.segments, 'segment')},"
         f" {size_text(facts.log_bytes)} of logs"
@@ -174,30 +174,30 @@ def _directory(machine: Machine, facts: DirectoryFacts) -> Check:
 
 def _closed(facts: DirectoryFacts, holder: str | None) -> Check:
     if facts.is_clean:
-        return _CLOSED.ok("in order")
+        return _CLOSED.ok("cleanly")
     if holder:
         return _CLOSED.ok("not yet: it is in use")
     return _CLOSED.warn(
-        "not in order: there was a crash, or it is a copy of a directory in use",
-        f"nothing: the next start recovers it. To see before it what is wrong: duralog verify {printable(facts.path)}",
+        "not cleanly: there was a crash, or it is a copy of a directory in use",
+        f"nothing: the next start recovers it. To see first what is wrong: duralog verify {printable(facts.path)}",
     )
 
 
 def _clock(machine: Machine, facts: DirectoryFacts) -> Check:
     now = machine.now_ms
-    set_clock = "timedatectl set-ntp true, and look at what timedatectl timesync-status says"
+    set_clock = "timedatectl set-ntp true, then check timedatectl timesync-status"
     if now < _EARLIEST_NOW_MS:
         return _CLOCK.fail(f"it is {format_time(now)} here: the clock is wrong", set_clock)
     if facts.modified_ms > now + _AHEAD_MS:
         return _CLOCK.warn(
-            f"a log was written at {format_time(facts.modified_ms)}, which is in the future: the clock has gone back",
+            f"a log was written at {format_time(facts.modified_ms)}, which is in the future: the clock was set back",
             set_clock,
         )
     if facts.newest_ms > now + _AHEAD_MS:
         return _CLOCK.warn(
             f"{printable(facts.newest_in)} has records of {format_time(facts.newest_ms)}, which is in the future:"
             " retention.ms keeps their segments until then",
-            "set the clock of whoever produces them; message.timestamp.after.max.ms of the topic refuses such records",
+            "set the clock of their producer; message.timestamp.after.max.ms of the topic refuses such records",
         )
     newest = f"; the newest records are of {format_time(facts.newest_ms)}" if facts.newest_ms >= 0 else ""
     return _CLOCK.ok(f"{format_time(now)}{newest}")

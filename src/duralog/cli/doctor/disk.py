@@ -1,4 +1,4 @@
-"""What `duralog doctor` says about the disk that a directory is on: its file system, mount, room, and its fsync."""
+"""Checks the disk of a directory: file system, mount options, free space, and fsync."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _COPY_ON_WRITE = {
 _FILE_SYSTEM = Subject(
     "file system", "a log is appended to, mapped and locked: that is fast and safe on a local disk, ext4 or xfs"
 )
-_MOUNT = Subject("mount options", "every read of a file would write its time, and fsync must reach the disk")
-_SPACE = Subject("space", "a full disk takes a log offline; compaction needs room for what it writes anew")
+_MOUNT = Subject("mount options", "reads should not write access times, and fsync must reach the disk")
+_SPACE = Subject("space", "a full disk takes a log offline; compaction needs space for the segments that it writes")
 _INODES = Subject("inodes", "every segment has up to five files")
-_SYNC = Subject("fsync", "flushes, clean stops, topics and transactions wait for it, and what it promised must be true")
+_SYNC = Subject("fsync", "flushes, clean stops, topics and transactions wait for it, and it must be true")
 
 
 class Mount(NamedTuple):
@@ -48,7 +48,7 @@ class Mount(NamedTuple):
 
 
 def mounts(text: str) -> list[Mount]:
-    """The mounts of `/proc/self/mountinfo`, in its order: a later one hides an earlier one of the same place."""
+    """The mounts of `/proc/self/mountinfo`, in order: a later one hides an earlier one at the same place."""
     found: list[Mount] = []
     for line in text.splitlines():
         fields = line.split(" ")
@@ -63,7 +63,7 @@ def mounts(text: str) -> list[Mount]:
 
 
 def mount_of(text: str, path: str) -> Mount | None:
-    """The mount that an absolute path without links is on."""
+    """The mount of an absolute path without links."""
     best: Mount | None = None
     for mount in mounts(text):
         point = mount.point.rstrip("/") + "/"
@@ -73,12 +73,12 @@ def mount_of(text: str, path: str) -> Mount | None:
 
 
 def _unescaped(text: str) -> str:
-    r"""The kernel writes blanks in names as `\040`."""
+    r"""The kernel writes spaces in names as `\040`."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 def disk_checks(machine: Machine, path: str) -> Iterator[Check]:
-    """`path` is a folder that is there, without links in it."""
+    """`path` is an existing folder, without links in it."""
     mount = mount_of(machine.read("/proc/self/mountinfo") or "", path)
     if mount is not None:
         yield _file_system(mount)
@@ -134,7 +134,7 @@ def _options(mount: Mount) -> Check:
     if "data=journal" in options:
         return _MOUNT.warn(
             f"{shown}: every byte is written twice",
-            "data=ordered in /etc/fstab, and mount it anew: it cannot be remounted",
+            "data=ordered in /etc/fstab, then unmount and mount it: it cannot be remounted",
         )
     if not options & {"noatime", "relatime"}:
         return _MOUNT.warn(f"{shown}: every read writes the time of the file", remount.format("noatime"))
@@ -146,7 +146,7 @@ def _options(mount: Mount) -> Check:
 def _room(total: int, usable: int) -> Check:
     share = usable / total if total else 0
     found = f"{size_text(usable)} of {size_text(total)} free ({share:.0%})"
-    change = "duralog retain --dry-run and duralog compact --explain tell what can go; or a larger disk"
+    change = "duralog retain --dry-run and duralog compact --explain show what can be deleted; or use a larger disk"
     if usable < _NO_BYTES:
         return _SPACE.fail(found, change)
     if usable < _LITTLE_BYTES or share < _LITTLE_SHARE:
@@ -174,9 +174,7 @@ def _sync(machine: Machine, path: str, mount: Mount | None) -> Check:
             "if that is a virtual disk, have its host write through (qemu: cache=none, not cache=unsafe)",
         )
     if middle > _SLOW_SECONDS:
-        return _SYNC.warn(
-            found, "a disk of its own for the log, an SSD; without one, leave flush.messages and flush.ms unset"
-        )
+        return _SYNC.warn(found, "use a separate SSD for the log; without one, leave flush.messages and flush.ms unset")
     return _SYNC.ok(found)
 
 

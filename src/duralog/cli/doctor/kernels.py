@@ -1,7 +1,7 @@
-"""The compiled kernels of this machine: which are ready, and having them all ready before they are needed.
+"""Checks which kernels are compiled on this machine, and compiles the others.
 
-A kernel is ready when its machine code is in the cache for this Python, this CPU and these sources. That is asked by
-loading it, the same way as its first call would, and stopping where it would begin to compile.
+A kernel is ready when its machine code is in the cache for this Python, this CPU and these sources. To find out, it is
+loaded as at its first call, but not compiled.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from duralog.cli.doctor.machine import Machine
     from duralog.kernels.compile import Kernel
 
-_CACHE = Subject("kernel cache", "kernels are compiled once and kept there; without it every start compiles anew")
-_KERNELS = Subject("kernels", "what is not compiled yet takes seconds at its first use")
-_CPU = Subject("cpu", "every batch that is appended or read is checked by its CRC-32C")
+_CACHE = Subject("kernel cache", "kernels are compiled once and kept there; without it every start compiles again")
+_KERNELS = Subject("kernels", "a kernel that is not compiled takes seconds at its first use")
+_CPU = Subject("cpu", "every appended or read batch is checked by its CRC-32C")
 
 
 class KernelFacts(NamedTuple):
     folder: str
-    """Where the machine code is kept."""
+    """The cache of machine code."""
     ready: int
     missing: int
     has_crc_instruction: bool
@@ -44,7 +44,7 @@ def all_kernels() -> list[Kernel]:
 
 
 def compile_all(show: Callable[[str], None]) -> int:
-    """Have every kernel ready; `show` is told each one that must be compiled. Returns how many there are."""
+    """Compile every kernel; `show` is called with the name of each that was not ready. Returns their number."""
     import duralog.kernels.compile as compiling
 
     kernels = all_kernels()
@@ -113,8 +113,8 @@ def _cache(machine: Machine, facts: KernelFacts) -> Check:
     chosen = machine.environment.get("DURALOG_CACHE_DIR")
     if chosen and Path(chosen) != root:
         return _CACHE.warn(
-            f"{root}, since DURALOG_CACHE_DIR={chosen} cannot be used: it must be a folder of this user that nobody"
-            " else may write to",
+            f"{root}, since DURALOG_CACHE_DIR={chosen} cannot be used: it must be a folder that only this user may"
+            " write to",
             f"mkdir -p {chosen} && chown $(id -u) {chosen} && chmod 700 {chosen}",
         )
     home = machine.environment.get("XDG_CACHE_HOME") or machine.environment.get("HOME", "") + "/.cache"

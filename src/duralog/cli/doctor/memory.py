@@ -23,7 +23,7 @@ _LEAST_BEFORE_WAITING = 128 << 20
 _LONGEST_EXPIRY_SECONDS = 60
 _MUCH_OF_A_LIMIT = 0.9
 
-_MEMORY = Subject("memory", "what consumers read is in memory as long as the page cache has room for it")
+_MEMORY = Subject("memory", "consumers read from memory as long as the page cache has room")
 _LIMIT = Subject("memory limit", "page cache counts against the limit of a container: below it, reads come from disk")
 _SWAP = Subject("swap", "a broker whose pages were swapped out answers in seconds instead of milliseconds")
 _DIRTY = Subject(
@@ -58,20 +58,20 @@ def _memory(memory: dict[str, int], total: int, log_bytes: int) -> Check:
     cached = memory.get("Cached", 0)
     found = f"{size_text(total)}, {size_text(available)} of it available; page cache {size_text(cached)}"
     if available < _LITTLE_MEMORY:
-        return _MEMORY.warn(found, "stop what else runs here, or give the machine more memory: 1 GiB to spare at least")
+        return _MEMORY.warn(found, "stop other processes, or add memory: at least 1 GiB should be available")
     if log_bytes > available:
-        found += f"; the logs have {size_text(log_bytes)}: whoever reads far behind reads from disk"
+        found += f"; the logs have {size_text(log_bytes)}: consumers that lag far behind read from disk"
     return _MEMORY.ok(found)
 
 
 def _limit(file: str, limit: int, used: int | None) -> Check:
-    told = f"{size_text(limit)}" + ("" if used is None else f", {size_text(used)} of it in use") + f" ({file})"
+    found = f"{size_text(limit)}" + ("" if used is None else f", {size_text(used)} of it in use") + f" ({file})"
     change = "docker run --memory, MemoryMax= of the unit, or resources.limits.memory of the pod: 1 GiB or more"
     if limit < _LITTLE_MEMORY:
-        return _LIMIT.warn(told, change)
+        return _LIMIT.warn(found, change)
     if used is not None and used > limit * _MUCH_OF_A_LIMIT:
-        return _LIMIT.ok(f"{told}: page cache fills it, and goes when memory is needed")
-    return _LIMIT.ok(told)
+        return _LIMIT.ok(f"{found}: page cache fills it, and is freed when memory is needed")
+    return _LIMIT.ok(found)
 
 
 def _swap(machine: Machine, memory: dict[str, int]) -> Check:
@@ -107,14 +107,14 @@ def _dirty(machine: Machine, memory: int | None) -> Iterator[Check]:
         )
     elif background > _MOST_IN_BACKGROUND:
         yield _DIRTY.warn(
-            f"{found}: a flush may have that much before it", sysctl(f"vm.dirty_background_bytes={256 << 20}")
+            f"{found}: a flush may have to write that much", sysctl(f"vm.dirty_background_bytes={256 << 20}")
         )
     else:
         yield _DIRTY.ok(found)
 
 
 def _threshold(machine: Machine, in_bytes: str, as_ratio: str, memory: int | None) -> tuple[int | None, str]:
-    """Of the two settings, the one in bytes goes first where it is not 0. The ratio is one of available memory."""
+    """The setting in bytes takes precedence if it is not 0. The ratio is of available memory."""
     size = _setting(machine, in_bytes)
     if size:
         return size, f"vm.{in_bytes}"
@@ -131,7 +131,7 @@ def _write_back(machine: Machine) -> Iterator[Check]:
         return
     if not interval:
         yield _EXPIRY.warn(
-            "vm.dirty_writeback_centisecs is 0: nothing is written for its age",
+            "vm.dirty_writeback_centisecs is 0: pages are not written by age",
             sysctl("vm.dirty_writeback_centisecs=500"),
         )
         return

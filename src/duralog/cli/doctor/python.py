@@ -1,6 +1,6 @@
-"""What `duralog doctor` says about Python and what is installed for it: packages, extras, Java for Spark.
+"""Checks Python, its packages and extras, and Java for Spark.
 
-Which versions work is what duralog's own package says in its metadata, and nowhere else.
+The versions that work are those in the metadata of duralog's own package.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _python(machine: Machine) -> Check:
 
 def _packages(machine: Machine, wanted: list[Requirement]) -> Check:
     if not wanted:
-        return _PACKAGES.warn("duralog's own package says nothing: it was not installed by pip", "pip install duralog")
+        return _PACKAGES.warn("duralog has no package metadata: it was not installed by pip", "pip install duralog")
     bad = list(_wrong(machine, wanted))
     if bad:
         return _PACKAGES.fail("; ".join(bad), "pip install --upgrade duralog")
@@ -82,7 +82,7 @@ def _packages(machine: Machine, wanted: list[Requirement]) -> Check:
 
 
 def _extra(machine: Machine, extra: str, use: str, wanted: list[Requirement], others: set[str]) -> Check:
-    """`others` are the packages of other extras: those alone do not mean that somebody wanted this one."""
+    """`others` are packages of other extras: they alone do not mean that this one was installed."""
     subject = Subject(f"duralog[{extra}]", f"it is for {use}")
     install = f"pip install --upgrade 'duralog[{extra}]'"
     there = {one.name: version for one in wanted if (version := machine.package_version(one.name)) is not None}
@@ -116,7 +116,7 @@ def _java(machine: Machine) -> Check:
     said = machine.run(program, "-version")
     version = _JAVA_VERSION.search(said or "")
     if version is None:
-        return _JAVA.fail(f"{where}: {program} -version tells no version", install)
+        return _JAVA.fail(f"{where}: {program} -version reports no version", install)
     found = f"{int(version[1])} ({where})"
     return _JAVA.ok(found) if int(version[1]) >= OLDEST_JAVA else _JAVA.fail(found, install)
 

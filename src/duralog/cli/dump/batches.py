@@ -1,4 +1,4 @@
-"""The lines and objects of batches: every field of the header, without touching the records."""
+"""Lines and JSON objects of batches: every field of the header, without decoding records."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ COLUMNS = {
     "flags": -5,
 }
 LEAST = ("crc", "epoch", "time", "magic", "sequence", "producer", "valid", "position", "size", "max_timestamp")
-"""What a narrow terminal is without: a wrong checksum is told in a line of its own."""
+"""Dropped first on a narrow terminal. A wrong checksum has a line of its own."""
 
 
 class Header(NamedTuple):
@@ -81,7 +81,7 @@ class Header(NamedTuple):
 
     @property
     def is_wrapper(self) -> bool:
-        """A compressed v0 or v1 message, which tells its first offset and its count only once it is decompressed."""
+        """A compressed v0 or v1 message, whose first offset and count are only known once it is decompressed."""
         return self.magic < 2 and self.record_count < 0
 
     @property
@@ -136,7 +136,7 @@ def batch_table(output: Output, *, indent: int = 0) -> Table:
 
 
 def fitted_line(batch: Header, table: Table) -> str:
-    """The same, with the columns that there is room for."""
+    """The same, with the columns that fit."""
     line = batch_line(batch)
     if not table.left_out:
         return line

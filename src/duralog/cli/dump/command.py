@@ -1,4 +1,4 @@
-"""`duralog dump`: what is in the files of a log. This module is the command line; `dump_run` does the work."""
+"""`duralog dump`: what is in the files of a log. This module is the command line; `run` does the work."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from duralog.cli.dump.request import DumpRequest, Mode, Quota
 from duralog.config.byte_sizes import parse_bytes
 
 EXPORT_EXTENSIONS = (".parquet", ".arrow", ".feather", ".csv")
-"""As `columnar.export` has them, which would take long to load for a check of the command line."""
+"""Those of `columnar.export`, which takes too long to import for a check of the command line."""
 
 
 def dump(
@@ -64,7 +64,7 @@ def dump(
         typer.Option(
             "--offsets",
             metavar="A:B",
-            help="Offsets from A up to, not including, B. Either may be left out.",
+            help="Offsets from A up to, not including, B. Both are optional.",
             rich_help_panel=WHICH,
         ),
     ] = None,
@@ -105,7 +105,7 @@ def dump(
         ),
     ] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Do not decode the records of Kafka's own topics.", rich_help_panel=HOW)
+        bool, typer.Option("--raw", help="Do not decode the records of Kafka's internal topics.", rich_help_panel=HOW)
     ] = False,
     max_decompressed_bytes: Annotated[
         str,
@@ -121,7 +121,7 @@ def dump(
         typer.Option(
             "--max-field-bytes",
             metavar="SIZE",
-            help="Cut keys and values in lines of text after so much.",
+            help="Cut keys and values in lines of text to this size.",
             rich_help_panel=HOW,
         ),
     ] = None,
@@ -138,7 +138,7 @@ def dump(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> None:
-    """Show what is in logs, indexes, snapshots, checkpoints.
+    """Show the contents of logs, indexes, snapshots, checkpoints.
 
     Without options: a line for each batch, and every entry of the other files. Nothing is changed.
 
@@ -167,7 +167,7 @@ def dump(
         from duralog.cli.dump.run import DumpRun
 
         output = standard_output(as_json=as_json, quiet=quiet)
-        # Lines that run over the terminal are progress enough.
+        # Lines on the terminal are progress enough.
         is_flood = sys.stdout.isatty() and request.mode in (Mode.BATCHES, Mode.RECORDS) and request.key is None
         run = DumpRun(request, output, progress_wanted=not (no_progress or quiet or is_flood))
         run.dump(places)
@@ -214,11 +214,11 @@ def _key(text: str | None, digits: str | None) -> bytes | None:
 
 def _refuse_contradictions(request: DumpRequest) -> None:
     if request.mode in (Mode.SUMMARY, Mode.VERIFY) and request.is_limited:
-        raise WrongUsage("--limit does not go with --summary or --verify, which look at everything")
+        raise WrongUsage("--limit does not go with --summary or --verify, which read everything")
     if request.mode is Mode.VERIFY and request.is_narrowed:
         raise WrongUsage("--verify checks whole files: leave out --offsets, --since and --until")
     if request.since_ms is not None and request.until_ms is not None and request.until_ms <= request.since_ms:
-        raise WrongUsage("--until is not after --since: nothing lies between")
+        raise WrongUsage("--until must be after --since")
     if request.to is not None:
         extension = "." + request.to.rpartition(".")[2].lower()
         if extension not in EXPORT_EXTENSIONS:

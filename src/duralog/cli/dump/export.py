@@ -11,7 +11,7 @@ from duralog.cli.common.failures import CannotWrite, describe, printable
 from duralog.cli.common.output import Output
 from duralog.cli.common.tables import plural
 from duralog.cli.dump.request import DumpRequest
-from duralog.cli.dump.selection import Selection
+from duralog.cli.dump.selection import selected_records
 from duralog.columnar.export import Export
 from duralog.columnar.pieces import DecodedRecords, Piece
 from duralog.format.layout import CONTROL_BIT
@@ -21,7 +21,7 @@ from duralog.storage.disk.found_files import FoundFile
 
 
 class ExportSink:
-    """Writes records of all files to one table. Control records are not data: they stay out."""
+    """Writes records of all files to one table. Control records are skipped."""
 
     reports_crc = True
 
@@ -29,7 +29,6 @@ class ExportSink:
         assert request.to is not None
         self._request = request
         self._output = output
-        self._selection = Selection.of(request)
         self._export = Export(request.to)
 
     def __enter__(self) -> ExportSink:
@@ -57,20 +56,9 @@ class ExportSink:
         batches = piece.batches
         is_data = (batches["magic"][rows] < 2) | (batches["attributes"][rows] & CONTROL_BIT == 0)
         written = 0
-        for decoded in piece.decode(
-            rows[is_data],
-            max_decompressed_bytes=self._request.max_decompressed_bytes,
-            on_corrupt=lambda error, _: self._report(error),
-        ):
-            chosen = self._selection.records(decoded)
-            granted = self._request.quota.take(len(chosen))
-            if granted < len(chosen):
-                chosen = chosen.take(slice(0, granted))
-            written += len(chosen)
-            if len(chosen):
-                self._write(chosen)
-            if self._request.quota.is_used_up:
-                break
+        for records in selected_records(piece, rows[is_data], self._request, self._report):
+            written += len(records)
+            self._write(records)
         return written
 
     def _write(self, records: DecodedRecords) -> None:

@@ -1,7 +1,7 @@
-"""The dump of everything but records: indexes, producer snapshots, checkpoints and descriptions.
+"""Dumps everything but records: indexes, producer snapshots, checkpoints and properties.
 
-These files are small: each is read whole. Nothing here needs numpy, so that a look into an index is immediate.
-What is wrong in a file is a finding; the entries that are right are shown all the same.
+These files are small, so each is read whole, and without numpy, so that the dump of an index is immediate. Corrupt
+entries are findings; the others are still shown.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """How the entries of one kind of file look."""
+    """How to show the entries of one kind of file."""
 
     title: str
     kind: str
     columns: Columns
     rows: Callable[[bytes, int, OnCorrupt], Iterable[Row]]
-    """Of the file's bytes and the offset in its name."""
+    """From the bytes of the file and the offset in its name."""
 
 
 def _offset_index_rows(data: bytes, base_offset: int, on_corrupt: OnCorrupt) -> Iterator[Row]:
@@ -160,7 +160,7 @@ def dump_file(file: FoundFile, request: DumpRequest, output: Output) -> None:
     output.heading(f"{printable(file.path)}: {table.title}{_named_offset(file)}, {plural(len(data), 'byte')}")
     lines = FittedTable(output, table.columns)
     lines.begin()
-    quota = request.quota.anew()
+    quota = request.quota.fresh()
     shown = 0
 
     def report(error: CorruptRecord) -> None:
@@ -191,7 +191,7 @@ def _named_offset(file: FoundFile) -> str:
 
 
 def _is_selected(row: Row, file: FoundFile, request: DumpRequest) -> bool:
-    """Whether the entry is among the offsets and times that were asked for. Only the indexes are narrowed down."""
+    """Whether the entry is within the requested offsets and times. Only indexes are filtered."""
     if file.content not in (Content.OFFSET_INDEX, Content.TIME_INDEX, Content.TRANSACTION_INDEX):
         return True
     offset = next(row[name] for name in _OFFSETS if name in row)

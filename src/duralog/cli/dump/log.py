@@ -1,7 +1,7 @@
-"""A log file from its first batch to its last, or to where it cannot be read any further.
+"""Reads a log file from its first batch to its last, or as far as it can be read.
 
-What is wrong on the way becomes a finding and the walk goes on as far as it can: past a batch whose checksum is wrong,
-up to a length or a format version that cannot be.
+Each fault becomes a finding. Reading continues after a batch with a wrong checksum, and stops at an impossible length
+or format version.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _LARGEST_INDEX_BYTES = 1 << 30
 
 
 class Sink(Protocol):
-    """What becomes of the batches of a log: lines, objects, a file, a verdict."""
+    """The destination of the batches of a log: lines, objects, a file, or a check."""
 
     reports_crc: bool
-    """Whether `show` itself tells of wrong checksums, in their place among the lines."""
+    """Whether `show` itself reports wrong checksums, between its lines."""
 
     def begin(self, file: FoundFile, source: FileSource, report: OnFinding) -> None: ...
     def show(self, piece: Piece, rows: NDArray[np.intp]) -> int:
-        """Show these batches of the piece. Returns how many records that are."""
+        """Show these batches of the piece. Returns their number of records."""
         ...
 
     def end(self, log_end: int, *, is_sound: bool) -> None:
-        """`log_end` is where the last batch ends; `is_sound` tells that nothing is wrong with the log itself."""
+        """`log_end` is where the last batch ends; `is_sound` is whether the log itself has no findings."""
 
 
 def walk_log(file: FoundFile, request: DumpRequest, sink: Sink, output: Output, progress: Progress) -> Summary:
@@ -87,9 +87,9 @@ def walk_log(file: FoundFile, request: DumpRequest, sink: Sink, output: Output, 
 
 
 def _first_position(file: FoundFile, source: FileSource, request: DumpRequest, output: Output) -> int:
-    """Where the first selected offset can be, from the offset index. 0 where the index cannot be relied on.
+    """The position to start at, by the offset index; 0 if the index is missing or wrong.
 
-    The entry must name the batch that really stands there: an index that does not fit its log is not followed.
+    The entry must match the batch at its position: an index that does not fit its log is not used.
     """
     if request.offsets.start <= 0 or file.content is not Content.LOG or file.offset is None:
         return 0
@@ -101,12 +101,12 @@ def _first_position(file: FoundFile, source: FileSource, request: DumpRequest, o
         header = source.read(position, min(BATCH_V2.size, source.size - position))
         if _last_offset_of(header) == offset:
             return position
-    output.note(file.path, "its offset index does not fit: reading from the start (--verify tells more)")
+    output.note(file.path, "its offset index does not fit: reading from the start (--verify shows more)")
     return 0
 
 
 def lookup_position(file: FoundFile, offset: int) -> tuple[int, int] | None:
-    """The last entry of the offset index that is at or before this offset: offset and position."""
+    """The last entry of the offset index at or before this offset: offset and position."""
     try:
         with FileSource(file.sibling(FileKind.OFFSET_INDEX)) as index:
             data = index.read_all(limit=_LARGEST_INDEX_BYTES)
@@ -125,7 +125,7 @@ def lookup_position(file: FoundFile, offset: int) -> tuple[int, int] | None:
 
 
 def _last_offset_of(header: bytes) -> int | None:
-    """What the batch says that this header is of, as far as it goes."""
+    """The last offset of the batch with this header; None if the header is incomplete or invalid."""
     if len(header) <= MAGIC_POSITION or header[MAGIC_POSITION] > 2:
         return None
     offset, length = ENTRY_PREFIX.unpack(header)

@@ -1,7 +1,7 @@
 """`--records`: a line or an object for each record.
 
-Data goes from the decoder to the renderer to the output as whole columns and blocks of bytes. Only the records that
-are decoded further, one by one, cost Python: control records, and those of Kafka's own topics.
+Data goes from the decoder through the renderer to the output in columns and blocks of bytes. Only control records and
+those of Kafka's internal topics are decoded one by one in Python.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from duralog.cli.common.output import Output
 from duralog.cli.dump.batches import log_heading
 from duralog.cli.dump.request import DumpRequest
-from duralog.cli.dump.selection import Selection
+from duralog.cli.dump.selection import selected_records
 from duralog.cli.dump.typed_records import TypedRecords
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import Piece
@@ -32,7 +32,6 @@ class RecordSink:
     def __init__(self, request: DumpRequest, output: Output) -> None:
         self._request = request
         self._output = output
-        self._selection = Selection.of(request)
         self._lines = LineBuffer()
 
     def begin(self, file: FoundFile, source: FileSource, report: OnFinding) -> None:
@@ -45,14 +44,14 @@ class RecordSink:
     def show(self, piece: Piece, rows: NDArray[np.intp]) -> int:
         shown = 0
         for run, is_typed in self._runs(piece, rows):
-            for decoded in self._selected(piece, run):
+            for decoded in selected_records(piece, run, self._request, self._report):
                 if is_typed:
                     self._typed.show(decoded)
                 else:
                     self._output.write(self._render(decoded))
                 shown += len(decoded)
-                if self._request.quota.is_used_up:
-                    return shown
+            if self._request.quota.is_used_up:
+                break
         return shown
 
     def _render(self, decoded: DecodedRecords) -> memoryview:
@@ -70,7 +69,7 @@ class RecordSink:
         pass
 
     def _runs(self, piece: Piece, rows: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], bool]]:
-        """The rows in order, cut where data follows control records or the other way round."""
+        """The rows in order, split between data and control records."""
         if self._request.raw:
             yield rows, False
         elif self._typed.are_all:
@@ -83,22 +82,9 @@ class RecordSink:
                     yield run, bool(is_control[0])
                 is_control = is_control[len(run) :]
 
-    def _selected(self, piece: Piece, rows: NDArray[np.intp]) -> Iterator[DecodedRecords]:
-        for decoded in piece.decode(
-            rows,
-            max_decompressed_bytes=self._request.max_decompressed_bytes,
-            on_corrupt=lambda error, _: self._report(error),
-        ):
-            chosen = self._selection.records(decoded)
-            granted = self._request.quota.take(len(chosen))
-            if granted < len(chosen):
-                chosen = chosen.take(slice(0, granted))
-            if len(chosen):
-                yield chosen
-
 
 def json_prefix(file: FoundFile) -> bytes:
-    """What every record of the file begins with: whose record it is, or at least which file's."""
+    """The first fields of every record of the file: topic and partition, or the file."""
     if file.partition is None:
         return f'"file":{json.dumps(file.path)},'.encode()
     return f'"topic":{json.dumps(file.partition.topic)},"partition":{file.partition.partition},'.encode()

@@ -1,4 +1,4 @@
-"""What a dump was asked for, after the command line has been understood."""
+"""The parsed command line of `duralog dump`."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Quota:
     def is_used_up(self) -> bool:
         return self._left is not None and self._left <= 0
 
-    def anew(self) -> Quota:
-        """The whole limit again, for a file that has entries of its own."""
+    def fresh(self) -> Quota:
+        """A new quota with the whole limit, for a file with its own entries."""
         return Quota(self._limit)
 
     def take(self, wanted: int) -> int:
@@ -58,12 +58,12 @@ class DumpRequest:
     until_ms: int | None
     key: bytes | None
     raw: bool
-    """Leave the records of Kafka's own topics as bytes."""
+    """Show the records of Kafka's internal topics as bytes."""
     max_decompressed_bytes: int
     max_field_bytes: int | None
-    """How much of a key or a value a line of text shows."""
+    """The most bytes of a key or value on a line of text."""
     index_interval_bytes: int | None
-    """Of the topic, where the user knows it."""
+    """Of the topic, if the user gives it."""
     to: str | None
     """The file that records are exported to."""
     topic: str | None = None

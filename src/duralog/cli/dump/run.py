@@ -53,10 +53,10 @@ class DumpRun:
             self._output.flush()
 
     def _found(self, path: str) -> Iterator[FoundFile]:
-        """The files that a path of the command line stands for and that this run can show."""
+        """The files at a path of the command line that this run can show."""
         try:
             if not os.path.isdir(path):
-                # lstat would be happy with a link that leads nowhere.
+                # lstat would accept a dangling link.
                 os.stat(path)
                 file = identify(path)
                 if file.content is Content.OTHER:
@@ -80,14 +80,14 @@ class DumpRun:
             return
         chosen = [file for file in listed if self._request.concerns_folder(file.partition)]
         if not chosen and not refusals:
-            raise UnknownTopic(f"{printable(path)}: there is no such topic or partition in here")
+            raise UnknownTopic(f"{printable(path)}: there is no such topic or partition here")
         yield from filter(self._concerns, _without_outside(chosen, self._request))
 
     def _concerns_refused(self, error: OSError) -> bool:
         return self._request.concerns_folder(parse_partition_folder(os.path.basename(os.fsdecode(error.filename))))
 
     def _concerns(self, file: FoundFile) -> bool:
-        """Whether the file has something of what was asked for."""
+        """Whether the mode shows this kind of file."""
         mode = self._request.mode
         return file.content in _LOGS or mode.shows_small_files or (mode is Mode.VERIFY and file.content in _INDEXES)
 
@@ -122,7 +122,7 @@ class DumpRun:
         return walk_log(file, self._request, sink, self._output, progress)
 
     def _sink(self, has_logs: bool) -> AbstractContextManager[Sink | None]:
-        """What shows the batches. Without a log to read, nothing heavy is loaded."""
+        """The sink of the mode. Without a log to read, no heavy module is imported."""
         if not has_logs and self._request.mode is not Mode.EXPORT:
             return nullcontext(None)
         announce_compilation(quiet=self._output.quiet)
@@ -151,7 +151,7 @@ class DumpRun:
         from duralog.cli.dump.summary import write_summaries
 
         only_some = not only_a_verdict and (self._request.is_narrowed or self._request.key is not None)
-        # A snapshot, or a copy on its way in or out, has offsets that the live log has too.
+        # A snapshot, or a .cleaned, .swap or .deleted file, has the same offsets as the live log.
         for _, alike in groupby(sorted(summaries, key=_likeness), key=_likeness):
             write_summaries(list(alike), self._output, with_files=only_a_verdict, only_some=only_some)
 
@@ -166,7 +166,7 @@ def _likeness(log: tuple[FoundFile, Summary]) -> tuple[int, str]:
 
 
 def _without_outside(files: list[FoundFile], request: DumpRequest) -> list[FoundFile]:
-    """Without the segments that hold none of the selected offsets, told by the base offset of the next segment."""
+    """Without the segments outside of the selected offsets, by the base offset of the next segment."""
     if request.offsets.is_everything:
         return files
     next_base: dict[tuple[str, int], int] = {}
@@ -194,7 +194,7 @@ def _offset(file: FoundFile) -> int:
 
 
 def _segments_to_verify(files: list[FoundFile]) -> list[FoundFile]:
-    """One log for each segment that a log or an index was given of."""
+    """The log of each segment, of which a log or an index was given."""
     logs: dict[str, FoundFile] = {}
     for file in files:
         log = file

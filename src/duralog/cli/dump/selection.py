@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +12,14 @@ from numpy.typing import NDArray
 from duralog.cli.common.option_values import ALL_OFFSETS, OffsetRange
 from duralog.cli.dump.request import DumpRequest
 from duralog.columnar.decoded import DecodedRecords
+from duralog.columnar.pieces import Piece
 from duralog.format.layout import LOG_APPEND_TIME_BIT, NO_TIMESTAMP
+from duralog.storage.checks.findings import OnFinding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Offsets and times include their start and exclude their end. What has no timestamp is at no time."""
+    """Offsets and times include their start and exclude their end. Records without a timestamp match no times."""
 
     offsets: OffsetRange = ALL_OFFSETS
     since_ms: int | None = None
@@ -32,9 +35,9 @@ class Selection:
         return self.offsets.is_everything and self.since_ms is None and self.until_ms is None and self.key is None
 
     def batch_rows(self, batches: NDArray[Any]) -> NDArray[np.intp]:
-        """The batches that may hold selected records, told from their headers.
+        """The batches that may hold selected records, by their headers.
 
-        A compressed v0 or v1 message does not tell its first offset: it counts as one that may.
+        A compressed v0 or v1 message is always included: its header does not have its first offset.
         """
         maybe = np.ones(len(batches), bool)
         if not self.offsets.is_everything:
@@ -43,14 +46,14 @@ class Selection:
         if self.since_ms is not None:
             maybe &= batches["max_timestamp"] >= self.since_ms
         if self.until_ms is not None:
-            # The header tells the largest timestamp only, which is every record's with log append time.
+            # The header only has the largest timestamp; with log append time all records have it.
             append_time = (batches["magic"] > 0) & (batches["attributes"] & LOG_APPEND_TIME_BIT != 0)
             maybe &= ~append_time | (batches["max_timestamp"] < self.until_ms)
             maybe &= batches["max_timestamp"] != NO_TIMESTAMP
         return np.flatnonzero(maybe)
 
     def is_past(self, batches: NDArray[Any]) -> bool:
-        """Whether everything after these batches lies behind the selected offsets."""
+        """Whether everything after these batches is past the selected offsets."""
         trusted = batches["last_offset"][batches["crc_ok"] != 0]
         return len(trusted) > 0 and bool(trusted[-1] >= self.offsets.end - 1)
 
@@ -70,3 +73,23 @@ class Selection:
         if self.key is not None:
             rows = decoded.with_key(self.key, rows)
         return decoded.take(rows)
+
+
+def selected_records(
+    piece: Piece, rows: NDArray[np.intp], request: DumpRequest, report: OnFinding
+) -> Iterator[DecodedRecords]:
+    """The selected records of these batches, within the quota of the request. Corrupt batches are reported."""
+    selection = Selection.of(request)
+    for decoded in piece.decode(
+        rows,
+        max_decompressed_bytes=request.max_decompressed_bytes,
+        on_corrupt=lambda error, _: report(error),
+    ):
+        chosen = selection.records(decoded)
+        granted = request.quota.take(len(chosen))
+        if granted < len(chosen):
+            chosen = chosen.take(slice(0, granted))
+        if len(chosen):
+            yield chosen
+        if request.quota.is_used_up:
+            return

@@ -1,6 +1,6 @@
-"""What a log holds, counted from its batch headers: nothing is decompressed or decoded.
+"""Counts over the batch headers of a log: nothing is decompressed or decoded.
 
-Batches whose checksum is wrong are counted as such and left out of everything else: no field of theirs can be trusted.
+Batches with a wrong checksum are counted as such and excluded from everything else: their fields cannot be trusted.
 """
 
 from __future__ import annotations
@@ -55,26 +55,26 @@ class Summary:
     batches: int = 0
     records: int = 0
     shown: int = 0
-    """Records that were shown or written, where only some were asked for."""
+    """Records that were shown or written, if only some were selected."""
     wrappers: int = 0
-    """Compressed v0 and v1 messages, whose records are not counted without decompressing them."""
+    """Compressed v0 and v1 messages, whose records are not counted."""
     control_batches: int = 0
     transactional_batches: int = 0
     empty_batches: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
     starts_with_wrapper: bool = False
-    """The first offset is then the last one of the first message."""
+    """If so, `first_offset` is the last one of the first message."""
     first_timestamp: int | None = None
     last_timestamp: int | None = None
     gaps: int = 0
-    """Places where a batch does not start at the offset after the one before it."""
+    """Places where a batch does not start right after the batch before it."""
     missing_offsets: int = 0
     """Offsets in those gaps."""
     removed_offsets: int = 0
     """Offsets without a record inside of batches, as compaction leaves them."""
     first_gaps: list[tuple[int, int]] = field(default_factory=list)
-    """The first offset missing, and the first one there again."""
+    """The first missing offset, and the first one after the gap."""
     bad_batches: int = 0
     findings: int = 0
     zero_bytes: int = 0
@@ -152,7 +152,7 @@ class Summary:
 
     def _count_times(self, batches: NDArray[Any]) -> None:
         largest = batches["max_timestamp"]
-        # Compaction keeps its delete horizon where the first timestamp stood.
+        # Compaction stores the delete horizon in place of the first timestamp.
         has_horizon = (batches["magic"] >= 2) & (batches["attributes"] & DELETE_HORIZON_BIT != 0)
         first = np.where(has_horizon, largest, np.minimum(batches["base_timestamp"], largest))
         first, largest = first[first != NO_TIMESTAMP], largest[largest != NO_TIMESTAMP]
@@ -194,7 +194,7 @@ class Summary:
         }
 
     def as_lines(self, *, only_some: bool) -> list[str]:
-        """For people: a label and what it counts, on each line; what is not there is left out."""
+        """For people: a label and its count on each line; empty ones are left out."""
         lines = [f"  batches     {self.batches:,}{self._kinds()}", f"  records     {self._records()}"]
         if only_some:
             lines.append(f"  selected    {self.shown:,} of them")
@@ -249,7 +249,7 @@ class Summary:
 def write_summaries(
     logs: list[tuple[FoundFile, Summary]], output: Output, *, with_files: bool, only_some: bool
 ) -> None:
-    """The summary of logs that belong together and, if wanted, a line for each file before it."""
+    """The summary of logs that belong together and, with `with_files`, a line for each file before it."""
     total = Summary()
     for _, summary in logs:
         total.merge(summary)

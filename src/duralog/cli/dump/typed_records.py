@@ -1,4 +1,4 @@
-"""Records that mean something to Kafka itself, by their fields: control records and those of its own topics."""
+"""Shows control records and the records of Kafka's internal topics by their fields."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Fields = Mapping[str, Any]
 
 
 class TypedRecords:
-    """Shows records of one file by their fields; of one whose fields make no sense, a finding and the bytes."""
+    """Shows the records of one file by their fields; a record that cannot be decoded as a finding and its bytes."""
 
     def __init__(self, file: FoundFile, output: Output, prefix: bytes, report: OnFinding) -> None:
         self._file = file
@@ -35,7 +35,7 @@ class TypedRecords:
 
     @property
     def are_all(self) -> bool:
-        """Whether every record of the file is one of them, not only the control records."""
+        """Whether all records of the file have fields, not only the control records."""
         return self._topic is not None
 
     def show(self, decoded: DecodedRecords) -> None:
@@ -65,7 +65,7 @@ class TypedRecords:
         return fields
 
     def _report_fields(self, error: CorruptRecord, offset: int, batch: Header) -> None:
-        """Positions inside of a key or a value help nobody: the batch's place and the record's offset are told."""
+        """Report the position of the batch and the offset of the record, not the position inside a key or value."""
         self._report(
             CorruptRecord(
                 f"the record at offset {offset}: {error.reason}",
@@ -91,7 +91,7 @@ class TypedRecords:
 
 
 def _internal_topic(file: FoundFile) -> str | None:
-    """The one of Kafka's own topics that the file belongs to."""
+    """The internal topic of Kafka that the file belongs to."""
     if file.content is Content.METADATA_SNAPSHOT:
         return CLUSTER_METADATA
     topic = None if file.partition is None else file.partition.topic
@@ -115,7 +115,7 @@ def _bytes(decoded: DecodedRecords, position: int, length: int) -> bytes | None:
 
 
 def _as_text(name: str, value: Any) -> str:
-    """JSON, but for the names that Kafka's record types have."""
+    """JSON, except for the names of record types."""
     return str(value) if name in ("control", "type") else _as_json(value)
 
 

@@ -1,4 +1,4 @@
-"""`--summary` and `--verify`: a log is read and judged, and only what is wrong is shown."""
+"""`--summary` and `--verify`: a log is read and checked, and only faults are shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from duralog.storage.disk.found_files import Content, FoundFile
 
 
 class SummarySink:
-    """Shows nothing: the walk through the log counts, and tells what is wrong."""
+    """Shows nothing: `walk_log` counts, and reports faults."""
 
     reports_crc = False
 
@@ -35,7 +35,7 @@ class SummarySink:
 
 
 class VerifySink:
-    """Holds the indexes of each segment against its log."""
+    """Checks the indexes of each segment against its log."""
 
     reports_crc = False
 
@@ -72,7 +72,7 @@ class VerifySink:
             self._output.note(note.file, note.text)
 
     def _replay_at(self, file: FoundFile, base_offset: int) -> ProducerReplay:
-        """The producers where the segment starts: from its snapshot, else from the segment before."""
+        """The producer state at the start of a segment: from its snapshot, else from the segment before."""
         is_next = self._last_folder == file.folder
         self._last_folder = file.folder
         path = file.sibling(FileKind.PRODUCER_SNAPSHOT)

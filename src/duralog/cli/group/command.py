@@ -1,4 +1,4 @@
-"""`duralog group`: consumer groups of a directory or of a running broker, their offsets and how far behind they are."""
+"""`duralog group`: consumer groups of a directory or of a running broker, their offsets and their lag."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LONGEST_NAME = 32_767
 
 Evict = Annotated[
     bool,
-    typer.Option("--evict", help="Put out members who did not leave (directory only).", rich_help_panel=HOW),
+    typer.Option("--evict", help="Remove members that have not left the group (directory only).", rich_help_panel=HOW),
 ]
 
 
@@ -60,9 +60,9 @@ def list_groups(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> None:
-    """One line for each group: state, kind, members, lag.
+    """List groups with their state, kind, members and lag.
 
-    Of a directory, as its log of offsets has them. Nothing is changed.
+    Groups of a directory are read from __consumer_offsets. Nothing is changed.
 
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
@@ -87,7 +87,7 @@ def describe(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> None:
-    """Committed offsets, lag and members of groups.
+    """Show committed offsets, lag and members of groups.
 
     Nothing is changed.
 
@@ -123,16 +123,18 @@ def reset(
         int | None, typer.Option("--offset", "-o", min=0, metavar="N", help="To this offset.", rich_help_panel=HOW)
     ] = None,
     time: Annotated[
-        str | None, typer.Option("--time", metavar="TIME", help="To the first record since.", rich_help_panel=HOW)
+        str | None,
+        typer.Option("--time", metavar="TIME", help="To the first record at or after this time.", rich_help_panel=HOW),
     ] = None,
     evict: Evict = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Let a group go on elsewhere.
+    """Change the committed offsets of a group.
 
-    Nobody may be in the group. Offsets stay within what the partitions hold. In a directory, no broker may be running.
+    The group must have no members. Offsets are limited to the range of each partition. In a directory, no broker may be
+    running.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
@@ -170,15 +172,15 @@ def delete(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Forget a group with its offsets, for good.
+    """Delete a group and its offsets permanently.
 
-    Nobody may be in the group. In a directory, no broker may be running.
+    The group must have no members. In a directory, no broker may be running.
 
     Exit code: 0 done, 1 it could not be done or was not wanted, 2 wrong usage, 130 interrupted.
     """
     place = _changed_place(target, data, group, evicts=evict)
     if not yes and not dry_run and not sys.stdin.isatty():
-        raise WrongUsage("nobody to ask: give --yes to delete the group")
+        raise WrongUsage("this is not a terminal, so nothing can be asked: give --yes to delete the group")
     with told_plainly(), _groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
         from duralog.cli.common.failures import printable
         from duralog.cli.common.tables import plural
@@ -201,12 +203,12 @@ def _changed_place(target: str | None, data: str | None, group: str, *, evicts: 
     place = target_given(target, data)
     try:
         size = len(group.encode())
-    except UnicodeEncodeError:  # Bytes of the command line that are no text.
+    except UnicodeEncodeError:  # The command line is not UTF-8.
         size = 0
     if not 0 < size <= _LONGEST_NAME:
         raise WrongUsage(f"--group: a group's name is a text of 1 to {_LONGEST_NAME:,} bytes")
     if evicts and is_broker(place):
-        raise WrongUsage("--evict is for a directory: a broker knows who is there. Stop the consumers instead")
+        raise WrongUsage("--evict is for a directory: a broker knows its members. Stop the consumers instead")
     return place
 
 

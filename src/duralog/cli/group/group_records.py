@@ -1,6 +1,6 @@
-"""Consumer groups as the records of `__consumer_offsets` tell them, taken in one after the other.
+"""Builds consumer groups from the records of `__consumer_offsets`.
 
-Records may come partition by partition and in several goes: a group's records are all in one partition, in order.
+Records may come partition by partition and in several steps: all records of a group are in one partition, in order.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from duralog.format.internal.internal_topics import CONSUMER_OFFSETS, describe_r
 _OFFSET_TYPES = ("OffsetCommit", "LegacyOffsetCommit")
 _MEMBER_TYPES = ("ConsumerGroupMemberMetadata", "ShareGroupMemberMetadata", "StreamsGroupMemberMetadata")
 _OTHER_KINDS = {"ShareGroup": "share", "StreamsGroup": "streams"}
-"""By how the names of their records' types begin."""
+"""By the prefix of their record types."""
 
 EndOffset = Callable[[str, int], int | None]
-"""Of a topic's partition; None if there is none any more."""
+"""The end offset of a partition; None if it no longer exists."""
 
 
 class KeyAndValue(Protocol):
-    """A record, as far as it matters here."""
+    """The parts of a record that are used."""
 
     @property
     def key(self) -> bytes | None: ...
@@ -38,7 +38,7 @@ class _Group:
     members: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     offsets: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     others: dict[tuple[str, str | None], str] = field(default_factory=dict)
-    """The kind that each record of a share or a streams group stands for, by its type and member."""
+    """Records of share and streams groups: the kind of group, by record type and member."""
 
     @property
     def is_gone(self) -> bool:
@@ -46,7 +46,7 @@ class _Group:
 
     @property
     def has_newer_protocol(self) -> bool:
-        """As long as its members read nothing, it has no record but theirs."""
+        """Members that have not committed are its only records."""
         return self.is_consumer or bool(self.members) or bool(self.others)
 
     @property
@@ -57,17 +57,17 @@ class _Group:
 
 
 class GroupRecords:
-    """All groups, after the records taken in so far."""
+    """All groups, after the records so far."""
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
 
-    def take(self, record: KeyAndValue) -> None:
+    def add(self, record: KeyAndValue) -> None:
         described = describe_record(CONSUMER_OFFSETS, record.key, record.value)
         assert described is not None
         key, value = described["key"], described["value"]
         if not isinstance(key, dict) or isinstance(value, str):
-            return  # Of a later version of Kafka.
+            return  # A record type of a later version of Kafka.
         name = str(key.get("group", key.get("group_id")))
         group = self._groups.setdefault(name, _Group())
         _apply(group, described["type"], key, value)

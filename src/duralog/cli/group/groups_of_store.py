@@ -1,7 +1,7 @@
-"""Consumer groups as a directory has them, in `__consumer_offsets`, and what can be done to them without a broker.
+"""The consumer groups of a directory, in `__consumer_offsets`, and changes of them without a broker.
 
-Whether a group's members are still there, only a running broker knows: the log has those who were there when it was
-last written. What is changed is written as a broker would write it (`broker.groups.stored_group`).
+The log has the members at its last write; only a running broker knows whether they are still there. Changes are written
+as a broker writes them (`broker.groups.stored_group`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_NAMED = 3
 
 
 def groups_of_store(directory: str, *, is_shown: bool = False) -> list[GroupView]:
-    """With `is_shown`, progress is."""
+    """All groups. With `is_shown`, a progress bar is shown."""
     with opened_store(directory, read_only=True, server_properties=None) as store:
         if CONSUMER_OFFSETS not in store.topics():
             return []
@@ -53,11 +53,11 @@ def _read(store: Store, *, is_shown: bool) -> GroupRecords:
 
         for log in logs:
             progress.begin(f"{CONSUMER_OFFSETS}-{log.partition}")
-            # What a transaction committed counts when the transaction does; other commits do not wait for it.
+            # Offsets of a transaction count once it is committed; other commits do not wait for it.
             folded = FoldedLog()
             folded.add(entries(log))
             for record in folded.last():
-                groups.take(record)
+                groups.add(record)
     return groups
 
 
@@ -70,7 +70,7 @@ def _end_offset(store: Store, topic: str, partition: int) -> int | None:
 
 @contextmanager
 def stored_groups(directory: str, *, evicts: bool, read_only: bool, quiet: bool) -> Iterator[StoreGroups]:
-    """The groups of a directory, to be changed. It is locked meanwhile, unless it is only looked at."""
+    """The groups of a directory, which is locked meanwhile unless `read_only`."""
     with opened_store(directory, read_only=read_only, server_properties=None, quiet=quiet) as store:
         yield StoreGroups(directory, store, evicts=evicts)
 
@@ -104,12 +104,12 @@ class StoreGroups:
         return log.end_offset if to.latest else log.start_offset
 
     def committed(self, name: str) -> dict[Place, int]:
-        """What the group has committed. Refused if the group may not be changed."""
+        """The committed offsets of a group. Raises if the group may not be changed."""
         stored = self._stored(name)
         return {} if stored is None else stored.committed
 
     def set_offsets(self, name: str, offsets: Mapping[Place, int]) -> None:
-        """A group that is not there is made, and so is the log of the groups, as a broker would."""
+        """Set offsets. A missing group, and a missing `__consumer_offsets`, is created as by a broker."""
         if CONSUMER_OFFSETS not in self._store.topics():
             self._store.create_topic(CONSUMER_OFFSETS, *internal_topic(CONSUMER_OFFSETS, self._store.config))
         stored = self._stored(name)
@@ -117,7 +117,7 @@ class StoreGroups:
         stored.set_offsets(offsets, {topic: self._topic_id(topic) for topic, _ in offsets})
 
     def check(self, name: str) -> int:
-        """How many offsets go with the group. Refused if it may not be deleted."""
+        """The number of offsets of a group. Raises if it may not be deleted."""
         return len(self._existing(name).committed)
 
     def delete(self, name: str) -> None:
@@ -130,7 +130,7 @@ class StoreGroups:
         return stored
 
     def _stored(self, name: str) -> StoredGroup | None:
-        """None as long as there is no log of groups. Refused for a share group, and with members who may not go."""
+        """None without `__consumer_offsets`. Raises for a share group, and for members that may not be evicted."""
         if CONSUMER_OFFSETS not in self._store.topics():
             return None
         stored = self._found.get(name)
@@ -156,6 +156,6 @@ def _has_members(name: str, where: str, members: Sequence[str]) -> str:
     some = ", ".join(printable(member) for member in members[:_MOST_NAMED])
     more = ", ..." if len(members) > _MOST_NAMED else ""
     return (
-        f"group {name} in {where} has {plural(len(members), 'member')} who did not leave ({some}{more}):"
-        " start the broker and stop the consumers, or give --evict, and consumers that come back join anew"
+        f"group {name} in {where} has {plural(len(members), 'member')} that have not left ({some}{more}):"
+        " start the broker and stop the consumers, or give --evict: consumers that come back join again"
     )

@@ -1,6 +1,6 @@
 """`duralog consume`: the records of a topic, from a directory or through a broker.
 
-This module is the command line; `consumed_store` and `consumed_broker` read, `shown_records` shows.
+This module is the command line; `consumed_store` and `client.consuming` read, `shown_records` shows.
 """
 
 from __future__ import annotations
@@ -64,16 +64,17 @@ def consume(
             "--group",
             "-g",
             metavar="NAME",
-            help="As a member of this consumer group, which goes on and commits (broker only).",
+            help="Join this consumer group and commit its offsets (broker only).",
             rich_help_panel=WHICH,
             callback=as_text,
         ),
     ] = None,
     committed: Annotated[
-        bool, typer.Option("--committed", help="Without what was aborted or is undecided.", rich_help_panel=WHICH)
+        bool, typer.Option("--committed", help="Skip aborted and open transactions.", rich_help_panel=WHICH)
     ] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for more at the end, until Ctrl-C.", rich_help_panel=HOW)
+        bool,
+        typer.Option("--follow", "-f", help="Wait for more records at the end, until Ctrl-C.", rich_help_panel=HOW),
     ] = False,
     values: Annotated[
         bool, typer.Option("--values", help="Only the values, as they are, one a line.", rich_help_panel=HOW)
@@ -82,10 +83,10 @@ def consume(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> None:
-    """Show the records of a topic, to its end or on and on.
+    """Show the records of a topic, to its end or continuously.
 
-    Without --offset, --time, --tail or --group from the beginning. A line has partition, offset, time, key, value and
-    headers.
+    Starts at the beginning without --offset, --time, --tail or --group. A line has partition, offset, time, key, value
+    and headers.
 
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
@@ -121,7 +122,7 @@ def consume(
                 from duralog.client.consuming import from_broker as records
             else:
                 from duralog.cli.records.consumed_store import from_store as records
-            # Lines that run over the terminal are progress enough; and without an end, nothing is near it.
+            # Records on the terminal are progress enough, and --follow has no end.
             is_shown = not (no_progress or quiet or follow or sys.stdout.isatty())
             with (
                 Progress(limit, unit="record", wanted=is_shown) as progress,

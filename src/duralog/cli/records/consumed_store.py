@@ -1,4 +1,4 @@
-"""Records of a topic straight from a directory, also while somebody else writes to it. Nothing is changed."""
+"""Reads the records of a topic from a directory, also while another process writes to it. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.store import Store
 
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 
 
 def from_store(
@@ -24,9 +24,9 @@ def from_store(
     on_total: Callable[[int], None] = lambda _: None,
     say_note: Callable[[str], None] = lambda _: None,
 ) -> Generator[tuple[str, int, Record], None, None]:
-    """Partition after partition. With `follow`, it looks again and again for what came since.
+    """Yield records partition by partition. With `follow`, poll for new ones.
 
-    `on_total` is called with the number of offsets there are to read, `say_note` with what a reader should know.
+    `on_total` is called with the number of offsets to read, `say_note` with warnings for the user.
     """
     positions: dict[int, int] = {}
     isolation = Isolation.READ_COMMITTED if request.committed else Isolation.READ_UNCOMMITTED
@@ -38,7 +38,7 @@ def from_store(
                 check_offset(request.topic, request.offset, {log.partition: log.end_offset for log in logs}, say_note)
             for log in logs:
                 if log.partition not in positions:
-                    # Of a partition that came later, everything is new.
+                    # A partition that was added later is read from its start.
                     positions[log.partition] = _start(log, request, isolation) if is_first else log.start_offset
             on_total(sum(max(log.end_offset - positions[log.partition], 0) for log in logs))
             for log in logs:
@@ -51,7 +51,7 @@ def from_store(
             return
         is_first = False
         before_waiting()
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 def _logs(store: Store, request: ConsumeRequest) -> list[PartitionLog]:

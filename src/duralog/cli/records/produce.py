@@ -1,6 +1,6 @@
 """`duralog produce`: records from the command line, a file or a pipe, to a directory or through a broker.
 
-This module is the command line; `record_input` reads records, `produced_store` and `produced_broker` write them.
+This module is the command line; `record_input` reads records, `produced_store` and `client.producing` write them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def produce(
             "-p",
             min=0,
             metavar="N",
-            help="All to this one; otherwise by key, as Kafka does.",
+            help="Write all records to this partition; otherwise by key, as Kafka does.",
             rich_help_panel=WHICH,
             autocompletion=partition_numbers,
         ),
@@ -72,7 +72,10 @@ def produce(
     key_separator: Annotated[
         str | None,
         typer.Option(
-            "--key-separator", metavar="TEXT", help="Every line is a key, this, and a value.", rich_help_panel=WHAT
+            "--key-separator",
+            metavar="TEXT",
+            help="Every line is a key, this separator, and a value.",
+            rich_help_panel=WHAT,
         ),
     ] = None,
     header: Annotated[
@@ -93,11 +96,13 @@ def produce(
     ] = None,
     from_json: Annotated[
         bool,
-        typer.Option("--from-json", help="Every line is a record as consume --json has it.", rich_help_panel=WHAT),
+        typer.Option("--from-json", help="Every line is a record as consume --json writes it.", rich_help_panel=WHAT),
     ] = False,
     file: Annotated[
         str,
-        typer.Option("--file", metavar="FILE", help="Where the lines are; - is standard input.", rich_help_panel=WHAT),
+        typer.Option(
+            "--file", metavar="FILE", help="The file with the lines; - is standard input.", rich_help_panel=WHAT
+        ),
     ] = "-",
     codec: CodecChoice = None,
     as_json: AsJson = False,
@@ -106,7 +111,7 @@ def produce(
 ) -> None:
     """Write records, one or one for each line of a file or pipe.
 
-    One with --value or --tombstone, otherwise one for each line. A directory is written to straight, so no broker may
+    One with --value or --tombstone, otherwise one for each line. A directory is written to directly, so no broker may
     have it open; the topic must exist. A broker may create it.
 
     Exit code: 0 all records are written, 1 some are not, 2 wrong usage, 130 interrupted.
@@ -122,11 +127,11 @@ def produce(
     if sum((key is not None, key_separator is not None, from_json)) > 1:
         raise WrongUsage("give one of --key, --key-separator and --from-json")
     if key_separator == "":
-        raise WrongUsage("--key-separator: it must have one character at least")
+        raise WrongUsage("--key-separator: it must have at least one character")
     headers = [(name, parsed("--header", parse_key, text)) for name, text in named_values("--header", header).items()]
     timestamp_ms = parsed_time("--time", time)
     if timestamp_ms is not None and timestamp_ms < 0:
-        raise WrongUsage(f"--time: {time} is before 1970, which no record can be")
+        raise WrongUsage(f"--time: {time} is before 1970, and records cannot be older")
     key_bytes = None if key is None else parsed("--key", parse_key, key)
     value_bytes = None if value is None else parsed("--value", parse_key, value)
     with told_plainly(), names_checked(place, topic, partition):

@@ -1,7 +1,8 @@
-"""Records from lines of text. A thread reads ahead, so that what is there is written without waiting for more.
+"""Reads records from lines of text. A thread reads ahead, so that available records are written without waiting.
 
-A line that is no record ends the input with its number, as does a read that fails; what came before is written.
-What is read ahead is bounded, in lines and in bytes. The thread may still wait for a line when the command ends.
+A line that is not a record ends the input with an error that names its number, as does a failed read; the records
+before it are written. Read-ahead is bounded, in lines and in bytes. The thread may still wait for a line when the
+command ends.
 """
 
 from __future__ import annotations
@@ -60,12 +61,12 @@ def one_record(
 
 
 class RecordLines:
-    """Groups of records: all that are there, up to a size."""
+    """Yields groups of records: all that are available, up to a size."""
 
     def __init__(
         self, path: str, standard_input: BinaryIO, line_format: LineFormat, *, progress: Progress | None = None
     ) -> None:
-        """`progress` counts bytes: of how many is told where the input is a file."""
+        """`progress` counts bytes; its total is known if the input is a file."""
         self._stream = _own_stream(standard_input) if path == "-" else open(path, "rb")  # noqa: SIM115
         self._format = line_format
         self._lines = _ReadAhead()
@@ -116,7 +117,7 @@ class RecordLines:
 
 
 class _ReadAhead:
-    """Lines on their way from one thread to another, then the error that ended them, or None."""
+    """A bounded queue of lines between two threads. The last item is the error that ended them, or None."""
 
     def __init__(self) -> None:
         self._lines: deque[bytes | OSError | None] = deque()
@@ -148,7 +149,7 @@ def _size(line: bytes | OSError | None) -> int:
 
 
 def _size_left(stream: BinaryIO) -> int:
-    """How much there is to read of a file; 0 for a pipe or a terminal, where nobody knows."""
+    """The bytes left to read of a file; 0 for a pipe or a terminal."""
     try:
         status = os.fstat(stream.fileno())
         return status.st_size - stream.tell() if stat.S_ISREG(status.st_mode) else 0
@@ -157,8 +158,8 @@ def _size_left(stream: BinaryIO) -> int:
 
 
 def _own_stream(standard_input: BinaryIO) -> BinaryIO:
-    """The same input by a reader of its own: the interpreter, when it ends, wants to close the one that it made."""
+    """A second reader of standard input: at exit, the interpreter would block on closing the first."""
     try:
         return open(os.dup(standard_input.fileno()), "rb")
     except OSError:
-        return standard_input  # It is no file: a test has replaced it.
+        return standard_input  # Not a file: a test has replaced it.

@@ -1,6 +1,6 @@
-"""Records as `duralog consume` shows them: a line for people, bare values for pipes, or JSON as `duralog dump` has it.
+"""Shows records of `duralog consume`: a line for people, values for pipes, or JSON as in `duralog dump`.
 
-The JSON of a record is also what `duralog produce --from-json` takes: a topic can be piped from one to the other.
+`duralog produce --from-json` reads the same JSON, so that a topic can be piped from one to the other.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _bytes_field(name: str, data: bytes | None) -> dict[str, str | None]:
 
 
 def from_json(line: str) -> tuple[int | None, Record]:
-    """The partition that a record names, and the record. `InvalidRecord` with what is wrong."""
+    """The partition of a record, if given, and the record. Raises `InvalidRecord`."""
     try:
         return _record_of(json.loads(line))
     except InvalidRecord:
@@ -117,7 +117,7 @@ def _bytes_of(fields: Mapping[str, Any], name: str) -> bytes | None:
     value = fields.get(name)
     if value is None or isinstance(value, str):
         return None if value is None else value.encode("utf-8", "surrogatepass")
-    # A document as the value is what people write: it is kept as JSON, half characters as the escapes that they were.
+    # A JSON document as the value is kept as JSON, with lone surrogates as escapes.
     try:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -142,14 +142,14 @@ def _line(topic: str, partition: int, record: Record) -> str:
 
 
 def _text(data: bytes | None) -> str:
-    """A quoted string as JSON has it, `null`, or hexadecimal where the bytes are no text."""
+    """A quoted string as in JSON, `null`, or hex for bytes that are not text."""
     if data is None:
         return "null"
     try:
         text = json.dumps(data.decode(), ensure_ascii=False)
     except UnicodeDecodeError:
         return f"0x{data.hex()}"
-    # Also what JSON lets pass must not move a terminal's cursor or turn its text round.
+    # JSON allows characters that move the cursor of a terminal or reverse its text.
     return text if text.isprintable() else "".join(char if char.isprintable() else _escaped(char) for char in text)
 
 

@@ -1,4 +1,4 @@
-"""Where a value lies on an axis, and which values the axis names. Pure arithmetic."""
+"""Scales and ticks of axes. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Scale:
 
 
 def round_ticks(largest: float, wanted: int = 4) -> list[float]:
-    """From 0 to the largest value or a little above, in steps that people count in."""
+    """From 0 to the largest value or a little above, in round steps."""
     if largest <= 0:
         return [0.0, 1.0]
     rough = largest / wanted
@@ -43,7 +43,7 @@ def round_ticks(largest: float, wanted: int = 4) -> list[float]:
 
 
 def size_ticks(largest: int, wanted: int = 5) -> list[float]:
-    """The same in powers of two, for bytes."""
+    """The same in steps of powers of two, for bytes."""
     step = 2.0 ** max(0, math.ceil(math.log2(max(largest, 1) / wanted)))
     return [step * number for number in range(-(-largest // int(step)) + 1)]
 
@@ -63,7 +63,7 @@ def time_ticks(first_ms: int, last_ms: int, wanted: int = 7) -> list[int]:
 
 
 def time_labels(ticks_ms: Sequence[int]) -> list[str]:
-    """Midnights by their day, other times by the clock; years where there are several. No text where no calendar is."""
+    """Midnights by their day, other times by the clock, months if the years differ. Empty for years after 9999."""
     try:
         moments = [datetime.fromtimestamp(tick / 1000, UTC) for tick in ticks_ms]
     except (ValueError, OverflowError, OSError):

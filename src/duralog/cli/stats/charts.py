@@ -1,4 +1,4 @@
-"""The sections of the page of `duralog stats`: one function for each question, with its chart and a few words."""
+"""The sections of the page of `duralog stats --html`: each has a chart and a short text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from duralog.statistics.shapes import SegmentSize, SegmentSizes, SegmentState, T
 
 _MOST_LANES = 16
 _MOST_BLOCKS = 60
-"""Segments of a partition are put together, neighbours with neighbours, until they are no more than this."""
+"""Neighbouring segments of a partition are merged into at most this many blocks."""
 _KINDS = {
     SegmentState.CLEAN: CLEAN,
     SegmentState.DIRTY: DIRTY,
@@ -47,12 +47,12 @@ _MEANINGS = (
 )
 
 
-def without_nothing(sections: Iterable[Section | None]) -> list[Section]:
+def present(sections: Iterable[Section | None]) -> list[Section]:
     return [section for section in sections if section is not None]
 
 
 def topic_size_section(topics: Sequence[LogFigures], shapes: Mapping[str, TopicShape]) -> Section:
-    """The largest topics, and the sum of the others."""
+    """The largest topics; the text gives the total of the others."""
     rows, states = [], set()
     for topic in topics[:_MOST_LANES]:
         segments = [segment for found in shapes[topic.topic].partitions for segment in found.segments]
@@ -68,7 +68,7 @@ def topic_size_section(topics: Sequence[LogFigures], shapes: Mapping[str, TopicS
                 )
         rows.append(Lane(printable(topic.topic), parts, size_text(topic.disk_bytes)))
     others = topics[_MOST_LANES:]
-    text = "What takes the room on disk."
+    text = "Bytes on disk."
     if others:
         size_bytes = sum(topic.disk_bytes for topic in others)
         text += f" {plural(len(others), 'smaller topic')}, not shown, {'has' if len(others) == 1 else 'have'}"
@@ -204,13 +204,13 @@ def hot_key_section(topic: LogFigures, hot_keys: Sequence[HotKey]) -> Section | 
 
 def shown_key(hot: HotKey) -> str:
     if hot.key is None:
-        return "(gone meanwhile)"
+        return "(deleted meanwhile)"
     text = key_text(hot.key) or '""'
     return f"{text}\u2026" if hot.size_bytes > len(hot.key) else text
 
 
 def codec_section(topic: LogFigures, shape: RecordShape) -> Section | None:
-    """Sizes of records, and what compression makes of them."""
+    """Sizes of records, and bytes before and after compression."""
     if not topic.records:
         return None
     sizes = shape.sizes.tolist()
@@ -252,7 +252,7 @@ def codec_section(topic: LogFigures, shape: RecordShape) -> Section | None:
 
 
 def compaction_section(topic: LogFigures, partitions: Sequence[LogFigures]) -> Section | None:
-    """What compaction has taken away, and what it would take now."""
+    """What compaction has removed, and what it would remove now."""
     if not topic.is_compacted:
         return None
     offsets = sum((found.end_offset or 0) - (found.start_offset or 0) for found in partitions)
@@ -262,22 +262,22 @@ def compaction_section(topic: LogFigures, partitions: Sequence[LogFigures]) -> S
     gone = max(0, offsets - topic.records - topic.control_batches)
     parts = [
         Part(stays, AFTER, f"{plural(stays, 'record')} would stay"),
-        Part(would_go, GONE, f"{plural(would_go, 'record')} would go now"),
-        Part(gone, BEFORE, f"{plural(gone, 'record')} gone already: empty offsets"),
+        Part(would_go, GONE, f"{plural(would_go, 'record')} would be removed now"),
+        Part(gone, BEFORE, f"{plural(gone, 'record')} removed already: empty offsets"),
     ]
     rows = [Lane("records", [part for part in parts if part.size], count_text(stays + would_go + gone))]
     text = (
-        f"Records at {topic.records:,} of {plural(offsets, 'offset')}: {gone:,} taken away before."
+        f"Records at {topic.records:,} of {plural(offsets, 'offset')}: {gone:,} removed before."
         if gone
-        else "Nothing was taken away so far."
+        else "Nothing was removed so far."
     )
     if topic.compaction is None:
-        text += " What a compaction would save now was not looked for."
+        text += " What a compaction would save now was not computed."
     elif would_go:
         freed = f"{size_text(would_free)} of {size_text(topic.disk_bytes)}"
-        text += f" A compaction now would take {plural(would_go, 'record')} and free {freed}."
+        text += f" A compaction now would remove {plural(would_go, 'record')} and free {freed}."
     else:
-        text += " A compaction now would save nothing: all that it may look at is needed."
+        text += " A compaction now would save nothing: all records in its range are needed."
     bytes_after = topic.disk_bytes - would_free
     sizes = (("on disk now", topic.disk_bytes, BEFORE), ("compacted", bytes_after, AFTER))
     by_bytes = [Lane(label, [Part(size, kind, size_text(size))], size_text(size)) for label, size, kind in sizes]
@@ -288,6 +288,6 @@ def compaction_section(topic: LogFigures, partitions: Sequence[LogFigures]) -> S
             chart += lanes(by_bytes, name="Bytes before and after a compaction", in_bytes=True, width=width)
         return chart
 
-    kinds = [(AFTER, "would stay"), (GONE, "would go now"), (BEFORE, "gone already")]
+    kinds = [(AFTER, "would stay"), (GONE, "would be removed now"), (BEFORE, "removed already")]
     present = {part.kind for part in parts if part.size}
     return Section("Compaction", text, fitted(draw), [(kind, words) for kind, words in kinds if kind in present])

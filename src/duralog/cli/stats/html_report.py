@@ -1,7 +1,7 @@
-"""A report as one HTML file: numbers that stand out, charts with a few words, the figures behind them in tables.
+"""A report as one HTML file: tiles with numbers, charts with a short text, and tables.
 
-The page needs nothing from anywhere else: no script, no font, no address. Everything that is given as text is escaped;
-charts are SVG from `duralog.cli.stats.svg_charts`, which escapes what it is given.
+The page is self-contained: no script, no font, no address. All text is escaped here; charts are SVG from `svg_charts`,
+which escapes its own text.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells as they are to be shown. Columns of numbers stand to the right."""
+    """Cells as text. Columns of numbers are aligned to the right."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     numbers: Sequence[str] = ()
-    """Which columns are numbers."""
+    """The names of columns of numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Section:
     """What the colours of the chart mean: kind and words."""
     table: Table | None = None
     table_is_open: bool = False
-    """The reader need not ask for it."""
+    """Whether the table is shown without a click."""
 
 
 @dataclass(frozen=True, slots=True)

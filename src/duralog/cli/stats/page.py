@@ -1,9 +1,8 @@
 """The figures of `duralog stats` as one page with charts: what `--html` writes.
 
-The page is as large as what a person looks at, whatever the size of the directory: a chapter for each of the largest
-topics, of them the largest partitions, and segments put together where there are many. Tables have the first rows, and
-say how many more there are. Names and keys come from a disk: they are made printable here, and escaped by
-`html_report` and `svg_charts`.
+The size of the page is bounded for any directory: it has a chapter for each of the largest topics, with the largest
+partitions, and merges neighbouring segments. Tables have the first rows and the number of the others. Names and keys
+come from a disk: they are made printable here, and escaped by `html_report` and `svg_charts`.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from duralog.cli.stats.charts import (
     compaction_section,
     hot_key_section,
     popularity_section,
+    present,
     size_section,
     time_section,
     topic_size_section,
-    without_nothing,
 )
 from duralog.cli.stats.html_report import Chapter, Section, Table, Tile, page
 from duralog.statistics.record_shapes import TimeCounts
@@ -43,7 +42,7 @@ def stats_page(report: StatsReport, path: str, made_ms: int) -> str:
         times = TimeCounts()
         for shape in report.shapes.values():
             times.add(shape.records.times)
-        parts += without_nothing([time_section(times, "Records over time, all topics")])
+        parts += present([time_section(times, "Records over time, all topics")])
     for topic in by_size[:_MOST_TOPICS]:
         of_topic = [found for found in report.partitions if found.topic == topic.topic]
         parts.append(_chapter(topic, of_topic, report.shapes[topic.topic]))
@@ -92,11 +91,11 @@ def _damage(report: StatsReport) -> list[Section]:
     if not found:
         return []
     rows = [(f"{printable(partition.topic)}-{partition.partition}", printable(text)) for partition, text in found]
-    cut = f" Here are the first {_MOST_DAMAGE}." if len(rows) > _MOST_DAMAGE else ""
+    first = f" Here are the first {_MOST_DAMAGE}." if len(rows) > _MOST_DAMAGE else ""
     return [
         Section(
             f"Damage: {plural(len(rows), 'place')}",
-            f"Nothing of it is counted below.{cut} duralog repair --dry-run shows what can be done.",
+            f"It is not counted below.{first} duralog repair --dry-run shows what can be done.",
             table=Table(("partition", "what"), rows[:_MOST_DAMAGE]),
             table_is_open=True,
         )
@@ -167,7 +166,7 @@ def _chapter(topic: LogFigures, partitions: Sequence[LogFigures], shape: TopicSh
         f" {plural(topic.batches, 'batch')}, {size_text(topic.disk_bytes)}"
         + ("" if ratio is None else f", {ratio:.2f} times smaller than unpacked")
         + f"; {policy}.",
-        without_nothing(
+        present(
             [
                 size_section(shape.partitions, Table(names, rows, (*names[:1], *names[2:7]))),
                 time_section(shape.records.times, "Records over time"),

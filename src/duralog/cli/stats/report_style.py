@@ -1,7 +1,7 @@
-"""How a report looks: colours for light and dark by what the reader's system prefers, and for paper."""
+"""The style sheet of a report, for light, dark and print."""
 
 KINDS = ("before", "after", "gone", "clean", "dirty", "active", "kept")
-"""What marks of a chart can stand for. Each has a colour of its name."""
+"""The kinds of marks of a chart. Each has a colour of its name."""
 
 _BASE = """
 :root {

@@ -1,10 +1,8 @@
-"""Charts as small inline SVG: text in, text out, no chart library and no script.
+"""Charts as small inline SVG, without a script.
 
-Colours are classes (`kind`), which the page's style gives a value for light and for dark: see
-`duralog.cli.stats.report_style`. Every mark has a tooltip. All text is escaped here: labels may come from a disk.
-
-A chart is drawn for a width, and shown larger or smaller with its text. `fitted` draws it twice, for a desk and for a
-phone, and the style shows the one that can be read.
+Colours are classes (`kind`), whose values for light and dark are in `report_style`. Every mark has a tooltip. All text
+is escaped here: labels may come from a disk. `fitted` draws a chart twice, for wide and for narrow screens; the style
+shows one of them.
 """
 
 from __future__ import annotations
@@ -22,22 +20,22 @@ _NARROW = 340
 _NARROW_BELOW = 500
 _ROW = 32
 _CLOSE_ROW = 23
-"""Of a bar that belongs to the one above: it has no label."""
+"""The height of a row without a label, which belongs to the bar above."""
 _BAR = 20
 AXIS = 26
 LEFT = 52
-"""Room for the numbers of an upright axis."""
+"""Space for the numbers of a vertical axis."""
 _LABEL, _NARROW_LABEL = 130, 96
-"""What labels have room for at least, and on a narrow page at most."""
+"""The least width of labels, and the width on a narrow page."""
 _LABEL_CHARACTER = 6.6
 _BAR_CHARACTERS = 7.0
-"""Points that a character of a label takes, about."""
+"""The approximate width of a character."""
 
 _LABEL_CHARACTERS, _NARROW_LABEL_CHARACTERS = 28, 12
 """A longer label is cut in its middle: names often differ at their end."""
 
 BEFORE, AFTER, GONE = "before", "after", "gone"
-"""Kinds: what was there, what is there, what went."""
+"""Kinds: before, after, removed."""
 CLEAN, DIRTY, ACTIVE, KEPT = "clean", "dirty", "active", "kept"
 """Kinds of segments: compacted, not yet compacted, still written to, and never compacted at all."""
 
@@ -52,7 +50,7 @@ class Lane(NamedTuple):
     label: str
     parts: Sequence[Part]
     text: str = ""
-    """Written behind the bar."""
+    """Written after the bar."""
 
 
 class Series(NamedTuple):
@@ -62,7 +60,7 @@ class Series(NamedTuple):
 
 
 def fitted(draw: Callable[[int], str]) -> str:
-    """What `draw` makes for a wide page, and for a narrow one."""
+    """The chart for a wide page, and for a narrow one."""
     return f'<div class="wide">{draw(WIDTH)}</div><div class="narrow">{draw(_NARROW)}</div>'
 
 
@@ -92,7 +90,7 @@ def lanes(rows: Sequence[Lane], *, name: str, in_bytes: bool = False, unit: str 
         at = 0.0
         for part in row.parts:
             x, end = scale(at), scale(at + part.size)
-            # A gap between neighbours, unless they are too thin to have one.
+            # A gap between neighbours, unless they are too thin.
             thickness = max(end - x - (1 if end - x > 3 else 0), 0.75)
             marks.append(
                 f'<rect class="{part.kind}" x="{x:g}" y="{top}" width="{thickness:.4g}" height="{_BAR}" rx="2">'
@@ -125,10 +123,10 @@ def areas(
         marks.append(f'<polyline class="{one.kind} line" points="{points}"/>')
     step = across(times_ms[1]) - across(times_ms[0])
     for number, time in enumerate(times_ms):
-        listed = "\n".join(f"{one.name}: {one.values[number]:,.0f}" for one in series)
+        values = "\n".join(f"{one.name}: {one.values[number]:,.0f}" for one in series)
         marks.append(
             f'<rect class="touch" x="{across(time) - step / 2:.5g}" y="10" width="{step:.4g}" height="{floor - 10:g}">'
-            f"<title>{escape(format_time(time))}\n{escape(listed)}</title></rect>"
+            f"<title>{escape(format_time(time))}\n{escape(values)}</title></rect>"
         )
     return svg(width, height, name, marks)
 
@@ -143,9 +141,9 @@ def ranks(
     height: int = 250,
     width: int = WIDTH,
 ) -> str:
-    """How often the most frequent comes, the second, and so on: both axes in powers of ten.
+    """Counts by rank, on logarithmic axes.
 
-    `counts` are sorted, the largest first, and above 0. Of many, those are drawn that are apart on the page.
+    `counts` are above 0 and sorted, the largest first. Of many, a few are drawn, equally spaced.
     """
     if not counts:
         return ""

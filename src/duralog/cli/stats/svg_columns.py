@@ -1,6 +1,6 @@
-"""Upright bars side by side, as inline SVG: how many there are of each size, or at each time.
+"""Histograms as inline SVG: counts by size, or by time.
 
-Colours, tooltips and the escaping of text are as in `duralog.cli.stats.svg_charts`.
+Colours, tooltips and escaping are as in `svg_charts`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from duralog.cli.stats.svg_charts import AFTER, AXIS, LEFT, WIDTH, horizontal_li
 
 _TOP = 10
 _LABEL_ROOM = 52
-"""Labels that are closer to the one before are left out."""
+"""The least distance of labels; closer ones are left out."""
 
 
 class Column(NamedTuple):
@@ -31,7 +31,7 @@ def columns(
     height: int = 220,
     width: int = WIDTH,
 ) -> str:
-    """All on one axis that starts at 0. Labels stand below, at places that count in bars: 0.5 is the first's middle."""
+    """Vertical bars on an axis that starts at 0. Label positions are in bars: 0.5 is the middle of the first."""
     if not bars:
         return ""
     ticks = round_ticks(max(bar.value for bar in bars))
@@ -49,7 +49,7 @@ def columns(
         x, thickness = across(number), across(number + 1) - across(number)
         tip = f"<title>{escape(bar.tip)}</title>"
         if bar.value:
-            # However few there are of many, something is seen of them.
+            # A small value is still visible.
             top = min(up(bar.value), floor - 1)
             marks.append(
                 f'<rect class="{kind}" x="{x + gap / 2:.5g}" y="{top:.5g}" width="{max(thickness - gap, 0.5):.4g}"'
@@ -62,6 +62,6 @@ def columns(
 
 
 def time_marks(first_ms: int, width_ms: int, count: int) -> list[tuple[float, str]]:
-    """Labels for bars that stand for spans of time, one after the other."""
+    """Labels for bars of consecutive spans of time."""
     at = time_ticks(first_ms, first_ms + width_ms * count)
     return [((tick - first_ms) / width_ms, text) for tick, text in zip(at, time_labels(at), strict=True)]

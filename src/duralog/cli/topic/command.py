@@ -64,9 +64,9 @@ def list_topics(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> None:
-    """One line for each topic.
+    """List topics.
 
-    Its id, partitions, records, size and own configs. Nothing is changed.
+    Each with its id, partitions, offsets, size and own configs. Nothing is changed.
 
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
@@ -100,9 +100,9 @@ def describe(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Partitions with offsets and sizes, and configs.
+    """Show partitions with offsets and sizes, and configs.
 
-    Of each config it is told where its value comes from. Nothing is changed.
+    For each config, where its value comes from. Nothing is changed.
 
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
@@ -143,7 +143,7 @@ def create(
             "--partitions",
             metavar="N",
             min=1,
-            help="How many; without it, the broker's num.partitions.",
+            help="The number of partitions; by default the broker's num.partitions.",
             show_default=False,
             rich_help_panel=WHAT,
         ),
@@ -153,7 +153,7 @@ def create(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Create a topic, and the directory if there is none.
+    """Create a topic, and the directory if it does not exist.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
@@ -197,7 +197,7 @@ def alter(
         typer.Option(
             "--delete-config",
             metavar="NAME",
-            help="Back to the default; may be given again.",
+            help="Remove this config, so that its default applies; may be given again.",
             rich_help_panel=WHAT,
             autocompletion=topic_config_names,
         ),
@@ -208,7 +208,7 @@ def alter(
             "--partitions",
             metavar="N",
             min=1,
-            help="Let the topic have so many.",
+            help="Add partitions up to this number.",
             show_default=False,
             rich_help_panel=WHAT,
         ),
@@ -217,7 +217,7 @@ def alter(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Set or take back configs, or add partitions.
+    """Set or remove configs, or add partitions.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
@@ -226,7 +226,7 @@ def alter(
     if not changes and partitions is None:
         raise WrongUsage("give --config, --delete-config or --partitions")
     if twice := set(delete_config or ()) & config_settings(config).keys():
-        raise WrongUsage(f"{', '.join(sorted(twice))}: either set it or take it back")
+        raise WrongUsage(f"{', '.join(sorted(twice))}: either set it or remove it")
     with told_plainly(), names_checked(place, topic):
         from duralog.cli.common.logs import say_warnings
         from duralog.cli.common.opened_store import opened_store
@@ -267,13 +267,13 @@ def delete(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Delete a topic with all its records, for good.
+    """Delete a topic with all its records, permanently.
 
     Exit code: 0 done, 1 it could not be done or was not wanted, 2 wrong usage, 130 interrupted.
     """
     place = target_given(target, data)
     if not yes and not sys.stdin.isatty():
-        raise WrongUsage("nobody to ask: give --yes to delete the topic")
+        raise WrongUsage("this is not a terminal, so nothing can be asked: give --yes to delete the topic")
     with told_plainly(), names_checked(place, topic):
         from duralog.cli.common.logs import say_warnings
         from duralog.cli.common.opened_store import opened_store

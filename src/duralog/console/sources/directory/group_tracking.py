@@ -86,7 +86,7 @@ class GroupTracking:
 
             # What a transaction committed counts when the transaction does; other commits do not wait for it.
             for record in folded.taking_effect(entries()):
-                self._records.take(record)
+                self._records.add(record)
             return reached, taken, reached == end
 
         return read
