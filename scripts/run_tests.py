@@ -85,6 +85,8 @@ def main() -> int:
     parser.add_argument("tests", nargs="*", default=["tests"], help="folders, files or names of tests")
     asked = parser.parse_args()
 
+    # Test processes that keep no bytecode spend ten seconds each on the tests alone.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if asked.n > 1:
         _compile_kernels(asked.n)
     folder = _temporary_folder_in_memory()

@@ -70,7 +70,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_store(path: Path) -> None:
-    with duralog.open(path) as store:
+    with duralog.open(path, {"log.cleaner.enable": False}) as store:
         cells = shown(store)
         assert "2 topics, open for writing" in cells.words
     assert cells.rows[0] == ["topic", "partitions", "policy", "offsets", "segments", "size", "newest record"]
