@@ -16,7 +16,8 @@ from duralog.format.index_entries import AbortedTransaction
 from duralog.format.record import Record
 from duralog.kernels.columns import BATCH_DTYPE
 from duralog.storage.append.producer_batch import ProducerBatch, producer_batches
-from duralog.storage.append.producer_state import ProducerState, WrittenBatch
+from duralog.storage.append.producer_entry import WrittenBatch
+from duralog.storage.append.producer_state import ProducerState
 
 PLAIN, TRANSACTIONAL, COMMIT, ABORT, EMPTY_CONTROL = range(5)
 ATTRIBUTES = {PLAIN: 0, TRANSACTIONAL: 0x10, COMMIT: 0x30, ABORT: 0x30, EMPTY_CONTROL: 0x30}

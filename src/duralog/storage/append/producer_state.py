@@ -22,22 +22,15 @@ open transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from duralog.errors import (
-    CoordinatorFenced,
-    InvalidTransactionState,
-    OutOfOrderSequence,
-    ProducerFenced,
-)
+from duralog.errors import InvalidTransactionState
 from duralog.format.control_records import ControlType, EndTransactionMarker
 from duralog.format.index_entries import AbortedTransaction
-from duralog.format.layout import NO_SEQUENCE
 from duralog.format.producer_snapshot import ProducerEntry, decode_producer_snapshot, encode_producer_fields
 from duralog.format.varint import Bytes
 from duralog.storage.append.origin import AppendOrigin
@@ -47,6 +40,22 @@ from duralog.storage.append.producer_batch import (
     ProducerBatch,
     ReadBytes,
     producer_batches,
+)
+from duralog.storage.append.producer_entry import (
+    EPOCH_BUMPING,
+    NONE,
+    ProducerStateEntry,
+    WrittenBatch,
+    as_producer,
+    as_written,
+    check_marker,
+    check_sequence,
+    fenced,
+    find_repeated,
+    is_expired,
+    out_of_order,
+    snapshot_entry,
+    snapshot_fields,
 )
 
 DEFAULT_EXPIRATION_MS = 86_400_000
@@ -58,43 +67,6 @@ idle for half an hour, and no client retries a batch for that long."""
 _FORGOTTEN_SHARE = 20
 """One part in this many is evicted at once. One by one, each search for the first would take longer."""
 
-EPOCH_BUMPING = 2
-"""The first transaction version that gives a producer a new epoch after each transaction."""
-
-_NONE = -1
-_SEQUENCES = 2**31
-_LAST_EPOCH = 2**15 - 1
-
-
-class WrittenBatch(NamedTuple):
-    """A batch in the log. A producer that sends it again gets these offsets. Kafka's `BatchMetadata`."""
-
-    base_sequence: int
-    last_sequence: int
-    base_offset: int
-    last_offset: int
-    timestamp_ms: int
-
-
-class ProducerStateEntry(NamedTuple):
-    """The state of one producer. Kafka's `ProducerStateEntry`."""
-
-    epoch: int
-    batches: tuple[WrittenBatch, ...] = ()
-    """Those of this epoch, the oldest first."""
-    timestamp_ms: int = _NONE
-    coordinator_epoch: int = _NONE
-    transaction_first_offset: int = _NONE
-
-    @property
-    def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-
-_as_written: Callable[[tuple[object, ...]], WrittenBatch] = partial(tuple.__new__, WrittenBatch)
-_as_producer: Callable[[tuple[object, ...]], ProducerStateEntry] = partial(tuple.__new__, ProducerStateEntry)
-"""Like `_make` of both, but twice as fast."""
-
 
 class FrozenProducers(NamedTuple):
     """The producers at one offset. They do not change: any thread may use them."""
@@ -104,18 +76,18 @@ class FrozenProducers(NamedTuple):
 
     def snapshot(self) -> bytes:
         """The `.snapshot` file of `end_offset`."""
-        return encode_producer_fields([_fields(*known) for known in self.producers.items()])
+        return encode_producer_fields([snapshot_fields(*known) for known in self.producers.items()])
 
     def entries(self) -> list[ProducerEntry]:
         """What a snapshot keeps: only the last batch of each producer."""
-        return [_entry(producer_id, known) for producer_id, known in self.producers.items()]
+        return [snapshot_entry(producer_id, known) for producer_id, known in self.producers.items()]
 
     def expired(self, now_ms: int, expiration_ms: int) -> dict[int, ProducerStateEntry]:
         """The producers that have been idle for too long, by the timestamps of their records."""
         return {
             producer_id: known
             for producer_id, known in self.producers.items()
-            if _is_expired(known, now_ms, expiration_ms)
+            if is_expired(known, now_ms, expiration_ms)
         }
 
 
@@ -155,21 +127,21 @@ class ProducerState:
         producer = self._producers.get(batch.producer_id)
         if batch.marker is not None:
             if producer is not None:
-                _check_marker(producer, batch, batch.marker, transaction_version)
+                check_marker(producer, batch, batch.marker, transaction_version)
             return None
         if producer is None:
             if origin is AppendOrigin.CLIENT and transaction_version >= EPOCH_BUMPING and batch.base_sequence != 0:
-                raise _out_of_order(batch, "0, since the producer is unknown")
+                raise out_of_order(batch, "0, since the producer is unknown")
             return None
         if origin is AppendOrigin.CLIENT:
-            repeated = _find_repeated(producer, batch)
+            repeated = find_repeated(producer, batch)
             if repeated is not None:
                 return repeated
         if batch.producer_epoch < producer.epoch:
-            raise _fenced(batch, f"at least {producer.epoch}")
+            raise fenced(batch, f"at least {producer.epoch}")
         if origin is AppendOrigin.CLIENT:
-            _check_sequence(producer, batch, transaction_version)
-        if producer.transaction_first_offset != _NONE and not batch.is_transactional:
+            check_sequence(producer, batch, transaction_version)
+        if producer.transaction_first_offset != NONE and not batch.is_transactional:
             raise InvalidTransactionState(
                 f"producer {batch.producer_id} has a transaction open since offset {producer.transaction_first_offset}:"
                 " it cannot write outside of it"
@@ -201,18 +173,18 @@ class ProducerState:
     def _take_data(self, batch: ProducerBatch) -> None:
         producer_id, epoch, base_sequence, base_offset, last_offset, timestamp_ms, is_transactional, _, _ = batch
         known = self._producers.pop(producer_id, None)
-        written = _as_written((base_sequence, batch.last_sequence, base_offset, last_offset, timestamp_ms))
+        written = as_written((base_sequence, batch.last_sequence, base_offset, last_offset, timestamp_ms))
         if known is None:
             batches: tuple[WrittenBatch, ...] = (written,)
-            coordinator_epoch = first_offset = _NONE
+            coordinator_epoch = first_offset = NONE
         else:
             before = known.batches if known.epoch == epoch else ()
             batches = (*before[1 - REMEMBERED_BATCHES :], written)
             coordinator_epoch, first_offset = known.coordinator_epoch, known.transaction_first_offset
-        if is_transactional and first_offset == _NONE:
+        if is_transactional and first_offset == NONE:
             first_offset = base_offset
             self._open[base_offset] = producer_id
-        self._producers[producer_id] = _as_producer((epoch, batches, timestamp_ms, coordinator_epoch, first_offset))
+        self._producers[producer_id] = as_producer((epoch, batches, timestamp_ms, coordinator_epoch, first_offset))
 
     def _take_marker(self, batch: ProducerBatch, marker: EndTransactionMarker) -> AbortedTransaction | None:
         """The entry for the transaction index, if the marker aborts a transaction that has data here."""
@@ -225,7 +197,7 @@ class ProducerState:
             known.coordinator_epoch if is_emptied else marker.coordinator_epoch,
         )
         first_offset = known.transaction_first_offset
-        if first_offset == _NONE:
+        if first_offset == NONE:
             return None
         self._open.pop(first_offset, None)
         self._completed[first_offset] = batch.base_offset
@@ -276,7 +248,7 @@ class ProducerState:
         """Evict producers that have been idle for longest, if there are too many. Open transactions do not count."""
         surplus = len(self._producers) - len(self._open) - self.most_producers
         if surplus > 0:
-            idle = (item for item in self._producers.items() if item[1].transaction_first_offset == _NONE)
+            idle = (item for item in self._producers.items() if item[1].transaction_first_offset == NONE)
             self.evicted += self.forget(dict(islice(idle, surplus + self.most_producers // _FORGOTTEN_SHARE)))
 
     def clear(self, end_offset: int) -> None:
@@ -301,7 +273,7 @@ class ProducerState:
     def entry(self, producer_id: int) -> ProducerEntry | None:
         """What a snapshot keeps of one producer; None if nothing is known of it."""
         known = self._producers.get(producer_id)
-        return None if known is None else _entry(producer_id, known)
+        return None if known is None else snapshot_entry(producer_id, known)
 
     @classmethod
     def from_snapshot(
@@ -327,94 +299,15 @@ class ProducerState:
                         entry.first_sequence, entry.last_sequence, first_offset, entry.last_offset, entry.timestamp_ms
                     ),
                 )
-            open_from = max(entry.transaction_first_offset, _NONE)
+            open_from = max(entry.transaction_first_offset, NONE)
             producer = ProducerStateEntry(
                 entry.producer_epoch, batches, entry.timestamp_ms, entry.coordinator_epoch, open_from
             )
-            if _is_expired(producer, now_ms, expiration_ms):
+            if is_expired(producer, now_ms, expiration_ms):
                 continue
             state._producers[entry.producer_id] = producer
-            if open_from != _NONE:
+            if open_from != NONE:
                 open_offsets.append((open_from, entry.producer_id))
         state._open = dict(sorted(open_offsets))
         state._evict_surplus()
         return state
-
-
-def _is_expired(producer: ProducerStateEntry, now_ms: int, expiration_ms: int) -> bool:
-    return producer.transaction_first_offset == _NONE and now_ms - producer.timestamp_ms >= expiration_ms
-
-
-def _fields(producer_id: int, known: ProducerStateEntry) -> tuple[int, ...]:
-    """The fields of a snapshot's entry, in its order."""
-    epoch, batches, timestamp_ms, coordinator_epoch, first_offset = known
-    if not batches:
-        return producer_id, epoch, NO_SEQUENCE, _NONE, 0, timestamp_ms, coordinator_epoch, first_offset
-    _, last_sequence, base_offset, last_offset, _ = batches[-1]
-    delta = last_offset - base_offset
-    return producer_id, epoch, last_sequence, last_offset, delta, timestamp_ms, coordinator_epoch, first_offset
-
-
-def _entry(producer_id: int, known: ProducerStateEntry) -> ProducerEntry:
-    fields = _fields(producer_id, known)
-    return ProducerEntry(
-        producer_id=fields[0],
-        producer_epoch=fields[1],
-        last_sequence=fields[2],
-        last_offset=fields[3],
-        offset_delta=fields[4],
-        timestamp_ms=fields[5],
-        coordinator_epoch=fields[6],
-        transaction_first_offset=fields[7],
-    )
-
-
-def _find_repeated(producer: ProducerStateEntry, batch: ProducerBatch) -> WrittenBatch | None:
-    if batch.producer_epoch == producer.epoch:
-        for written in producer.batches:
-            if written.base_sequence == batch.base_sequence and written.last_sequence == batch.last_sequence:
-                return written
-    return None
-
-
-def _check_sequence(producer: ProducerStateEntry, batch: ProducerBatch, transaction_version: int) -> None:
-    sequence = batch.base_sequence
-    if batch.producer_epoch != producer.epoch:
-        if sequence != 0:
-            raise _out_of_order(batch, f"0, the first of epoch {batch.producer_epoch}")
-    elif transaction_version >= EPOCH_BUMPING and not producer.batches and sequence != 0:
-        raise _out_of_order(batch, "0, the first of the producer")
-    elif sequence != (producer.last_sequence + 1) % _SEQUENCES:
-        raise _out_of_order(batch, str((producer.last_sequence + 1) % _SEQUENCES))
-
-
-def _check_marker(
-    producer: ProducerStateEntry, batch: ProducerBatch, marker: EndTransactionMarker, transaction_version: int
-) -> None:
-    epoch, known = batch.producer_epoch, producer.epoch
-    if transaction_version >= EPOCH_BUMPING:
-        # The marker of such a transaction has the next epoch. A coordinator that lost the response sends it again, and
-        # the last possible epoch has no next one.
-        is_retry = epoch == known and (producer.transaction_first_offset == _NONE or epoch == _LAST_EPOCH)
-        if epoch <= known and not is_retry:
-            raise _fenced(batch, f"over {known}")
-    elif epoch < known:
-        raise _fenced(batch, f"at least {known}")
-    if marker.coordinator_epoch < producer.coordinator_epoch:
-        raise CoordinatorFenced(
-            f"the coordinator of producer {batch.producer_id} has epoch {producer.coordinator_epoch}:"
-            f" a marker of the older epoch {marker.coordinator_epoch} is refused"
-        )
-
-
-def _fenced(batch: ProducerBatch, expected: str) -> ProducerFenced:
-    return ProducerFenced(
-        f"producer {batch.producer_id} has been replaced: expected an epoch {expected}, found {batch.producer_epoch}"
-    )
-
-
-def _out_of_order(batch: ProducerBatch, expected: str) -> OutOfOrderSequence:
-    return OutOfOrderSequence(
-        f"a batch of producer {batch.producer_id} is missing or out of order:"
-        f" expected sequence number {expected}, found {batch.base_sequence}"
-    )

@@ -18,8 +18,9 @@ from duralog.kernels.columns import BATCH_DTYPE
 from duralog.kernels.scan import scan_batches
 from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.append.producer_batch import ProducerBatch, producer_batches
+from duralog.storage.append.producer_entry import WrittenBatch
 from duralog.storage.append.producer_snapshots import ProducerSnapshots
-from duralog.storage.append.producer_state import ProducerState, WrittenBatch
+from duralog.storage.append.producer_state import ProducerState
 from duralog.storage.disk.file_system import LocalFileSystem
 
 PRODUCER, OTHER = 7, 8

@@ -22,7 +22,7 @@ from duralog.broker.wire.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from duralog.broker.wire.request import Answer, Api, Fields, Request
-from duralog.storage.append.producer_state import EPOCH_BUMPING
+from duralog.storage.append.producer_entry import EPOCH_BUMPING
 from duralog.storage.disk.log_directory import TopicPartition
 
 _OF_BROKERS = 4

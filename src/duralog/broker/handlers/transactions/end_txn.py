@@ -12,7 +12,7 @@ from duralog.broker.transactions.decisions import Producer
 from duralog.broker.wire.error_codes import INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
 from duralog.broker.wire.request import Answer, Api, Fields, Request
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from duralog.storage.append.producer_state import EPOCH_BUMPING
+from duralog.storage.append.producer_entry import EPOCH_BUMPING
 
 _KNOWS_FENCED = 2
 _BUMPS_EPOCH = 5
