@@ -84,5 +84,5 @@ def test_every_request_is_answered(
         fields = draw.message(load_request_schema(api_key, version))
         client.ask(api_key, version, fields)
     lines = [record.getMessage() for record in caplog.records]
-    assert [line for line in lines if "could not be made for a client that asked for it" not in line] == []
+    assert [line for line in lines if "could not be created for a client that asked for it" not in line] == []
     assert broker.store.background_errors == ()

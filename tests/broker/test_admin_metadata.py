@@ -161,7 +161,7 @@ class TestAutoCreation:
     ) -> None:
         make(client, "a.b")
         metadata(client, "a_b", auto=True)
-        wait_until(lambda: "topic a_b could not be made for a client that asked for it" in caplog.text)
+        wait_until(lambda: "topic a_b could not be created for a client that asked for it" in caplog.text)
         assert topic_errors(client, "a_b") == [3]
 
     def test_too_many_at_once_are_not_made(self, client: RawClient, broker: Broker) -> None:

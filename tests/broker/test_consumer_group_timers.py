@@ -81,7 +81,7 @@ def test_a_member_that_has_no_time_is_not_put_out_again_and_again_while_the_log_
         bench.timers.run_due(lambda work: work())
         assert bench.timers.seconds_to_next(1) == 1
         bench.now_ms += 1000
-    assert caplog.messages == ["group g: member a could not be put out: error code 16"]
+    assert caplog.messages == ["group g: member a could not be removed: error code 16"]
     bench.coordinator.is_failing = False
     bench.pass_time(0)
     assert set(bench.group().members) == {"b"}

@@ -82,15 +82,15 @@ def test_what_waits_in_line_has_its_turn_in_order_however_much_it_is(
         )
 
     append(lambda _, error: done.append(error))
-    partition.after_line(fail)
+    partition.after_appends(fail)
     for number in range(3000):
-        partition.after_line(partial(done.append, number))
+        partition.after_appends(partial(done.append, number))
     append(lambda _, __: done.append("last"))
     assert done == []
     while not done or done[-1] != "last":
         desk.broker.run_pending()
     assert done == [*range(3000), None, "last"]
-    assert not partition.in_line
+    assert not partition.append_queue
     assert desk.end_offset("t") == 2
     assert ["ZeroDivisionError: a bug" in record.getMessage() for record in caplog.records] == [True]
 

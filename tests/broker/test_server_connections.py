@@ -366,7 +366,7 @@ class TestMisuse:
         client.send_bytes(struct.pack(">ihhih", 10, SASL_HANDSHAKE, 1, 1, -1))
         assert client.is_closed_by_peer()
         (line,) = lines(caplog)
-        assert "there is no API with key 17: the client wants to log in by SASL" in line
+        assert "there is no API with key 17: the client tries to log in by SASL" in line
 
     def test_lines_do_not_grow_with_clients(
         self, connect: Connect, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -436,7 +436,7 @@ class TestMisuse:
     def test_what_was_received_is_handled_before_more_is_read_when_a_wait_ends_without_answer(
         self, broker: Broker, behaviour: Behaviour, client: RawClient
     ) -> None:
-        """As for acks=0 with work beside the loop: the end of the wait and new bytes may come in one turn."""
+        """As for acks=0 with work on a worker thread: the end of the wait and new bytes may come in one turn."""
         name = messages.encode_request(HEARTBEAT, 0, {"group_id": "background"})
         large = request_frame(HEARTBEAT, 0, 0, name + bytes(66_000))
         client.send_bytes(large[:10])

@@ -484,7 +484,7 @@ def test_a_marker_comes_after_the_records_that_wait_in_line(broker: DeskBroker) 
     assert told == [0, 1, 3]
     assert broker.transactions.states[ID].status is TransactionStatus.COMPLETE_ABORT
     assert partition.log.view.last_stable_offset == partition.log.end_offset == 4
-    assert not partition.in_line
+    assert not partition.append_queue
 
 
 def test_a_state_that_was_deleted_does_not_come_back_with_the_last_marker(

@@ -1,12 +1,16 @@
-"""One node that speaks Kafka's wire protocol over a store.
+"""A single-node broker that speaks Kafka's wire protocol over a store.
 
-| module | what it is |
+Each package imports only those below it, and `broker` is imported by none of them:
+
+| package or module | what it is |
 |---|---|
-| `frames` | bytes in, requests out: where a request ends, and what its header says; no sockets |
-| `connection` | one client: what it sent, what it is owed, what it may cost |
-| `event_loop` | the only thread that touches sockets and the broker's state |
-| `dispatch` | from a request to its handler, and from the handler's answer to bytes |
-| `messages` | requests and answers as values, by the schemas of `kio` |
-| `handlers` | one file for each API |
-| `broker` | what the handlers share: the store, partitions, topics, groups, transactions, the clock, timers |
+| `broker` | the composition root: makes the parts below and binds the handlers to them |
+| `metrics`, `metrics_server` | what Prometheus scrapes |
+| `handlers` | one module for each API of the protocol |
+| `produce`, `fetch`, `groups`, `transactions` | what these APIs do; none of the four knows another |
+| `configs` | configs of brokers, topics and groups: reading and changing them |
+| `topics` | topics and partitions as clients see them, appends, the logs of coordinators |
+| `runtime` | what every part works with: store, clock, timers, worker threads |
+| `net` | sockets, the event loop, worker threads, limits, dispatch |
+| `wire` | bytes and messages of the protocol; no sockets |
 """

@@ -1,11 +1,11 @@
-"""The broker: a store, what clients may ask of it, and the loop on which all of that happens.
+"""The broker: a store, the parts that serve clients from it, and the event loop on which they run.
 
 Opening: the store is opened (which may recover it), the coordinators read their logs, and only then does the port open:
-a client never meets half a broker. Stopping: no new connection and no new request; what is being worked on is
-finished and its answers leave, within a time; the coordinators close, and last of all the store, which
-brings everything to disk and leaves the marker of a clean shutdown.
+a client never meets a broker that is half open. Stopping: no new connection and no new request; requests in progress
+are finished and their answers sent, within a time limit; the coordinators close, and last of all the store, which
+flushes everything to disk and writes the marker of a clean shutdown.
 
-All handlers, coordinators and timers run on one thread, so they need no locks. What may block is handed to a few worker
+All handlers, coordinators and timers run on one thread, so they need no locks. What may block runs on a few worker
 threads (`Background`), and what follows from it runs on the loop again.
 
 This is the composition root: it makes the parts, from the runtime up to the coordinators, and hands each handler the
@@ -16,8 +16,8 @@ clients see the end of a connection when the parent closes it, and the port is f
 and `close` do nothing there, and the store refuses to work (`duralog.storage.disk.forks`). Clients in the child can
 connect.
 
-If the machine dies, nothing is lost but what no flush had reached: the logs are the only truth, and state that is not
-in them (who is connected, which fetch waits) is of no worth afterwards.
+If the machine dies, only unflushed records are lost: the logs are the only truth, and state that is not in them (open
+connections, waiting fetches) has no meaning afterwards.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _GOODBYE_CHECK_MS = 10
 
 
 class Broker:
-    """One node. `open`, then `run` in this thread or `start` in one of its own; `stop` ends it from any thread."""
+    """One node. `open`, then `run` in this thread or `start` in a new one; `stop` ends it from any thread."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Broker:
         clock: Clock = wall_clock_ms,
         timer_clock: Callable[[], float] = steady_clock_ms,
     ) -> None:
-        """Without a data directory, a temporary one is made and removed at the end (`ephemeral_folder`)."""
+        """Without a data directory, a temporary one is created and removed at the end (`ephemeral_folder`)."""
         self.clock = clock
         self.is_stopping = False
         self._data_dir = data_dir
@@ -97,7 +97,7 @@ class Broker:
     # The beginning
 
     def open(self) -> Broker:
-        """Open the store, load what the coordinators know, and listen. What fails leaves nothing open."""
+        """Open the store, load the state of the coordinators, and listen. On failure, nothing stays open."""
         self._process = forks.here
         with ExitStack() as opened:
             listeners = [opened.enter_context(bind(listener.bound)) for listener in self._listening.listeners]
@@ -118,7 +118,7 @@ class Broker:
         return self
 
     def on_fork(self) -> None:
-        # Not one of its callbacks is run: all that they would undo is the parent's.
+        # None of its callbacks runs: what they would close belongs to the parent.
         self._opened.pop_all()
         if self._is_open:
             self._is_open = False
@@ -194,7 +194,7 @@ class Broker:
 
     def _serve_metrics(self, opened: ExitStack) -> None:
         if self._metrics_address is not None:
-            # Not at the top: what it takes to load, a broker without metrics does not need.
+            # Imported late: a broker without metrics does not load prometheus_client.
             from duralog.broker.metrics import MeasuredParts
             from duralog.broker.metrics_server import MetricsServer
 
@@ -225,14 +225,14 @@ class Broker:
             self.close()
 
     def start(self) -> Broker:
-        """Serve in a thread of its own."""
+        """Serve in a new thread."""
         self._check_process()
         self._thread = threading.Thread(target=self.run, name="duralog-broker")
         self._thread.start()
         return self
 
     def run_pending(self) -> None:
-        """For who has no thread for the loop: do what there is to do now, and return."""
+        """Run the loop once without waiting, for callers that have no thread for it."""
         self._check_process()
         self.loop.run_turn(0)
 
@@ -242,7 +242,7 @@ class Broker:
     # The end
 
     def stop(self) -> None:
-        """Stop cleanly, from any thread. Returns when it is done, unless the loop is this thread's own."""
+        """Stop cleanly, from any thread. Returns when the broker has stopped, unless this is the loop's thread."""
         if not self._is_open:
             return
         if self._thread is None:
@@ -266,7 +266,7 @@ class Broker:
             self.loop.timers.after(_GOODBYE_CHECK_MS, self._leave_when_quiet)
 
     def close(self) -> None:
-        """Close all that is open, the store last. Whoever has called `start` calls `stop` instead."""
+        """Close everything, the store last. After `start`, call `stop` instead."""
         self.is_stopping = True
         self._opened.close()
 

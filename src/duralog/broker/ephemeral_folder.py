@@ -1,12 +1,12 @@
-"""The folder of a broker that keeps nothing: made at its start, removed at its end.
+"""The directory of a broker that keeps nothing: created at its start, removed at its end.
 
-Who is killed cannot remove it. So each start removes what others have left: folders of the same user with this name
-that nobody holds. A running broker holds its folder by a lock on it, which ends with its process, however that ends.
+A killed broker cannot remove it. So each start removes abandoned directories: those of the same user with this prefix
+that no process has locked. A running broker holds a lock on its directory, which ends with the process.
 
-A forked child has no part in it: it neither removes the folder nor keeps it held.
+A forked child neither removes the directory nor keeps it locked.
 
-Between the making of a folder and its lock, another start may take it for one that was left. Whoever makes a folder
-looks for that, and makes another one.
+Between the creation of a directory and its lock, another start may remove it as abandoned. `_make_held` checks for that
+and creates another one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PREFIX = "duralog-ephemeral-"
 
 _logger = logging.getLogger("duralog.broker")
 _holding: set[int] = set()
-"""The descriptors that hold folders of this process."""
+"""The descriptors by which this process has its directories locked."""
 
 
 def _let_go_in_child() -> None:
@@ -40,7 +40,7 @@ forks.call_in_child(_let_go_in_child)
 
 @contextmanager
 def ephemeral_folder() -> Iterator[str]:
-    """A new folder among the system's temporary ones."""
+    """A new directory under the system's temporary directory."""
     remove_left_behind(tempfile.gettempdir())
     process = forks.here
     path, held = _make_held()
@@ -55,7 +55,7 @@ def ephemeral_folder() -> Iterator[str]:
 
 
 def remove_left_behind(parent: str) -> None:
-    """Remove the folders that nobody holds. What cannot be removed is told, and stays."""
+    """Remove directories that no process has locked. One that cannot be removed is logged and kept."""
     with os.scandir(parent) as entries:
         left = [entry.path for entry in entries if entry.name.startswith(PREFIX) and _is_own_folder(entry)]
     for path in left:
@@ -80,7 +80,7 @@ def _is_own_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _make_held() -> tuple[str, int]:
-    """A new folder, and the descriptor that holds it."""
+    """A new directory, and the descriptor that locks it."""
     while True:
         path = tempfile.mkdtemp(prefix=PREFIX)
         try:
@@ -95,7 +95,7 @@ def _make_held() -> tuple[str, int]:
 
 
 def _hold(path: str) -> int | None:
-    """Lock a folder. Returns the descriptor that holds it; None if somebody else does."""
+    """Lock a directory. Returns the descriptor that holds the lock; None if another process holds it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

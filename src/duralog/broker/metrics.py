@@ -1,8 +1,8 @@
-"""What the broker tells Prometheus. Nothing is counted for it that is not there anyway: a scrape reads and adds up.
+"""The metrics of the broker for Prometheus. Nothing is counted for them alone: a scrape reads and adds up.
 
-What lives on the loop is read there, in one go, so that the numbers fit together; the store may be asked from any
-thread. The number of series is bounded: by the APIs, the states that groups and transactions can have, and a fixed
-number of topics, the largest ones; what the others take is told under an empty topic.
+What lives on the loop is read there, in one callback, so that the numbers are consistent; the store may be read from
+any thread. The number of series is bounded: by the APIs, the states of groups and transactions, and a fixed number of
+topics, the largest ones; the others are added up under an empty topic.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from duralog.storage.disk.log_directory import TopicPartition
 
 MOST_TOPICS = 200
 _WAIT_SECONDS, _WAITS = 0.1, 50
-"""How long a scrape waits for the loop, in parts: a broker that stops does not come to it any more."""
+"""How long a scrape waits for the loop, in steps: the loop of a stopping broker may not answer any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ApiFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopFigures:
-    """What the loop's thread knows, at one moment."""
+    """The state of the loop's thread at one moment."""
 
     apis: list[ApiFigures]
     connections: int
@@ -121,7 +121,7 @@ def read_loop(parts: MeasuredParts) -> LoopFigures:
 
 
 class BrokerCollector(Collector):
-    """Asked by a scrape, in the thread that serves it."""
+    """Called by a scrape, in the thread that serves it."""
 
     def __init__(self, parts: MeasuredParts) -> None:
         self._parts = parts
@@ -134,7 +134,7 @@ class BrokerCollector(Collector):
         yield from self._of_store()
 
     def _ask_loop(self) -> LoopFigures | None:
-        """None if the loop does not come to it in time: the scrape tells what is left."""
+        """None if the loop does not answer in time: the scrape has the rest."""
         found: list[LoopFigures] = []
         is_there = threading.Event()
 
@@ -149,7 +149,7 @@ class BrokerCollector(Collector):
         return found[0] if found else None
 
     def _of_store(self) -> Iterator[Metric]:
-        # Not by `Store.partition`: a scrape waits for no change of topics, and makes no log that is missing.
+        # Not by `Store.partition`: a scrape must not wait for changes of topics or create missing logs.
         store = self._parts.runtime.store
         logs = store.logs
         sizes: Counter[str] = Counter()
@@ -164,7 +164,7 @@ class BrokerCollector(Collector):
             sizes[name] = sum(log.size_bytes for log in found if log is not None)
         yield _gauge("topics", "Topics.", len(sizes))
         yield _gauge("partitions", "Partitions.", partitions)
-        yield _gauge("offline_partitions", "Partitions that could not be loaded or made.", offline)
+        yield _gauge("offline_partitions", "Partitions that could not be loaded or created.", offline)
         log_bytes = GaugeMetricFamily(
             "duralog_log_bytes", "Bytes of the logs, of the largest topics and of all others.", labels=["topic"]
         )
@@ -181,18 +181,26 @@ class BrokerCollector(Collector):
         )
         yield _gauge("held_bytes", "Bytes of the held records.", sum(topic.size_bytes for topic in held))
         yield _gauge(
-            "background_errors", "Failures beside the clients that are remembered.", len(store.background_errors)
+            "background_errors",
+            "Background failures, such as of flushes and compactions.",
+            len(store.background_errors),
         )
         yield from self._of_cleaner()
 
     def _of_cleaner(self) -> Iterator[Metric]:
         totals = self._parts.runtime.store.cleaner.totals()
-        yield _counter("cleanings", "Compactions that came to their end.", totals.cleanings)
+        yield _counter("cleanings", "Compactions that were completed.", totals.cleanings)
         yield _counter("failed_cleanings", "Compactions that failed.", totals.failed_cleanings)
         yield _gauge("cleaner_dirty_percent", "The dirty ratio of the dirtiest log.", totals.max_dirty_percent)
-        yield _gauge("cleaner_seconds", "What the longest of the last compactions took.", totals.max_clean_time_secs)
-        yield _gauge("uncleanable_partitions", "Whose last compaction failed.", totals.uncleanable_partitions_count)
-        yield _gauge("uncleanable_bytes", "What could be compacted in them.", totals.uncleanable_bytes)
+        yield _gauge(
+            "cleaner_seconds", "The duration of the longest of the last compactions.", totals.max_clean_time_secs
+        )
+        yield _gauge(
+            "uncleanable_partitions", "Partitions whose last compaction failed.", totals.uncleanable_partitions_count
+        )
+        yield _gauge(
+            "uncleanable_bytes", "Bytes of uncleanable partitions that could be compacted.", totals.uncleanable_bytes
+        )
 
 
 def _of_requests(apis: Iterable[ApiFigures]) -> Iterator[Metric]:
@@ -216,7 +224,7 @@ def _of_requests(apis: Iterable[ApiFigures]) -> Iterator[Metric]:
 
 def _of_loop(figures: LoopFigures) -> Iterator[Metric]:
     yield _gauge("connections", "Connected clients.", figures.connections)
-    yield _counter("refused_connections", "Connections that a limit did not let in.", figures.refused_connections)
+    yield _counter("refused_connections", "Connections refused because of a limit.", figures.refused_connections)
     closed = CounterMetricFamily(
         "duralog_closed_connections", "Connections that were closed for a reason.", labels=["reason"]
     )
@@ -232,7 +240,7 @@ def _of_loop(figures: LoopFigures) -> Iterator[Metric]:
         "Connections that are not read because memory is short.",
         figures.connections_waiting_for_memory,
     )
-    yield _gauge("background_requests", "Work of requests beside the loop.", figures.background_requests)
+    yield _gauge("background_requests", "Requests in progress on worker threads.", figures.background_requests)
     yield _gauge("timers", "Timers that are set.", figures.timers)
     yield _gauge("waiting_fetches", "Fetches that wait for records.", figures.waiting_fetches)
     yield _gauge("fetch_sessions", "Fetch sessions that are remembered.", figures.fetch_sessions)

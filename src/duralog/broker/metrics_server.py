@@ -1,4 +1,4 @@
-"""`/metrics` over HTTP, on threads of its own: a few scrapes at a time, whatever clients do.
+"""`/metrics` over HTTP, on its own threads: a bounded number of scrapes at a time.
 
 | a client that | is |
 |---|---|
@@ -67,7 +67,7 @@ class MetricsServer:
         self._thread.start()
 
     def on_fork(self) -> None:
-        """In a forked child, which has no thread that would serve: close its copy of the socket."""
+        """In a forked child, which does not have the serving thread: close its copy of the socket."""
         self._server.server_close()
 
     def close(self) -> None:
@@ -97,12 +97,12 @@ class _Server(ThreadingHTTPServer):
         try:
             return super().get_request()
         except OSError:
-            # There are no descriptors left. Who waits is still there: without a pause nothing but this would run.
+            # No descriptors are left. The client still waits: without a pause, this would spin.
             time.sleep(_PAUSE_SECONDS)
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """On a thread of its own, as soon as there is room for one more."""
+        """On its own thread, as soon as there is room for one more."""
         self._room.acquire()
         with self._lock:
             self._connections.add(request)
@@ -126,7 +126,7 @@ class _Server(ThreadingHTTPServer):
         self._room.release()
 
     def close_connections(self) -> None:
-        """End those that are open and those that still come, so that nothing has to wait for them."""
+        """End open and new connections, so that nothing has to wait for them."""
         with self._lock:
             self._is_closing = True
             for request in self._connections:
@@ -150,7 +150,7 @@ class _MetricsHandler(BaseHTTPRequestHandler):
     """Until a request has said so."""
 
     def handle(self) -> None:
-        """One request, which is received whole before it is looked at."""
+        """One request, received completely before it is parsed."""
         received = self._receive()
         if received is None:
             return
@@ -159,7 +159,7 @@ class _MetricsHandler(BaseHTTPRequestHandler):
         self.handle_one_request()
 
     def _receive(self) -> bytes | None:
-        """None if it does not come in time, or is too large."""
+        """None if it does not arrive in time, or is too large."""
         until = monotonic() + _SLOWEST_CLIENT_SECONDS
         received = b""
         while not any(end in received for end in _ENDS_OF_REQUESTS):

@@ -1,8 +1,7 @@
-"""Has the kernels ready that appends need, before the first client does.
+"""Loads the kernels that appends need before the first client needs them.
 
-They are loaded from the disk cache in tens of milliseconds, or, on a machine's first run, compiled in seconds. That
-happens beside the loop, right after the port has opened: clients are answered meanwhile, and whoever appends first
-waits for what is left of it.
+They come from the disk cache in tens of milliseconds, or, on a machine's first run, are compiled in seconds. A worker
+thread does that right after the port has opened: clients are served meanwhile, and the first append waits for the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from duralog.storage.append.validation import validate
 
 
 def warm_up() -> None:
-    """Check batches of every kind that clients and coordinators append; nothing is written."""
+    """Validate batches of every kind that clients and coordinators append. Nothing is written."""
     records = [Record(key=b"k", value=b"v", timestamp_ms=0)]
     for codec, origin in (
         (Codec.NONE, AppendOrigin.COORDINATOR),

@@ -1,4 +1,4 @@
-"""A broker without a loop and without sockets: what runs beside the loop runs at once, and the clock stands still.
+"""A broker without a loop and without sockets: work for worker threads runs at once, and the clock stands still.
 
 `Groups` stands for the group coordinator: it writes down what it is asked, and puts offsets into their partition.
 """

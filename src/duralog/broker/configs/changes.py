@@ -1,7 +1,7 @@
 """Changes of configs that clients ask for: checked in Kafka's order, written to the cluster metadata, then in force.
 
-A change names a resource, a topic, this broker, all brokers or a group, and says what becomes of its configs. Each
-resource stands for itself. Everything here but `finish` runs inside `Topics.change`, so that nothing changes between
+A change names a resource (a topic, this broker, all brokers or a group) and the operations on its configs. Resources
+are independent of each other. Everything here but `finish` runs inside `Topics.change`, so that nothing changes between
 the check and the write.
 """
 
@@ -31,7 +31,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 OPERATIONS = ("SET", "DELETE", "APPEND", "SUBTRACT")
 
 MOST_CONFIGS = 1000
-"""Of one broker. Kafka keeps any number of names that nobody knows."""
+"""Of one broker. Kafka keeps any number of unknown names."""
 
 DONE = Fault(codes.NONE, None)
 
@@ -45,7 +45,7 @@ class Change:
     operations: Mapping[str, tuple[int, str | None]]
     """By config: what to do, and a value where that needs one."""
     replaces_all: bool = False
-    """Whether configs that are not named are taken back."""
+    """Whether configs that are not named are reset."""
 
 
 class ConfigChanges:
@@ -61,7 +61,7 @@ class ConfigChanges:
         self._has_changed_brokers = False
 
     def make(self, change: Change) -> Fault:
-        """Check a change, and make it unless it is only to be checked. Returns what the client is told."""
+        """Check a change, and apply it unless it is only to be validated. Returns what the client gets."""
         texts = self._texts(change)
         if isinstance(texts, Fault):
             return texts
@@ -100,10 +100,10 @@ class ConfigChanges:
             self._has_changed_brokers |= change.resource_type == BROKER_RESOURCE
             self._store.alter_configs_of(change.resource_type, change.name, texts)
 
-    # What a change comes to
+    # Resulting values
 
     def _texts(self, change: Change) -> dict[str, str | None] | Fault:
-        """The configs that get another value; None for those that are taken back."""
+        """The configs that get another value; None for those that are reset."""
         stored = self._stored(change)
         texts: dict[str, str | None] = {}
         if change.replaces_all:
@@ -126,13 +126,13 @@ class ConfigChanges:
         return texts
 
     def _inherited(self, change: Change, name: str) -> str:
-        """What a list is while the resource itself does not set it."""
+        """The value of a list that the resource itself does not set."""
         if change.resource_type == TOPIC_RESOURCE:
             return self._store.config.topic_defaults().text(name)
         values = ConfigLayers(self._store).values(name)
         return (values[0].text or "") if values else ""
 
-    # Why it cannot be
+    # Refusals
 
     def _fault(self, change: Change, texts: Mapping[str, str | None]) -> Fault | None:
         configs = _changed(self._stored(change), texts)
@@ -160,7 +160,7 @@ class ConfigChanges:
 
 
 def broker_fault(store: Store, name: str, changes: Mapping[str, str | None]) -> Fault | None:
-    """Why configs of this broker, or of `ALL_BROKERS`, cannot be set, or with None taken back."""
+    """Why configs of this broker, or of `ALL_BROKERS`, cannot be set, or reset with None."""
     own, for_all = (store.configs_of(BROKER_RESOURCE, each) for each in (str(store.node_id), ALL_BROKERS))
     before = store.given_config.asked_for({**for_all, **own})
     if name == ALL_BROKERS:

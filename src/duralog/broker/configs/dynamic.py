@@ -1,7 +1,7 @@
 """Which broker configs may be changed while the broker runs, by Kafka's rules, and why a change is refused.
 
-What is set here is kept in the cluster metadata, also where duralog has no use for it: a Kafka that is started on the
-directory has. A name that nobody knows is kept as well, as in Kafka, where plugins may read it.
+What is set here is kept in the cluster metadata, also if duralog does not use it: a Kafka that is started on the
+directory does. An unknown name is kept as well, as in Kafka, where plugins may read it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def broker_configs_fault(
     for_all: bool,
     has_eligible_replicas: bool,
 ) -> Fault | None:
-    """Why these configs of a broker, or of all of them, cannot be set, or with None taken back.
+    """Why these configs of a broker, or of all of them, cannot be set, or reset with None.
 
     `config` is in force, `asked_for` is what would be. Kafka's feature of eligible leader replicas wants
     `min.insync.replicas` set for all brokers, and for none alone.

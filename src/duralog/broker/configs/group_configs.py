@@ -1,7 +1,7 @@
-"""The configs of groups: which there are, the broker configs that they go by, and why one is refused.
+"""The configs of groups: their names, the broker configs that they follow, and why a value is refused.
 
-Those of consumer groups are followed. Those of share and streams groups, which are not served here, can be set and read
-back as in Kafka, and have no effect.
+Those of consumer groups have an effect. Those of share and streams groups, which are not served here, can be set and
+read back as in Kafka, and have no effect.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_EFFECT = "Kafka's. It has no effect here."
 class GroupConfig:
     kind: Kind[Any]
     default: str | None
-    """None where a broker config tells."""
+    """None if a broker config has it."""
     doc: str = _NO_EFFECT
     broker_config: str | None = None
 
@@ -118,5 +118,5 @@ def _bounds(name: str) -> tuple[str, str]:
 def _bound(config: BrokerConfig, name: str, otherwise: int) -> int:
     if name in BROKER_CONFIGS:
         return int(config.get(name))
-    told = KAFKA_ONLY_CONFIGS.get(name)
-    return otherwise if told is None or told.default is None else int(told.default)
+    known = KAFKA_ONLY_CONFIGS.get(name)
+    return otherwise if known is None or known.default is None else int(known.default)

@@ -1,10 +1,10 @@
-"""The configs of topics, brokers and groups, as clients are told: values, where they come from, and what could be.
+"""The configs of topics, brokers and groups, as clients see them: values, sources and synonyms.
 
 A broker config has up to four values, of which the first that is there counts: set while the broker ran, for this
 broker or for all; given at its start; Kafka's default. A stored value that is overridden on the command line or ignored
-comes last. A topic's or a group's own value comes before those of the
-broker config that it goes by. Kafka tells them all as synonyms, but begins at the name that it was asked for: of
-`log.retention.ms`, which is not set, it does not tell that `log.retention.hours` is.
+comes last. A topic's or a group's own value comes before those of the broker config that it follows. Kafka lists them
+all as synonyms, but begins at the requested name: for `log.retention.ms`, which is not set, it does not list that
+`log.retention.hours` is.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HIDDEN = frozenset(
         "producer.id.expiration.check.interval.ms",
     }
 )
-"""What there is and Kafka does not list."""
+"""Configs that exist and that Kafka does not list."""
 _GO_TOGETHER = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.roll.ms", "log.roll.hours"),
@@ -158,13 +158,13 @@ def topic_entries(store: Store, topic: Topic) -> Iterator[Entry]:
 
 
 def effective_topic_configs(store: Store, overrides: Mapping[str, str]) -> list[Fields]:
-    """The configs of a topic that sets these itself, as CreateTopics tells them."""
+    """The configs of a topic that sets these itself, as CreateTopics returns them."""
     config = store.config.topic_defaults().with_stored(overrides)
     own, for_all = (
         {config for config in store.configs_of(BROKER_RESOURCE, each) if has_stored_effect(store.config, config)}
         for each in (str(store.node_id), ALL_BROKERS)
     )
-    told: list[Fields] = []
+    entries: list[Fields] = []
     for name, definition in sorted(TOPIC_CONFIGS.items()):
         if name in _HIDDEN:
             continue
@@ -178,7 +178,7 @@ def effective_topic_configs(store: Store, overrides: Mapping[str, str]) -> list[
         else:
             is_given = config.source(name).origin is Origin.BROKER
             source = STATIC_SOURCE if is_given else DEFAULT_SOURCE
-        told.append(
+        entries.append(
             {
                 "name": name,
                 "value": overrides.get(name, config.text(name)),
@@ -187,11 +187,11 @@ def effective_topic_configs(store: Store, overrides: Mapping[str, str]) -> list[
                 "is_sensitive": False,
             }
         )
-    return told
+    return entries
 
 
 def group_entries(store: Store, group: str) -> Iterator[Entry]:
-    """All configs of a group, be there one of the name or not."""
+    """All configs of a group, whether it exists or not."""
     layers = ConfigLayers(store)
     set_here = store.configs_of(GROUP_RESOURCE, group)
     for name, definition in sorted(GROUP_CONFIGS.items()):

@@ -1,7 +1,7 @@
-"""A `server.properties` as it is, for a broker: what is refused, and what is told to have no effect.
+"""An unchanged `server.properties` for a broker: what is refused, and what is reported to have no effect.
 
-What Kafka would guard clients or data with must not be dropped silently: such a config is refused. Everything else that
-has no effect here is named in one line.
+A config by which Kafka would protect clients or data must not be dropped silently: it is refused. All other configs
+without an effect are listed in one line.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _HARMLESS = {
     "remote.log.storage.system.enable": "false",
     "max.connection.creation.rate": "2147483647",
 }
-"""Values of those that ask for nothing."""
+"""Values of those that request nothing."""
 _EXPECTED = {"process.roles", "controller.quorum.voters", "controller.quorum.bootstrap.servers", "broker.id"}
-"""Every KRaft broker has them; they say nothing that one node would do differently."""
+"""Every KRaft broker has them; they make no difference for one node."""
 
 
 def read_settings(properties: bytes, overrides: Mapping[str, str]) -> BrokerConfig:

@@ -1,9 +1,9 @@
-"""Fetches that wait: a client asks for at least so many bytes, and is answered when they are there or its time is up.
+"""The purgatory of fetches: a fetch waits until there are `min_bytes` for it, or until `max_wait_ms` is over.
 
-A fetch that cannot be answered at once is put down with each of its partitions. An append tells those of its own
-partition and no others; what it changed is looked at after the request that appended is done, so that one Produce to
-many partitions is seen as one. When the fetch is answered, when its time is up, or when its client goes, nothing of it
-stays anywhere. Whatever goes wrong then is that fetch's answer: nobody waits in vain.
+A fetch that cannot be answered at once is registered with each of its partitions. An append wakes the fetches of its
+own partition and no others. A woken fetch is checked after the request that appended is done, so that one Produce to
+many partitions counts as one. When the fetch is answered, times out or loses its client, it is removed everywhere. An
+error in the check becomes the answer: no client waits in vain.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ class Fetch:
         self.max_wait_ms = max_wait_ms
         self.session = session
         self.session_epoch = 0 if session is None else session.epoch
-        """What the session expects next, unless somebody else uses it meanwhile."""
+        """What the session expects next, unless another request uses it meanwhile."""
         self.wants_session = wants_session
 
 
 class Fetches:
-    """All fetches that wait, and all sessions."""
+    """All waiting fetches, and all sessions."""
 
     def __init__(self, runtime: Runtime, partitions: Partitions) -> None:
         self._runtime = runtime
         self._partitions = partitions
-        # By the clock of the timers: the time of day may be set back, and then no session would make way.
+        # By the clock of the timers: if the time of day is set back, no session would be evicted.
         self.sessions = FetchSessions(
             lambda: runtime.config.max_incremental_fetch_session_cache_slots, runtime.timers.clock_ms
         )
         self.waiting = 0
-        """How many wait now."""
+        """The number of fetches that wait."""
         self._woken: list[_WaitingFetch] = []
 
     def fetch(self, fetch: Fetch) -> Answer:
-        """The answer, or one that comes later."""
+        """The answer, or a delayed one."""
         reading = self.read(fetch)
         if reading.unscanned:
             later = DelayedAnswer()
@@ -83,7 +83,7 @@ class Fetches:
         )
 
     def answer_to(self, later: DelayedAnswer, fetch: Fetch, reading: Reading) -> None:
-        """Answer with what was read, if that is all. What has to be scanned first is scanned on a worker thread."""
+        """Answer with what was read. What has to be scanned first is scanned on a worker thread."""
         if not reading.unscanned:
             later.answer(self.answer(fetch, reading))
             return
@@ -97,7 +97,7 @@ class Fetches:
         self._runtime.background.run(lambda: scan(reading.unscanned), then, later)
 
     def answer(self, fetch: Fetch, reading: Reading) -> RawAnswer:
-        """The answer with what was read. The session, if any, knows then what its client knows."""
+        """The answer with what was read. The session, if any, is updated to what its client knows then."""
         results = reading.results
         session = fetch.session
         session_id = NO_SESSION
@@ -116,23 +116,23 @@ class Fetches:
         node_id = self._runtime.node.node_id
         return encode(results, fetch.version, session_id=session_id, node_id=node_id, error_code=error_code)
 
-    def tell(self, error: Exception) -> None:
+    def log_failure(self, error: Exception) -> None:
         self._runtime.log_lines.warn("failed waiting fetch", f"a fetch that waited failed: {error_text(error)}")
 
     def woken(self, waiting: _WaitingFetch) -> None:
-        """Look at a fetch after the request that is being handled."""
+        """Check a fetch after the request that is being handled."""
         if not self._woken:
-            self._runtime.call_soon(self._look)
+            self._runtime.call_soon(self._check_woken)
         self._woken.append(waiting)
 
-    def _look(self) -> None:
+    def _check_woken(self) -> None:
         woken, self._woken = self._woken, []
         for waiting in woken:
-            waiting.look()
+            waiting.check()
 
 
 class _WaitingFetch:
-    """A fetch that waits for records of its partitions, or for its time to be up."""
+    """A fetch that waits for records of its partitions, or for its timeout."""
 
     __slots__ = ("_changed", "_fetch", "_fetches", "_found_bytes", "_is_over", "_timer", "_wanted", "later")
 
@@ -142,7 +142,7 @@ class _WaitingFetch:
         self._is_over = False
         self._changed: dict[Partition, None] = {}
         self._found_bytes: dict[Partition, int] = {}
-        """What each partition has for the fetch, of those that have anything."""
+        """The bytes that each partition has for the fetch, of those that have any."""
         self._wanted: dict[Partition, Wanted] = {}
         for one in fetch.wanted:
             partition = one.partition
@@ -160,8 +160,8 @@ class _WaitingFetch:
             self._fetches.woken(self)
         self._changed[partition] = None
 
-    def look(self) -> None:
-        """Answer if there is enough now, or a partition is gone."""
+    def check(self) -> None:
+        """Answer if there are enough bytes now, or a partition is gone."""
         if not self._is_over and self._has_enough():
             self._answer()
 
@@ -172,7 +172,7 @@ class _WaitingFetch:
             try:
                 found = readable_bytes(self._wanted[partition], isolation, enough)
             except Exception:
-                return True  # The answer tells.
+                return True  # The answer contains the error.
             if found < 0:
                 return True
             self._found_bytes[partition] = found
@@ -185,11 +185,11 @@ class _WaitingFetch:
         try:
             self._fetches.answer_to(self.later, self._fetch, self._fetches.read(self._fetch))
         except Exception as error:
-            self._fetches.tell(error)
+            self._fetches.log_failure(error)
             self.later.refuse(code_of(error))
 
     def _stop(self) -> None:
-        """Leave nothing behind."""
+        """Remove the fetch everywhere."""
         if self._is_over:
             return
         self._is_over = True

@@ -1,11 +1,11 @@
-"""Reading for a Fetch: which bytes of which files answer it, and what is wrong with partitions that have none.
+"""Reading for a Fetch: which bytes of which files answer it, and the error of each partition that has none.
 
-No record is looked at: a result names a slice of a file, which goes to the client as it is. It may start before the
-offset that was asked for and end inside of a batch. The first batch of an answer is always whole, however large.
+Records are not decoded: a result names a slice of a file, which goes to the client unchanged. It may start before the
+requested offset and end inside of a batch. The first batch of an answer is always whole, however large.
 
-Partitions that do not exist are told at the end of an answer, those of unknown ids first, and keep no fetch from
-waiting; any other error is told at once. That is Kafka's order, and so is that of the checks: topic id, replica, leader
-epoch, diverging epoch, offset.
+Partitions that do not exist come at the end of an answer, those of unknown ids first, and do not keep a fetch from
+waiting; any other error is answered at once. That is Kafka's order, and so is that of the checks: topic id, replica,
+leader epoch, diverging epoch, offset.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_EPOCH = -1
 NO_OFFSET = -1
 
 _SCANNED_AHEAD_BYTES = 32 << 20
-"""What is scanned for abort markers beyond one slice, so that the next ones need not wait."""
+"""How far beyond one slice is scanned for abort markers, so that the next slices need not wait."""
 
 
 class Wanted:
@@ -60,27 +60,27 @@ class Wanted:
         seen_epoch: int,
     ) -> None:
         self.topic = topic
-        """None where nobody knows the id."""
+        """None if the id is unknown."""
         self.topic_id = topic_id
-        """None where the client names the topic."""
+        """None if the client names the topic."""
         self.number = number
         self.offset = offset
         self.max_bytes = max_bytes
         self.leader_epoch = leader_epoch
-        """The one that the client takes for current; -1 if it does not say."""
+        """The current one according to the client; -1 if it does not say."""
         self.seen_epoch = seen_epoch
-        """That of the last record that the client has; -1 if it does not say."""
+        """The epoch of the last record that the client has; -1 if it does not say."""
         self.sent_high_watermark = NO_OFFSET
         self.sent_start_offset = NO_OFFSET
         self.partition: Partition | None = None
 
     @property
     def key(self) -> tuple[str | bytes | None, int]:
-        """What two requests mean the same partition by."""
+        """Two requests with the same key mean the same partition."""
         return (self.topic if self.topic_id is None else self.topic_id), self.number
 
     def ask_as(self, other: Wanted) -> None:
-        """Take over what a later request of the session says."""
+        """Adopt the values of a later request of the session."""
         self.offset = other.offset
         self.max_bytes = other.max_bytes
         self.leader_epoch = other.leader_epoch
@@ -109,25 +109,25 @@ class FetchedPartition(NamedTuple):
     position: int = 0
     size: int = 0
     diverging: EpochStart | None = None
-    """Where the log and what the client has part."""
+    """Where the log and the client's records diverge."""
     leader_epoch: int = NO_EPOCH
-    """For a client that believes in another leader; -1 for all others."""
+    """For a client that assumes another leader; -1 for all others."""
 
 
 class FetchLimits(NamedTuple):
-    """What a fetch asks for as a whole."""
+    """The limits of a fetch as a whole."""
 
     max_bytes: int
     isolation: Isolation
     is_replica: bool
-    """Whether it claims to be another broker. There is none."""
+    """Whether it claims to be a follower. There are none."""
 
 
 class Reading(NamedTuple):
     results: list[FetchedPartition]
     size_bytes: int
     has_error: bool
-    """Or anything else that is not to wait."""
+    """Whether the fetch must not wait, because of an error or a diverging epoch."""
     is_hopeless: bool
     """Whether there is no partition that records could come from."""
     unscanned: list[Unscanned]
@@ -135,7 +135,7 @@ class Reading(NamedTuple):
 
 
 class Unscanned(NamedTuple):
-    """A partition of which it is not known yet what was aborted. To find that out may block."""
+    """A partition whose aborted transactions are not known yet. Finding them may block."""
 
     wanted: Wanted
     view: LogView
@@ -146,7 +146,7 @@ Failures = Mapping[Wanted, DuralogError]
 
 
 def scan(unscanned: Iterable[Unscanned]) -> Failures:
-    """Find out what was aborted, on any thread but the loop's. Returns what failed, for the next `read`."""
+    """Find aborted transactions, on any thread but the loop's. Returns what failed, for the next `read`."""
     failures: dict[Wanted, DuralogError] = {}
     for one in unscanned:
         try:
@@ -168,7 +168,7 @@ def read(
     only_changes: bool,
     failures: Failures = _NO_FAILURES,
 ) -> Reading:
-    """Read all partitions, in order. With `only_changes`, those that the client knows all about are left out.
+    """Read all partitions, in order. With `only_changes`, unchanged ones are left out.
 
     `failures` are of partitions that could not be scanned.
     """
@@ -202,7 +202,7 @@ def read(
             and (one.topic_id is None or one.topic_id == partition.topic_id)
             and not limits.is_replica
         ):
-            # The usual case of many: the client has it all.
+            # The usual case: the client has read everything.
             left = max(0, left)
             if only_changes and one.sent_high_watermark == view.end_offset and one.sent_start_offset == view[1]:
                 continue
@@ -217,7 +217,7 @@ def read(
             unscanned.append(Unscanned(one, view, max_bytes))
             continue
         except DuralogError as error:
-            partitions.tell_unreadable(error)
+            partitions.log_unreadable(error)
             result = _failed(one, error_codes.code_of(error))
         # As for Kafka, a limit below zero is one for the first partition only.
         left = max(0, left - result.size)
@@ -239,9 +239,9 @@ def read(
 
 
 def readable_bytes(one: Wanted, isolation: Isolation, enough: int) -> int:
-    """How many bytes a partition has for a fetch that waits; -1 if it is to be answered whatever it has.
+    """The bytes that a partition has for a waiting fetch; -1 if the fetch must be answered in any case.
 
-    For a fetch that any byte is `enough` for, the file is not asked.
+    If any byte is `enough`, the file is not read.
     """
     partition = one.partition
     if partition is None or partition.is_gone:

@@ -1,6 +1,6 @@
-"""The body of a Fetch answer, written by hand, for all versions that are served (4 to 18).
+"""The body of a Fetch response, encoded by hand, for all served versions (4 to 18).
 
-Only what stands around the records is made here: the records are slices of files, which go out between the parts.
+Only what surrounds the records is made here: the records are slices of files, which are sent between the parts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NO_TAGS = b"\0"
 def encode(
     results: Sequence[FetchedPartition], version: int, *, session_id: int, node_id: int, error_code: int = NONE
 ) -> RawAnswer:
-    """The whole answer. Partitions stand in the order of the results: neighbours of the same topic are together."""
+    """The whole answer, in the order of the results: adjacent partitions of the same topic share an entry."""
     if version >= FIRST_FLEXIBLE:
         return _encode_flexible(results, version, session_id, node_id, error_code)
     return _encode_plain(results, version, session_id, error_code)

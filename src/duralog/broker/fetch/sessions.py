@@ -1,14 +1,14 @@
-"""Fetch sessions: what a client reads, remembered, so that it need not say it again with every request.
+"""Fetch sessions: the partitions of a client, remembered between its requests.
 
-A client's first fetch names all its partitions and is given a session. After that it sends only what has changed, and
-is told only what has changed. Each request of a session has the next epoch: one that comes out of turn is refused, and
-the client starts again with a full fetch. Partitions that were answered with records go to the end of the order, so
-that none is starved by those before it.
+A client's first fetch names all its partitions and gets a session. After that it sends only what has changed, and gets
+only what has changed. Each request of a session has the next epoch: one out of order is refused, and the client starts
+again with a full fetch. Partitions that were answered with records move to the end of the order, so that none is
+starved by those before it.
 
-The number of sessions is limited (`max.incremental.fetch.session.cache.slots`), and so is that of all their partitions,
-for a client may name any. When there is no room, one that was not used for two minutes makes way, or one that is older
-than that and has fewer partitions than the new one; otherwise the client gets no session, which is always allowed.
-Nothing here survives a restart: clients then start again.
+The number of sessions is limited (`max.incremental.fetch.session.cache.slots`), and so is the number of all their
+partitions, since a client may name any. When the cache is full, a session that was not used for two minutes is evicted,
+or one that is older than that and has fewer partitions than the new one; otherwise the client gets no session, which is
+always allowed. Sessions do not survive a restart: clients start again then.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ FINAL_EPOCH = -1
 """A full fetch whose client wants none, and closes the one that it names."""
 _LAST_EPOCH = 2**31 - 1
 _SPARED_MS = 120_000
-"""So long no session has to make way."""
+"""A session used within this time is not evicted."""
 MOST_PARTITIONS = 500_000
-"""Of all sessions together, whether they exist or not: some hundred megabytes."""
+"""Of all sessions together, existing or not: some hundred megabytes."""
 
 Key = tuple[str | bytes | None, int]
 
@@ -57,10 +57,10 @@ class FetchSession:
         self.created_ms = now_ms
         self.used_ms = now_ms
         self.counted = len(wanted)
-        """How many partitions it had when they were last counted."""
+        """The number of partitions when they were last counted."""
 
     def update(self, changed: Iterable[Wanted], forgotten: Iterable[Key]) -> None:
-        """What a request says. A partition that is known keeps its place."""
+        """Apply a request. A known partition keeps its place."""
         for one in changed:
             known = self.wanted.get(one.key)
             if known is None:
@@ -71,7 +71,7 @@ class FetchSession:
             self.wanted.pop(key, None)
 
     def sent(self, results: Iterable[FetchedPartition]) -> None:
-        """Remember what the client is about to know."""
+        """Remember what the client will know after this answer."""
         for result in results:
             one = result.wanted
             remember(result)
@@ -80,21 +80,21 @@ class FetchSession:
 
 
 def remember(result: FetchedPartition) -> None:
-    """What the client knows of the partition once it has this. After an error, nothing: it is told again."""
+    """What the client knows of the partition after this. After an error, nothing: it is sent again."""
     one = result.wanted
     one.sent_high_watermark = NO_OFFSET if result.error_code else result.high_watermark
     one.sent_start_offset = result.start_offset
 
 
 class FetchSessions:
-    """All sessions, those used longest ago first."""
+    """All sessions, the least recently used first."""
 
     def __init__(self, slots: Callable[[], int], clock: Callable[[], float]) -> None:
         self._slots = slots
         self._clock = clock
         self._sessions: dict[int, FetchSession] = {}
         self.evicted = 0
-        """How many had to make way."""
+        """The number of evicted sessions."""
         self.partition_count = 0
 
     def __len__(self) -> int:
@@ -112,7 +112,7 @@ class FetchSessions:
         return session
 
     def use(self, session: FetchSession) -> bool:
-        """The session had its turn: it expects the next epoch now. If it has grown too large, it is closed: False."""
+        """Advance the session to its next epoch. Returns False if it has grown too large and was closed."""
         self.partition_count += len(session.wanted) - session.counted
         session.counted = len(session.wanted)
         if self.partition_count > MOST_PARTITIONS:
@@ -139,7 +139,7 @@ class FetchSessions:
                     one.partition = None
 
     def open(self, wanted: dict[Key, Wanted], *, uses_topic_ids: bool) -> int:
-        """The id of a new session, or `NO_SESSION` if there is no room."""
+        """The id of a new session, or `NO_SESSION` if the cache is full."""
         now_ms = self._clock()
         while not self._has_room(len(wanted)):
             if not self._sessions or not self._make_room(len(wanted), now_ms):

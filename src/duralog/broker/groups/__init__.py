@@ -1,1 +1,1 @@
-"""Consumer groups: who is in them, what they have committed, and the log that remembers it."""
+"""Consumer groups: their members, their committed offsets, and the log of both."""

@@ -1,7 +1,7 @@
-"""The topics that a member of a classic group reads, by the bytes that Kafka's consumers hand around in it.
+"""The topics that a member of a classic group reads, from the bytes that Kafka's consumers exchange in it.
 
-To the group they are bytes. The coordinator looks into them since the offsets of what is read must not expire. They
-come from clients: what is not a subscription is None, whatever it is.
+The group treats them as opaque. The coordinator decodes them, since the offsets of topics that are read must not
+expire. They come from clients: whatever is not a subscription is None.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FIRST_VERSION: Final = b"\0\0"
 
 
 def subscribed_topics(data: bytes) -> frozenset[str] | None:
-    """The topics of a subscription. Every version begins like the first: what comes after it is not looked at."""
+    """The topics of a subscription. Every version begins like the first: what follows is ignored."""
     try:
         embedded_version(data)
         return frozenset(decode_embedded(SUBSCRIPTION, _FIRST_VERSION + data[len(_FIRST_VERSION) :])["topics"])

@@ -1,11 +1,11 @@
 """The group coordinator: all groups of the broker, their offsets, and the log that both come from.
 
-Everything is on the loop's thread. What changes a group for good is written first and in force after that: a request
-that could not be written has changed nothing, and its client is told so. At start, everything is read back from the
-log before the first client is served.
+Everything runs on the loop's thread. A lasting change of a group is written first and takes effect after that: a
+request that could not be written has changed nothing, and its client gets an error. At start, everything is loaded from
+the log before the first client is served.
 
-How groups work is elsewhere: `classic_groups` for the classic protocol, `consumer_groups` for the newer one,
-`offset_commits` for the offsets of both, `group_expiry` for their end, `known_groups` for what the records tell.
+The parts: `classic` for the classic protocol, `consumer` for the consumer protocol, `offsets` for the offsets of both,
+`group_expiry` for expired offsets and groups, `known_groups` for the effect of records.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class GroupCoordinator(LoggedGroups):
         self.expiry = GroupExpiry(self, self.commits)
 
     def load(self) -> None:
-        """Read the log. Before this, and unless it has returned, no request may be served."""
+        """Load the log. No request may be served before this has returned."""
         load_groups(self, self.log, logger)
         self.classic.loaded()
         self.consumer_groups.loaded()
@@ -44,7 +44,7 @@ class GroupCoordinator(LoggedGroups):
         self.expiry.start()
 
     def close(self) -> None:
-        """The broker stops. Its clients are gone by now."""
+        """The broker stops. Its clients are disconnected by now."""
         self.expiry.stop()
         self._unload()
 
@@ -54,7 +54,7 @@ class GroupCoordinator(LoggedGroups):
         return self.log.partition_for(group_id)
 
     def check_ready(self, group_id: str) -> None:
-        """Refuse if there is no log for the group: its client has to ask for the coordinator, which makes it."""
+        """Refuse if the group has no log: its client has to send FindCoordinator, which creates it."""
         self.log.check_ready(group_id)
 
     # Transactions
@@ -72,7 +72,7 @@ class GroupCoordinator(LoggedGroups):
             self.commits.remove_topic(topic.name, topic.topic_id)
 
     def _unload(self) -> None:
-        """There is no log any more: nothing is known, and everybody has to ask anew."""
+        """The log is gone: forget everything. Clients have to look for their coordinator again."""
         for group in self.by_id.values():
             if isinstance(group, ClassicGroup):
                 group.dismiss(NOT_COORDINATOR)

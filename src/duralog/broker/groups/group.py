@@ -1,4 +1,4 @@
-"""What every kind of group can tell, be it a classic group, one of the newer protocol, or one that is not served.
+"""What all kinds of groups have in common: classic, consumer, and those that are not served.
 
 A group knows its members. Its committed offsets are kept apart from it, in the `OffsetTable`: they stay when a group
 changes its kind. All groups live on the loop's thread.
@@ -21,9 +21,9 @@ class Group(ABC):
     """One group of consumers."""
 
     kind: ClassVar[str]
-    """As ListGroups tells it: `classic` or `consumer`, `share` or `streams`."""
+    """As in ListGroups: `classic`, `consumer`, `share` or `streams`."""
     may_expire: ClassVar[bool] = True
-    """Whether it goes when it is empty and has no offsets."""
+    """Whether it is removed when it is empty and has no offsets."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -41,13 +41,13 @@ class Group(ABC):
     @property
     @abstractmethod
     def is_empty(self) -> bool:
-        """Whether it has no members, and nobody is about to become one."""
+        """Whether it has no members, and no client is about to become one."""
 
     @abstractmethod
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
     ) -> PartitionCheck | None:
-        """Refuse an offset commit that this member may not make now. What is returned is asked for each partition."""
+        """Refuse an offset commit that this member may not make now. Returns a check for each partition, or None."""
 
     @abstractmethod
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
@@ -67,11 +67,11 @@ class Group(ABC):
 
     @abstractmethod
     def tombstones(self) -> list[CoordinatorRecord]:
-        """The records that take the group out of the log, in their order. Offsets have tombstones of their own."""
+        """The tombstones of the group, in their order. Offsets have their own."""
 
     @abstractmethod
     def expiry_base(self, commit_timestamp_ms: int) -> int | None:
-        """From when on the retention of an offset counts that was committed then; None if none may expire now."""
+        """The start of the retention of an offset committed at that time; None if it must not expire now."""
 
     @abstractmethod
     def cancel_timers(self) -> None:

@@ -1,10 +1,10 @@
-"""Offsets that nobody has use for any more, and the groups that are left without any.
+"""Expired offsets, and the groups that are left without any.
 
-Every `offsets.retention.check.interval.ms`, all groups are looked at, but not at once: some in each turn of the loop,
-so that no client waits for all of them.
+Every `offsets.retention.check.interval.ms`, all groups are checked, some in each turn of the loop, so that no client
+waits for all of them.
 
 An offset expires `offsets.retention.minutes` after the group became empty, or after it was committed if the group never
-had members, or if the group has members but none that reads the topic. An empty group without offsets goes, too.
+had members, or if the group has members but none that reads the topic. An empty group without offsets is removed, too.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class GroupExpiry:
 
     def start(self) -> None:
         interval_ms = self._runtime.config.offsets_retention_check_interval_ms
-        self._timer = self._runtime.timers.after(interval_ms, self._look)
+        self._timer = self._runtime.timers.after(interval_ms, self._expire_all)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
-        self._look_at(deque(self._groups.by_id))
+    def _expire_all(self) -> None:
+        self._expire_some(deque(self._groups.by_id))
 
-    def _look_at(self, group_ids: deque[str]) -> None:
+    def _expire_some(self, group_ids: deque[str]) -> None:
         for _ in range(min(_GROUPS_PER_TURN, len(group_ids))):
             group = self._groups.by_id.get(group_ids.popleft())
             if group is None or not group.may_expire:
@@ -50,16 +50,16 @@ class GroupExpiry:
             try:
                 self.expire(group)
             except GroupRefusal as refusal:
-                self._tell_kept(group, str(refusal))
-            except Exception as error:  # Whatever it is, the others are to expire, and this one gets another chance.
-                self._tell_kept(group, error_text(error))
+                self._log_kept(group, str(refusal))
+            except Exception as error:  # The others still expire, and this one is tried again.
+                self._log_kept(group, error_text(error))
         if group_ids:
-            self._timer = self._runtime.timers.after(0, lambda: self._look_at(group_ids))
+            self._timer = self._runtime.timers.after(0, lambda: self._expire_some(group_ids))
         else:
             self.start()
 
-    def _tell_kept(self, group: Group, reason: str) -> None:
-        """Where the log refuses one, it refuses all of them."""
+    def _log_kept(self, group: Group, reason: str) -> None:
+        """If the log refuses one, it refuses all of them."""
         self._runtime.log_lines.warn("expired offsets", f"expired offsets of group {group.group_id} stay: {reason}")
 
     def expire(self, group: Group) -> None:

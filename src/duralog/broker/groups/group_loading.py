@@ -1,4 +1,4 @@
-"""Bringing the groups back from `__consumer_offsets` when the broker starts.
+"""Loading the groups from `__consumer_offsets` when the broker starts.
 
 Of each key only the last record counts, as it does for the cleaner, so the records are first folded by their keys as
 bytes, and only what is left is decoded. Commits within transactions wait for the marker; those whose marker is not
@@ -9,8 +9,7 @@ group. A partition that cannot be read to its end is left alone: what the damage
 before it would rewind consumers. Its groups have no coordinator until it is repaired. The others are served.
 
 A group's records are in the partition that its id and their number say. If Kafka's tools gave the topic more of them,
-what is in the others from before counts no more, as it does not for Kafka: a commit of then must not win over one of
-now.
+older records in the other partitions are ignored, as in Kafka: an old commit must not win over a new one.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class FoldedLog:
     """The last record of each key, and what transactions that have not ended have written."""
 
     def __init__(self, *, keeps_tombstones: bool = True) -> None:
-        """Who only wants what takes effect and reads on for weeks needs no tombstones: keys come and go without end."""
+        """A reader that follows the log for weeks and only needs what takes effect must not collect tombstones."""
         self._keeps_tombstones = keeps_tombstones
         self._last: dict[bytes, LoggedRecord] = {}
         self._open: dict[int, dict[bytes, LoggedRecord]] = {}
@@ -97,7 +96,7 @@ Decoded = tuple[OffsetKey, CommittedOffset | None] | CoordinatorRecord
 
 
 class LoadedPartition(NamedTuple):
-    """What a partition says, decoded as a whole: a log that turns out to be damaged must not be known by halves."""
+    """The content of a partition, decoded as a whole: a damaged log must not be loaded by halves."""
 
     records: list[tuple[int, Decoded]]
     """With their offsets."""
@@ -119,7 +118,7 @@ def load_partition(log: PartitionLog, on_skipped: OnSkipped = ignore) -> LoadedP
 
 
 def take_in(known: KnownGroups, number: int, loaded: LoadedPartition, on_skipped: OnSkipped = ignore) -> None:
-    """Let everything that partition `number` says take effect."""
+    """Apply everything in partition `number`."""
     for offset, decoded in loaded.records:
         if isinstance(decoded, CoordinatorRecord):
             misfit = known.replay(decoded)
@@ -139,7 +138,7 @@ def load_groups(known: KnownGroups, log: GroupLog, logger: logging.Logger) -> No
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Nothing of what is loaded is garbage: to look for it again and again takes as long as the loading."""
+    """No garbage collection while loading: nothing of it is garbage, and collecting takes as long as loading."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -157,7 +156,7 @@ def _load_partitions(known: KnownGroups, log: GroupLog, logger: logging.Logger) 
             loaded = load_partition(partition, on_skipped)
             own = _of_own_groups(loaded, number, count)
             take_in(known, number, own, on_skipped)
-        except Exception as error:  # Whatever it is: the groups of the other partitions are served.
+        except Exception as error:  # The groups of the other partitions are still served.
             log.unreadable.add(number)
             for group_id in [each for each in known.by_id if coordinator_partition(each, count) == number]:
                 known.remove(group_id)
@@ -175,7 +174,7 @@ def _load_partitions(known: KnownGroups, log: GroupLog, logger: logging.Logger) 
 
 
 def _of_own_groups(loaded: LoadedPartition, number: int, count: int) -> LoadedPartition:
-    """What a partition says of the groups that it is the partition of."""
+    """The content of a partition for the groups that belong to it."""
     place_of: dict[str, int] = {}
     for group_id in {_group_of(each) for _, each in loaded.records} | {key.group_id for _, key, _ in loaded.pending}:
         place_of[group_id] = coordinator_partition(group_id, count)

@@ -1,7 +1,7 @@
-"""The log of the groups: `__consumer_offsets`, appended to batch by batch and read as a whole at start.
+"""The log of the groups: `__consumer_offsets`, appended to batch by batch and loaded as a whole at start.
 
-A group's records are all in one partition, by Java's hash of its id. What is appended as one is there as one or not at
-all, also after a crash.
+A group's records are all in one partition, by Java's hash of its id. A batch is in the log as a whole or not at all,
+also after a crash.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from duralog.storage.log.partition_log import PartitionLog
 
 KeyAndValue = tuple[bytes, bytes | None]
 
-_TOLD_AS = {
+_CLIENT_CODES = {
     UNKNOWN_TOPIC_OR_PARTITION: COORDINATOR_NOT_AVAILABLE,
     NOT_ENOUGH_REPLICAS: COORDINATOR_NOT_AVAILABLE,
     REQUEST_TIMED_OUT: COORDINATOR_NOT_AVAILABLE,
@@ -48,7 +48,7 @@ _TOLD_AS = {
     RECORD_LIST_TOO_LARGE: UNKNOWN_SERVER_ERROR,
     INVALID_FETCH_SIZE: UNKNOWN_SERVER_ERROR,
 }
-"""What a member is told when the log refuses: errors that make it retry, or look for its coordinator again."""
+"""What a member gets if the append fails: errors that make it retry, or look for its coordinator again."""
 
 
 class GroupLog:
@@ -57,7 +57,7 @@ class GroupLog:
         self._topics = topics
         self._partitions = partitions
         self.unreadable: set[int] = set()
-        """Partitions that could not be read at start. Their groups are not known, so nobody may change them."""
+        """Partitions that could not be read at start. Their groups are unknown, so they must not be changed."""
         self.skipped = SkippedRecords(logger)
 
     @property
@@ -66,7 +66,7 @@ class GroupLog:
 
     @property
     def partition_count(self) -> int:
-        """Of the topic, or what it will have."""
+        """Of the topic, or of the one that will be created."""
         topic = self._topics.by_name(CONSUMER_OFFSETS)
         return self._runtime.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
 
@@ -80,7 +80,7 @@ class GroupLog:
         return coordinator_partition(group_id, self.partition_count)
 
     def check_ready(self, group_id: str) -> None:
-        """Refuse if this broker does not coordinate the group, as there is no log that could be written or read."""
+        """Refuse if this broker does not coordinate the group: its log is missing or unreadable."""
         if not self.is_there or self.partition_for(group_id) in self.unreadable:
             raise GroupRefusal(NOT_COORDINATOR)
 
@@ -105,7 +105,7 @@ class GroupLog:
             )
         except DuralogError as error:
             code = code_of(error)
-            raise GroupRefusal(_TOLD_AS.get(code, code), str(error)) from error
+            raise GroupRefusal(_CLIENT_CODES.get(code, code), str(error)) from error
         return result.base_offset
 
     def ends(self) -> dict[int, int]:

@@ -1,8 +1,8 @@
-"""All groups and all offsets, as the records of `__consumer_offsets` tell them.
+"""All groups and all offsets, as the records of `__consumer_offsets` define them.
 
-A record that is in the log takes effect here, be it one that was just written or one that is read at start: so a group
-that was loaded is the same as one that never stopped. Nothing is written here, and nobody is waited for: the
-coordinator does that, and a command that changes a directory which no broker serves needs neither.
+A record takes effect here, whether it was just written or is loaded at start: so a loaded group is the same as one that
+never stopped. Nothing is written here and there are no timers: the coordinator has those, and a command that changes a
+directory without a broker needs neither.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ class KnownGroups:
         self.offsets = OffsetTable()
 
     def find_or_make(self, group_id: str) -> Group:
-        """The group; if there is none, one that has nothing but offsets. It needs no record of its own."""
+        """The group; if there is none, one with nothing but offsets, which needs no record."""
         group = self.by_id.get(group_id)
         if group is None:
             group = self.by_id[group_id] = ClassicGroup(group_id, self._clock, state_timestamp_ms=self._clock())
         return group
 
     def remove(self, group_id: str) -> None:
-        """Forget a group whose tombstones are written. Its offsets have tombstones of their own."""
+        """Forget a group whose tombstones are written. Its offsets have their own tombstones."""
         group = self.by_id.pop(group_id, None)
         if group is not None:
             group.cancel_timers()
 
     def replay(self, record: CoordinatorRecord) -> str | None:
-        """Let a record that is in the log take effect, or return why it cannot: its group is of another kind.
+        """Apply a record that is in the log, or return why it has no effect: its group is of another kind.
 
-        Offsets have a way of their own (`replay_offset`).
+        Offsets are applied by `replay_offset`.
         """
         if record.type_id in CONSUMER_GROUP_TYPES:
             return replay_consumer_group(self.by_id, record)

@@ -1,6 +1,6 @@
 """All groups and the log that they come from. All parts of the group coordinator share it.
 
-What changes a group for good is written first and in force after that.
+A lasting change of a group is written first and takes effect after that.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LoggedGroups(KnownGroups):
         return group
 
     def append(self, group_id: str, records: Sequence[CoordinatorRecord], *, replay: bool = True) -> None:
-        """Write the records as one batch; then, unless the caller does it itself, let each of them take effect.
+        """Write the records as one batch; then apply each of them, unless the caller does that itself.
 
         Raises GroupRefusal if they could not be written: then nothing has changed.
         """

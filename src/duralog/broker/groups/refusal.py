@@ -1,10 +1,10 @@
-"""How a coordinator says no: with the error code that the client is to see."""
+"""A refusal of a coordinator, with the error code for the client."""
 
 from __future__ import annotations
 
 
 class GroupRefusal(Exception):
-    """The request, or the part of it that was looked at, is refused, and nothing has changed."""
+    """The request, or the part of it that was checked, is refused, and nothing has changed."""
 
     def __init__(self, error_code: int, message: str | None = None) -> None:
         super().__init__(message or f"error code {error_code}")

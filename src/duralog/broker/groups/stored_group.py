@@ -1,15 +1,15 @@
 """Changes to groups of a directory that no broker serves: the records that a broker would write, in its order.
 
-What is known is read from the partition of the group, to its end: with what transactions have committed, and what still
-waits for its transaction to end. A broker that is started on the directory afterwards, this one or Kafka, finds what it
-would have written itself.
+The state is read from the partition of the group, to its end: committed transactions included, with what still waits
+for its transaction to end. A broker that is started on the directory afterwards, this one or Kafka, finds what it would
+have written itself.
 
-The log may have members that nobody has seen leave: consumers that were there when the broker stopped. One that comes
-back would go on where it is, and commit that over whatever was set meanwhile. So a group that has any is left alone,
-unless they are put out as well: then they are refused when they come back, join anew, and ask for the offsets.
+The log may have members that never left: consumers that were connected when the broker stopped. One that comes back
+would continue from its own position, and commit that over what was set meanwhile. So a group with members is left
+alone, unless they are removed as well: then they are refused when they come back, join again, and fetch the offsets.
 
-REQUIRES: nobody else writes to the log. What is appended at once is there as a whole or not at all after a crash. What
-a deletion does not get done, because the process is killed, it gets done when it is begun again.
+REQUIRES: no other process writes to the log. A batch is in the log as a whole or not at all after a crash. A deletion
+that was interrupted is completed when it is run again.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class StoredGroup:
 
     @property
     def members(self) -> list[str]:
-        """The ids of those whom the log still has as members."""
+        """The ids of the members in the log."""
         group = self._group
         return sorted(group.members) if isinstance(group, ClassicGroup | ConsumerGroup | UnservedGroup) else []
 
     @property
     def is_share_group(self) -> bool:
-        """Then it must be left alone: half of it is in a topic that only Kafka writes to."""
+        """A share group must be left alone: half of it is in a topic that only Kafka writes to."""
         return isinstance(self._group, ShareGroup)
 
     @property
@@ -76,7 +76,7 @@ class StoredGroup:
         return {(topic, number): found.offset for topic, parts in of_group.items() for number, found in parts.items()}
 
     def set_offsets(self, offsets: Mapping[Place, int], topic_ids: Mapping[str, UUID | None]) -> None:
-        """Commit offsets in the place of the group's members, who are put out, if there are any."""
+        """Commit offsets in place of the group's members, which are removed if there are any."""
         now_ms = self._clock()
         commits = [
             (
@@ -88,7 +88,7 @@ class StoredGroup:
         self._append([*_encoded(self._departure()), *commits])
 
     def delete(self) -> int:
-        """Take back all offsets, also those that wait for their transactions, then the group. Returns how many."""
+        """Delete all offsets, pending ones included, then the group. Returns the number of offsets."""
         group = self._group
         assert group is not None
         keys = list(self._known.offsets.keys_of_group(self._group_id))
@@ -99,7 +99,7 @@ class StoredGroup:
         return len(keys)
 
     def _departure(self) -> list[CoordinatorRecord]:
-        """What is written when all members have gone; nothing if there are none."""
+        """The records that remove all members; none if there are none."""
         group, members = self._group, self.members
         if not members:
             return []

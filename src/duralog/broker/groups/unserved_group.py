@@ -1,13 +1,13 @@
-"""Share groups and streams groups: known by the records that Kafka wrote of them, and kept as they are.
+"""Share groups and streams groups: known by the records that Kafka wrote, and kept as they are.
 
-Nobody can be a member of them here, for their protocols are not served. But their ids are taken: a record of another
-kind of group under the same id would be one that Kafka cannot load, and with it no group of that partition. So what
-they are is known, and requests are answered as Kafka answers those that are not meant for such a group.
+They cannot have members here, since their protocols are not served. But their ids are taken: a record of another kind
+of group under the same id could not be loaded by Kafka, and with it no group of that partition. So they are known, and
+requests are answered as Kafka answers requests for the wrong kind of group.
 
-Members that the log has were there when the broker before stopped. As with Kafka, they have the time of a session to
-come back, and are gone after it; nothing is written for that. The offsets of a streams group without members may
-expire, be changed or be deleted, and a classic group may take its id. A share group is left alone whatever comes: how
-far it is stands in a topic of its own, which only Kafka can bring to an end.
+Members in the log were connected when the previous broker stopped. As in Kafka, they have a session timeout to come
+back, and are removed after it; nothing is written for that. The offsets of a streams group without members may expire,
+be changed or be deleted, and a classic group may take its id. A share group is always left alone: its progress is in
+another topic, which only Kafka can delete.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TOMBSTONE_ORDER: Final = (
     _STREAMS_METADATA,
     _STREAMS_TOPOLOGY,
 )
-"""In which the records of a streams group must go: Kafka refuses a log where a group ends before its members."""
+"""The order of the tombstones of a streams group: Kafka refuses a log where a group ends before its members."""
 SESSION_MS: Final = 45_000
 """Kafka's default for both kinds."""
 
@@ -66,7 +66,7 @@ class UnservedGroup(Group):
 
     @property
     def members(self) -> list[str]:
-        """The ids of those whom the log still has as members."""
+        """The ids of the members in the log."""
         return sorted({member_id for _, member_id in self._keys if member_id is not None})
 
     @property
@@ -79,7 +79,7 @@ class UnservedGroup(Group):
 
     @abstractmethod
     def check_classic_join(self) -> None:
-        """Refuse that a classic group takes the place of this one."""
+        """Refuse to replace it by a classic group."""
 
     def check_delete(self) -> None:
         if not self.is_empty:
@@ -159,7 +159,7 @@ class StreamsGroup(UnservedGroup):
         pass
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whoever may still come back may read anything."""
+        """A member that may still come back may read any topic."""
         del topic
         return not self.is_empty
 
@@ -184,7 +184,7 @@ UNSERVED_TYPES: Final = frozenset(_CLASS_OF)
 
 
 def replay(groups: MutableMapping[str, Group], record: CoordinatorRecord, clock: Callable[[], int]) -> str | None:
-    """Take in a record of one of `UNSERVED_TYPES`. Returns why it changes nothing, if it does not fit."""
+    """Apply a record of one of `UNSERVED_TYPES`. Returns why it has no effect, if it does not fit."""
     assert not isinstance(record.key, bytes)
     group_id: str = record.key["group_id"]
     kind = _CLASS_OF[record.type_id]

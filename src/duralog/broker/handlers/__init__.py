@@ -1,4 +1,8 @@
-"""The APIs that this broker serves. Each is a module with an `API`; what is not in this table is not advertised."""
+"""The APIs that this broker serves, one module each. An API that is not in this table is not advertised.
+
+A module has `handle`, `refuse` and `API`. The last parameter of `handle` is the request; those before it name the parts
+of the broker that the handler uses, which the dispatcher hands in once, when the broker opens (`Api.bound_to`).
+"""
 
 from __future__ import annotations
 

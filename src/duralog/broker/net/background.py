@@ -1,4 +1,4 @@
-"""The work of requests on worker threads: counted with its memory, and answered whatever goes wrong after it."""
+"""The work of requests on worker threads: counted, with its memory, and answered even if its callback fails."""
 
 from __future__ import annotations
 

@@ -1,19 +1,19 @@
-"""One client: what it has sent, what it is owed, and when it is closed.
+"""One client: what it has sent, what is still to be sent to it, and when it is closed.
 
-One request at a time is under way, as in Kafka, so that answers leave in the order of the requests. While a request
+One request at a time is in progress, as in Kafka, so that answers keep the order of the requests. While a request
 waits for its answer, or an answer waits for the client to read, nothing more is read from this client: it is slowed
 down by the network, and costs no more memory than what it has sent already.
 
 | what the client does | what happens |
 |---|---|
-| sends something that is no request | closed, one log line |
+| sends something that is not a request | closed, one log line |
 | sends half a request, or nothing, or does not read | closed when it has been idle for `connections.max.idle.ms` |
 | does so while memory is short | closed after some seconds (`duralog.broker.net.request_memory`) |
 | breaks the connection while its request waits | `DelayedAnswer.leave`: the handler may drop what it holds |
 | ends its own side while its request waits | answered, as in Kafka: it may still read, and if not, sending shows it |
-| is sent a file that has become shorter | closed, one log line: its answer can not be completed |
-| sends much at once | what a few milliseconds allow is handled, one buffer full at most, then it is the others' turn |
-| ends its own side while it is the others' turn | what it has sent is handled: it may have asked for no answers |
+| is sent a file that has become shorter | closed, one log line: its answer cannot be completed |
+| sends much at once | requests are handled for a few milliseconds, one buffer at most, then other clients are served |
+| ends its own side while others are served | what it has sent is handled: it may have asked for no answers |
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from duralog.broker.wire.request import DelayedAnswer, Silence
 from duralog.errors import DuralogError
 
 _SENT_AT_ONCE_BYTES = 64 << 10
-"""Answers up to this are gathered for one send."""
+"""Answers up to this size are sent together."""
 _SENT_PER_TURN_BYTES = 4 << 20
 _TURN_SECONDS = 0.005
-"""For so long, requests of one client are begun. However cheap they are to send, the others wait no longer."""
+"""How long requests of one client are started before other clients are served."""
 
 
 class ConnectionOwner(Protocol):
@@ -94,13 +94,13 @@ class Connection:
         self.number = number
         self.node = node
         self.has_ended = False
-        """It sends no more. It may still wait for an answer, or be gone: that shows when it is sent something."""
+        """It sends no more. It may still read its answer, or be gone: sending shows which."""
         self.is_closed = False
         self.last_active_ms = server.loop.now_ms
         self.waits_for_room = False
-        """Too many requests of all clients are under way: this one's next request waits."""
+        """Too many requests of all clients are in progress: the next request of this one waits."""
         self.waits_for_turn = False
-        """This one has had much of the loop's time: its next request waits until the others were served."""
+        """This client has used its share of the loop's time: its next request waits until others were served."""
         self.waits_for_memory = False
         """All connections together hold much memory: nothing is read from this one."""
         self.memory_bytes = 0
@@ -118,7 +118,7 @@ class Connection:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request is under way."""
+        """Whether a request is in progress."""
         return self._later is not None
 
     @property
@@ -142,17 +142,17 @@ class Connection:
         """The memory that it needs to receive its request completely; 0 if it holds nothing yet."""
         return self._reader.missing_bytes
 
-    # What the loop tells
+    # Events
 
     def _on_event(self, events: int) -> None:
         self._guarded(self._serve, events)
 
     def go_on(self) -> None:
-        """There is room for this connection's next request, or its answer has left."""
+        """There is room for the next request of this connection, or its answer has been sent."""
         self._guarded(self._go_on)
 
     def _guarded(self, work: Callable[..., None], *arguments: int) -> None:
-        """Whatever goes wrong with this client ends this client's connection, and nothing else."""
+        """An error ends the connection of this client, and nothing else."""
         try:
             work(*arguments)
         except ConnectionError:
@@ -171,7 +171,7 @@ class Connection:
             if events & BROKEN:
                 self.close()
             elif self.waits_for_turn or events & PEER_CLOSED:
-                # Who is still owed something and has only ended its own side gets it: the end is not listened for now.
+                # A client that has only ended its own side still gets its answer. Do not watch for the end now.
                 self.has_ended = bool(events & PEER_CLOSED)
                 self._listen_for(0)
             else:
@@ -213,7 +213,7 @@ class Connection:
         self._handle_frames()
 
     def _go_on(self) -> None:
-        """With what the client has sent meanwhile, else with what it will send."""
+        """Continue with what the client has sent meanwhile, else with what it will send."""
         if self.is_closed or self._later is not None or self._outgoing or self.waits_for_memory:
             return
         self.waits_for_room = self.waits_for_turn = False
@@ -223,7 +223,7 @@ class Connection:
             self._listen_for(READABLE | PEER_CLOSED)
 
     def _handle_frames(self) -> None:
-        """Every request that is all here, until one has to wait. Answers are gathered and sent together."""
+        """Handle every complete request, until one has to wait. Answers are collected and sent together."""
         server, reader = self._server, self._reader
         dispatch = server.dispatcher.dispatch
         answers: Parts = []
@@ -261,7 +261,7 @@ class Connection:
                     server.loop.call_soon(self.go_on)
                     break
         except DuralogError:
-            # What came before is answered all the same.
+            # Earlier requests still get their answers.
             if answers and not self.is_closed:
                 self._send_parts(answers)
             raise
@@ -276,7 +276,7 @@ class Connection:
     # Memory
 
     def take_memory(self) -> bool:
-        """Read on, if there is memory by now."""
+        """Continue to read, if there is memory now."""
         if not self._server.memory.admits(self, self._reader):
             return False
         self.waits_for_memory = False
@@ -285,7 +285,7 @@ class Connection:
         return True
 
     def _count_memory(self) -> None:
-        """Let what this connection holds be counted as it is now."""
+        """Update the memory that is counted for this connection."""
         held = self._reader.owned_bytes
         if self.reserved_bytes and not held:
             self._server.memory.give_back(self)
@@ -312,7 +312,7 @@ class Connection:
     # Sending
 
     def deliver(self, parts: Parts | Silence) -> None:
-        """The answer of a request that waited. It leaves in this turn, but not before what is being handled now."""
+        """Send the answer of a request that waited: in this turn, after what is being handled now."""
         self._later = None
         if self.is_closed:
             return
@@ -320,7 +320,7 @@ class Connection:
             if parts is Silence.CLOSE:
                 self.close("refused", "a request that has no answer failed")
             else:
-                # Nothing is read before what is here already is handled.
+                # What has arrived already is handled before anything else is read.
                 self.waits_for_turn = True
                 self._count_memory()
                 self._server.loop.call_soon(self.go_on)
@@ -350,7 +350,7 @@ class Connection:
         self._send()
 
     def _send(self) -> None:
-        """As much as the socket takes, but not more than one client may have in a turn."""
+        """Send as much as the socket takes, up to the limit of one client in a turn."""
         self.moved_bytes += self._outgoing.send(_SENT_PER_TURN_BYTES)
         self.last_active_ms = self._server.loop.now_ms
         if self._outgoing:
@@ -368,7 +368,7 @@ class Connection:
         self._socket.close()
 
     def close(self, kind: str | None = None, reason: str = "") -> None:
-        """Let go of the client. With a reason, one line tells it."""
+        """Close the connection. A reason is logged in one line."""
         if self.is_closed:
             return
         self.is_closed = True

@@ -1,11 +1,11 @@
 """From a frame to its handler, and from the handler's answer to the parts that are sent.
 
-What Kafka does with what it does not serve, this does too: an ApiVersions request of a version that is not known is
-answered in version 0, so that the client can choose another; every other unknown API or version, and a body
-that is not what its version demands, ends the connection (`InvalidFrame`, `InvalidMessage`).
+Unserved requests are treated as in Kafka: an ApiVersions request of an unknown version is answered in version 0, so
+that the client can choose another; every other unknown API or version, and a body that does not fit its version, ends
+the connection (`InvalidFrame`, `InvalidMessage`).
 
-An exception in a handler becomes that API's own error answer and one log line: a connection that just closed would
-make the client come back at once and ask the same again.
+An exception in a handler becomes the error answer of its API and one log line: if the connection just closed, the
+client would reconnect at once and send the same request again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from duralog.errors import DuralogError
 
 API_VERSIONS = 18
 _LOGIN_APIS = (17, 36)
-_LOGIN = ": the client wants to log in by SASL, of which there is none here: it wants security.protocol=PLAINTEXT"
+_LOGIN = ": the client tries to log in by SASL, which is not supported: set security.protocol=PLAINTEXT"
 Parts = list[bytes | FileSlice]
 
 _NO_BODY = memoryview(b"")
@@ -36,14 +36,14 @@ _TAGGED_HEADER = struct.Struct(">iib")
 
 
 class Peer(Protocol):
-    """Whoever sent a request."""
+    """The sender of a request."""
 
     client_host: str
     number: int
     node: Node
 
     def deliver(self, parts: Parts | Silence) -> None:
-        """Send an answer that has come later."""
+        """Send a delayed answer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +77,7 @@ class Dispatcher:
         self._routes.clear()
 
     def dispatch(self, frame: memoryview, peer: Peer) -> Parts | DelayedAnswer | Silence:
-        """Handle a request. Of a `DelayedAnswer`, the peer is handed the answer when it is there."""
+        """Handle a request. A delayed answer is delivered to the peer when it is ready."""
         started = perf_counter()
         header = decode_header(frame)
         route = self._routes.get((header.api_key, header.version)) or self._find_route(header.api_key, header.version)
@@ -113,7 +113,7 @@ class Dispatcher:
             if exchange.answered is not None:
                 return exchange.answered
             exchange.is_waiting = True
-            # The buffer that it was received into is not to stay as long as the request does.
+            # Do not keep the receive buffer as long as the request waits.
             request.body = _NO_BODY
             handled.request_bytes = len(frame) if api.parse else 0
             return handled
@@ -139,7 +139,7 @@ class Dispatcher:
 
 
 class _Exchange:
-    """One request on its way to its answer."""
+    """One request and its answer."""
 
     __slots__ = ("_dispatcher", "_peer", "_request", "_route", "_size", "_started", "answered", "is_waiting")
 
@@ -153,7 +153,7 @@ class _Exchange:
         self._started = started
         self._size = size
         self.is_waiting = False
-        """The handler has returned and the answer is to come."""
+        """The handler has returned, and the answer is delayed."""
         self.answered: Parts | Silence | None = None
 
     def deliver(self, answer: Fields | RawAnswer | Silence) -> None:
@@ -185,7 +185,7 @@ class _Exchange:
                     size += len(part)
             parts: Parts = [self._header(size), *answer.parts]
             if not has_file:
-                # One piece, that it can be sent together with other answers.
+                # One piece, so that it can be sent together with other answers.
                 parts = [b"".join(parts)]  # type: ignore[arg-type]
         else:
             try:
@@ -198,7 +198,7 @@ class _Exchange:
         return parts
 
     def fail(self, error: Exception) -> Parts | Silence:
-        """The API's error answer for an exception that its handler did not expect."""
+        """The API's error answer for an unexpected exception in its handler."""
         route, request = self._route, self._request
         route.stats.errors += 1
         known = isinstance(error, DuralogError)

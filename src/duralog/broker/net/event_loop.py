@@ -1,10 +1,10 @@
-"""The thread on which the broker lives: waits for sockets, timers and other threads, and runs what they call for.
+"""The event loop: waits for sockets, timers and other threads, and runs their callbacks.
 
 Bare epoll, level-triggered. In one turn every socket that is ready is served once, with a bounded amount of work, then
-what was asked for meanwhile runs, then what is due. Nothing that runs here may block.
+callbacks of `call_soon` run, then timers that are due. Nothing that runs here may block.
 
 What must always be true: an exception ends the callback that raised it, never the loop. A descriptor is closed at the
-end of a turn, so that an event of the same turn can not reach a new connection that has got its number.
+end of a turn, so that an event of the same turn cannot reach a new connection with the same number.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class EventLoop:
         self._is_stopping = False
         self._is_polling = False
         self._waking = threading.RLock()
-        """Held while another thread writes to the descriptor that wakes the loop, so that nobody closes it meanwhile.
+        """Held while another thread writes to the descriptor that wakes the loop, so that it is not closed meanwhile.
 
         Not a plain lock: a signal handler may wake the loop while its own thread does.
         """
@@ -112,7 +112,7 @@ class EventLoop:
                 try:
                     callback(event)
                 except Exception as error:
-                    self._tell(error)
+                    self._log_error(error)
         for _ in range(len(self._soon)):
             self._run(self._soon.popleft())
         self.timers.run_due(self._run)
@@ -155,7 +155,7 @@ class EventLoop:
         try:
             work()
         except Exception as error:
-            self._tell(error)
+            self._log_error(error)
 
-    def _tell(self, error: Exception) -> None:
+    def _log_error(self, error: Exception) -> None:
         self._logger.error("%s", one_line(f"unexpected: {error_text(error)}"))

@@ -1,4 +1,4 @@
-"""How much clients may take: connections in all and from one address, bytes of a request, requests at a time."""
+"""Limits for clients: connections in total and per address, size of a request, requests in progress."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _MOST_NAMES = 1000
 
 
 class ConnectionLimits:
-    """What is allowed, and how much of it is taken. Only the loop's thread uses it."""
+    """The limits, and the connections counted against them. Only the loop's thread uses it."""
 
     def __init__(self, config: BrokerConfig, names: HostNames) -> None:
         self.largest_request_bytes = config.socket_request_max_bytes
         self.most_request_bytes = request_memory_limit(config)
-        """What requests and answers of all connections may hold together."""
+        """The memory that requests and answers of all connections may hold together."""
         self.most_requests = config.queued_max_requests
-        """Requests whose work is done on worker threads."""
+        """Requests in progress on worker threads."""
         self.idle_ms = config.connections_max_idle_ms
         """Negative: a silent client is never closed."""
         self.connections = 0

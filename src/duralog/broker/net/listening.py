@@ -1,8 +1,8 @@
 """Which addresses the broker listens on, and which one it tells clients: from Kafka's configs or the command line.
 
-Several listeners may be served, as where clients in containers and clients outside of them need different addresses:
-each client is told the address that belongs to the one it came by. None has encryption. Kafka's own example has another
-one for its controllers, which this broker has none of: those that `controller.listener.names` names are left out.
+There may be several listeners, as clients inside and outside of containers need different addresses: each client gets
+the advertised address of the listener that it connected to. None is encrypted. Kafka's example configuration
+has another listener for controllers, which this broker does not have: those in `controller.listener.names` are ignored.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MetricsAddress:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where to listen, and what clients that come there are told. A port of 0 stands for the one that is bound."""
+    """Where to listen, and the address that its clients get. A port of 0 stands for the one that is bound."""
 
     name: str
     bound: Address
@@ -88,7 +88,7 @@ class Listening:
             raise InvalidConfig("listeners: there is none for clients, only those of controllers")
         ports = [address.port for address in bound.values() if address.port]
         if len(set(ports)) < len(ports):
-            raise InvalidConfig("listeners: each must have a port of its own")
+            raise InvalidConfig("listeners: each needs its own port")
         if strange := advertised.keys() - bound.keys():
             raise InvalidConfig(f"advertised.listeners: {min(strange)} is not among the listeners")
         if any(is_anywhere(address.host) for address in advertised.values()):
@@ -176,7 +176,7 @@ def _for_clients(config: BrokerConfig, config_name: str, listeners: tuple[str, .
                 " listen with --listen"
             )
         if name in found:
-            raise InvalidConfig(f"{config_name}: {name} is there twice, each must have a name of its own")
+            raise InvalidConfig(f"{config_name}: {name} is given twice, each listener needs its own name")
         found[name] = Address(match[2].strip("[]"), int(match[3]))
     return found
 

@@ -1,7 +1,7 @@
-"""Log lines that clients can cause, or a disk that fails them: one for each cause and not one for each time.
+"""Log lines that clients or a failing disk can cause: one for each cause, not one for each occurrence.
 
-The first line of a kind is told at once. What follows within the interval is counted, and the next line tells how many
-there were. The number of kinds is bounded: they are words of this package, never of a client.
+The first line of a kind is logged at once. Repetitions within the interval are counted, and the next line gives their
+number. The number of kinds is bounded: they are words of this package, never of a client.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ _LONGEST_TEXT = 500
 
 
 class LogLines:
-    """Tells of misbehaving clients without letting them fill the disk."""
+    """Logs what clients cause without letting them fill the disk."""
 
     def __init__(self, logger: logging.Logger, clock_ms: Callable[[], float]) -> None:
         self._logger = logger
         self._clock_ms = clock_ms
-        self._told: dict[str, tuple[float, int]] = {}
+        self._logged: dict[str, tuple[float, int]] = {}
 
     def warn(self, kind: str, text: str) -> None:
-        """One line, unless there was one of this kind a short while ago."""
-        self._tell(logging.WARNING, kind, text)
+        """Log one line, unless there was one of this kind within the interval."""
+        self._log(logging.WARNING, kind, text)
 
     def fail(self, kind: str, text: str) -> None:
-        """The same for what nobody expected: a client may know how to bring it about again and again."""
-        self._tell(logging.ERROR, kind, text)
+        """The same for unexpected errors: a client may be able to cause one again and again."""
+        self._log(logging.ERROR, kind, text)
 
-    def _tell(self, level: int, kind: str, text: str) -> None:
+    def _log(self, level: int, kind: str, text: str) -> None:
         now = self._clock_ms()
-        told_ms, silent = self._told.get(kind, (float("-inf"), 0))
-        if now - told_ms < _INTERVAL_MS:
-            self._told[kind] = (told_ms, silent + 1)
+        logged_ms, silent = self._logged.get(kind, (float("-inf"), 0))
+        if now - logged_ms < _INTERVAL_MS:
+            self._logged[kind] = (logged_ms, silent + 1)
             return
-        self._told[kind] = (now, 0)
+        self._logged[kind] = (now, 0)
         more = f" (and {silent} more like it before)" if silent else ""
         self._logger.log(level, "%s%s", one_line(text), more)
 
-    def tell_disk(self, error: Exception) -> None:
-        """What a disk fails with, or wrong bytes on it, concern who runs the broker, whatever clients are told."""
+    def log_disk_error(self, error: Exception) -> None:
+        """Log an error of the disk, or damaged data on it, for the operator. Clients get an error code."""
         if isinstance(error, StorageError | CorruptRecord):
             self.warn("disk", f"a request could not be served: {error}")
 
 
 def one_line(text: str) -> str:
-    """A text with what a client sent in it, as one line that cannot pass for another one."""
+    """A text that may contain client input, as one line that cannot imitate another one."""
     shown = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
     if shown.isprintable():
         return shown
@@ -58,7 +58,7 @@ def one_line(text: str) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """An exception that nobody expected: what it is, and where it came from."""
+    """An unexpected exception: its type, its text and where it was raised."""
     place = ""
     trace = error.__traceback__
     while trace is not None:

@@ -5,14 +5,14 @@ wait for a worker thread, and answers that have not been sent. A small request i
 holds nothing. Records that a Fetch sends are files, not memory.
 
 A buffer for a large request grows with what arrives, as long as the total stays within seven eighths of the limit: the
-rest of it is for small requests, which are not to wait for large ones. Above the limit lies a reserve for one request
+rest of it is for small requests, which must not wait for large ones. Above the limit lies a reserve for one request
 of the largest size, or several smaller ones.
 
 | a connection | what happens |
 |---|---|
 | finds no memory for its buffer to grow | it waits, unread, until the rest of its request fits into the reserve |
 | wants to send a small request | it is read as long as the limit has room |
-| waits already | it goes on when memory is free; the one that needs least goes first |
+| waits already | it continues when memory is free; the one that needs least is first |
 | is slow while another one waits | it is closed: it has not moved a quarter of what it holds within five seconds |
 
 What must always be true: the total is the sum of what connections and worker threads hold. The reserve is only held by
@@ -162,7 +162,7 @@ class RequestMemory:
         self._is_checking = bool(self._waiting)
         if not self._waiting:
             return
-        # First: whatever goes wrong below, there is a next time.
+        # First: the next check must happen even if this one fails.
         self._loop.timers.after(_CHECK_MS, self._check)
         self._close_slow()
         self._grant_soon()

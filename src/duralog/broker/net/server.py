@@ -1,7 +1,8 @@
-"""The listening sockets and all connections: who comes in, who is idle, who must wait.
+"""The listening sockets and all connections: admission, idle timeouts, backpressure.
 
-A client above a limit is closed at once with one log line; nobody else notices. When too many requests are being worked
-on beside the loop, no further request is begun until there is room: clients wait in their sockets, not in memory.
+A client above a limit is closed at once with one log line; other clients are not affected. When too many requests are
+in progress on worker threads, no further request starts until there is room: clients wait in their sockets, not in
+memory.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from duralog.config import BrokerConfig
 
 _ACCEPTED_PER_TURN = 64
 _LET_ON_PER_TURN = 16
-"""So many of those who waited for room go on at once. Each may take some milliseconds, and others have sent, too."""
+"""How many waiting connections continue in one turn. Each may take some milliseconds, and other clients wait too."""
 _SHORTEST_IDLE_CHECK_MS = 50
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_MS = 100
 _KEPT_DESCRIPTORS = 256
-"""So many, or an eighth if there are few, are not for clients: the store needs them for its files."""
+"""Descriptors reserved for the files of the store, or an eighth of all if that is less."""
 _IPV4_IN_IPV6 = "::ffff:"
-"""What an IPv4 address begins with on a socket for both."""
+"""The prefix of an IPv4 address on a dual-stack socket."""
 
 
 class Server:
@@ -59,9 +60,9 @@ class Server:
         )
         self.background_requests = 0
         self.refused = 0
-        """Connections that a limit did not let in."""
+        """Connections refused because of a limit."""
         self.closed: Counter[str] = Counter()
-        """Connections that were closed for a reason, by its kind."""
+        """Connections closed by the broker, by reason."""
         self._log_lines = log_lines
         self._config = config
         self._connections: dict[int, Connection] = {}
@@ -78,15 +79,15 @@ class Server:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    # Who comes in
+    # Accepting
 
     def listen(self, listener: socket.socket, node: Node) -> None:
-        """Begin to accept clients, to whom this broker is that node. REQUIRES: the socket is bound."""
+        """Accept clients, which know this broker as that node. REQUIRES: the socket is bound."""
         listener.setblocking(False)
         try:
             listener.listen(self._config().socket_listen_backlog_size)
         except OSError as error:
-            # Another process was quicker: two may be bound to one address, but not listen there.
+            # Two processes may bind one address, but only one may listen there: the other was first.
             host, port = listener.getsockname()[:2]
             raise OSError(error.errno, f"cannot listen on {host} port {port}: {error.strerror}") from error
         if not self._listeners and self.limits.idle_ms >= 0:
@@ -103,7 +104,7 @@ class Server:
             except OSError as error:
                 if error.errno not in _OUT_OF_DESCRIPTORS:
                     raise
-                # Those who wait stay in the kernel's queue; without a pause the loop would do nothing but fail here.
+                # New clients stay in the kernel's queue. Without a pause, the loop would do nothing but fail here.
                 self._log_lines.warn("accept", f"no new connections for now: {error.strerror}")
                 self.loop.change(listener.fileno(), 0)
                 self.loop.timers.after(_PAUSE_MS, partial(self._accept_again, listener))
@@ -136,10 +137,10 @@ class Server:
         self.limits.add(host)
         self._connections[self._last_number] = connection
 
-    # Who must wait
+    # Backpressure
 
     def has_room(self) -> bool:
-        """Whether another request may begin."""
+        """Whether another request may start."""
         return self.background_requests < self.limits.most_requests and not self._is_stopping
 
     def wait_for_room(self, connection: Connection) -> None:
@@ -161,11 +162,11 @@ class Server:
             self._waiting_for_room.pop(number).go_on()
         self.loop.call_soon(self._pass_room_on)
 
-    # Who goes
+    # Closing
 
     def _check_idle(self) -> None:
         idle_ms = self.limits.idle_ms
-        # First: whatever goes wrong with one of them, they are looked at again.
+        # First: the next check must happen even if one of them fails.
         self.loop.timers.after(max(idle_ms / 4, _SHORTEST_IDLE_CHECK_MS), self._check_idle)
         since = self.loop.now_ms - idle_ms
         for connection in self.connections:
@@ -186,7 +187,7 @@ class Server:
         self._log_lines.warn(f"closed {kind}", f"the connection from {host} is closed: {reason}")
 
     def forget(self, connection: Connection) -> None:
-        """A connection tells that it is closed."""
+        """Called by a connection that is closed."""
         self._waiting_for_room.pop(connection.number, None)
         self.memory.forget(connection)
         if self._connections.pop(connection.number, None) is not None:
@@ -195,7 +196,7 @@ class Server:
     # The end
 
     def stop_accepting(self) -> None:
-        """No new connection and no new request. What is under way goes on."""
+        """No new connection and no new request. Requests in progress continue."""
         self._is_stopping = True
         for listener in self._listeners:
             self.loop.forget(listener)
@@ -203,20 +204,20 @@ class Server:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is worked on beside the loop, and every answer has left."""
+        """Whether no request is in progress on a worker thread, and every answer has been sent."""
         return self.background_requests == 0 and not any(
             connection.is_owed for connection in self._connections.values()
         )
 
     def on_fork(self) -> None:
-        """In a forked child: close its copies of the sockets, and leave the clients to the parent."""
+        """In a forked child: close its copies of the sockets. The clients stay with the parent."""
         for listener in self._listeners:
             listener.close()
         for connection in self.connections:
             connection.on_fork()
 
     def close(self) -> None:
-        """Let go of everybody."""
+        """Close all connections."""
         self.stop_accepting()
         for connection in self.connections:
             connection.close()
@@ -226,7 +227,7 @@ def _prepare(connected: socket.socket, config: BrokerConfig) -> None:
     connected.setblocking(False)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # Kafka's default would only switch off that the kernel finds the size itself.
+    # Kafka's default would only switch off the kernel's own tuning of the size.
     for name, option in (("send", socket.SO_SNDBUF), ("receive", socket.SO_RCVBUF)):
         size = config.get(f"socket.{name}.buffer.bytes")
         if f"socket.{name}.buffer.bytes" in config.given and size > 0:
@@ -234,6 +235,6 @@ def _prepare(connected: socket.socket, config: BrokerConfig) -> None:
 
 
 def _is_for_clients(descriptor: int) -> bool:
-    """Whether enough are left above it: the lowest one that is free is always taken next."""
+    """Whether enough descriptors are left above this one: the kernel always takes the lowest free one."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most == resource.RLIM_INFINITY or descriptor < most - min(_KEPT_DESCRIPTORS, most // 8)

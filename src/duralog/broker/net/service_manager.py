@@ -1,6 +1,6 @@
-"""What systemd is told about the process (`sd_notify`): one datagram to the socket that it names, if it names one.
+"""Notifies systemd of the state of the process (`sd_notify`): one datagram to the socket in NOTIFY_SOCKET.
 
-Where nobody asked, nothing happens; a service manager that has gone does not trouble the broker.
+Without that variable nothing happens. A service manager that is gone does not affect the broker.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def notify(state: str) -> None:
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address[:1] not in ("/", "@"):
         return
-    # A name that begins with @ is one without a file.
+    # A name that begins with @ is in the abstract namespace.
     target = f"\0{address[1:]}" if address.startswith("@") else address
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager:
         manager.sendto(state.encode(), target)

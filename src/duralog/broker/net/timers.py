@@ -1,7 +1,7 @@
-"""Things that the loop does at a later time. Only the loop's thread uses them.
+"""What the loop runs at a later time. Only the loop's thread uses timers.
 
-Most timers are cancelled before they are due (a fetch that found data, a heartbeat that came). A cancelled timer stays
-in the heap until its time, but when more than half are cancelled they are thrown out, so that memory follows the
+Most timers are cancelled before they are due (a fetch that found data, a heartbeat that arrived). A cancelled timer
+stays in the heap until its time, but when more than half are cancelled they are removed, so that memory follows the
 number of live timers.
 """
 
@@ -15,7 +15,7 @@ _FEW = 64
 
 
 class Timer:
-    """One thing to do. `cancel` may be called at any time, also after it has happened."""
+    """One callback. `cancel` may be called at any time, also after it has run."""
 
     __slots__ = ("_timers", "due_ms", "work")
 
@@ -23,7 +23,7 @@ class Timer:
         self._timers = timers
         self.due_ms = due_ms
         self.work: Callable[[], None] | None = work
-        """None once it has happened or is cancelled."""
+        """None once it has run or is cancelled."""
 
     @property
     def is_active(self) -> bool:
@@ -36,7 +36,7 @@ class Timer:
 
 
 class Timers:
-    """All timers of a loop, by the clock that is given: milliseconds that never go back."""
+    """All timers of a loop, by a monotonic clock in milliseconds."""
 
     def __init__(self, clock_ms: Callable[[], float]) -> None:
         self.clock_ms = clock_ms
@@ -45,23 +45,23 @@ class Timers:
         self._cancelled = 0
 
     def __len__(self) -> int:
-        """How many are active."""
+        """The number of active timers."""
         return len(self._heap) - self._cancelled
 
     def after(self, delay_ms: float, work: Callable[[], None]) -> Timer:
-        """Do it once, not before the delay is over."""
+        """Run `work` once, not before the delay is over."""
         timer = Timer(self, self.clock_ms() + max(delay_ms, 0), work)
         heapq.heappush(self._heap, (timer.due_ms, next(self._numbers), timer))
         return timer
 
     def seconds_to_next(self, longest: float) -> float:
-        """How long nothing is due."""
+        """The time until the next timer is due."""
         if not self._heap:
             return longest
         return min(max(self._heap[0][0] - self.clock_ms(), 0) / 1000, longest)
 
     def run_due(self, run: Callable[[Callable[[], None]], None]) -> None:
-        """Hand everything that is due to `run`, in order. What is added meanwhile waits for the next time."""
+        """Pass everything that is due to `run`, in order. What is added meanwhile waits for the next turn."""
         now = self.clock_ms()
         first_new = next(self._numbers)
         heap = self._heap
@@ -75,7 +75,7 @@ class Timers:
                 heap = self._heap
 
     def cancelled_one(self) -> None:
-        """A timer tells that it is cancelled."""
+        """Called by a timer that is cancelled."""
         self._cancelled += 1
         if self._cancelled > _FEW and self._cancelled * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].work is not None]

@@ -1,7 +1,7 @@
-"""A few threads for what may block: making and deleting topics, changing configs, compressing anew.
+"""A few threads for what may block: creating and deleting topics, changing configs, recompressing batches.
 
-They are started when they are first needed. What a work returns or raises is handed to `then` on the loop's thread. A
-work that was begun is always finished; `close` waits for it.
+They are started when they are first needed. The result or error of a task goes to its callback on the loop's thread. A
+task that has started is always finished; `close` waits for it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _MOST_THREADS = 4
 
 
 class Workers:
-    """Only the loop's thread hands work in."""
+    """Only the loop's thread submits work."""
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], None]) -> None:
         self._call_soon = call_soon
         self._queue: queue.SimpleQueue[tuple[Callable[[], Any], Then] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._waiting = 0
-        """Works that were handed in and have not been told of yet."""
+        """Tasks whose callback has not run yet."""
 
     def submit(self, work: Callable[[], Any], then: Then) -> None:
         self._waiting += 1
@@ -37,7 +37,7 @@ class Workers:
         self._queue.put((work, then))
 
     def _start_another(self) -> None:
-        """Where the system has no room for one more, those that are there do the work."""
+        """If the system cannot start another thread, the existing ones do the work."""
         thread = threading.Thread(target=self._serve, name=f"duralog-worker-{len(self._threads)}", daemon=True)
         try:
             thread.start()
@@ -49,7 +49,7 @@ class Workers:
             self._threads.append(thread)
 
     def close(self) -> None:
-        """Finish what was handed in. What follows from it does not run any more."""
+        """Finish what was submitted. Callbacks do not run any more."""
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:
@@ -62,12 +62,12 @@ class Workers:
             result, error = None, None
             try:
                 result = work()
-            except BaseException as caught:  # A panic of a native library is no `Exception`, and somebody waits.
+            except BaseException as caught:  # A panic of a native library is not an `Exception`, and a client waits.
                 error = caught if isinstance(caught, Exception) else RuntimeError(error_text(caught))
-            self._call_soon(partial(self._tell, then, result, error))
-            # Or an idle thread would keep alive what the last work held.
+            self._call_soon(partial(self._finish, then, result, error))
+            # An idle thread must not keep alive what the last task held.
             del task, work, then, result, error
 
-    def _tell(self, then: Then, result: Any, error: Exception | None) -> None:
+    def _finish(self, then: Then, result: Any, error: Exception | None) -> None:
         self._waiting -= 1
         then(result, error)

@@ -44,5 +44,5 @@ class ProducerAppends:
             # Its topic was deleted meanwhile: that its log is closed is not the disk's fault.
             return PartitionResponse(error_codes.UNKNOWN_TOPIC_OR_PARTITION)
         if isinstance(error, StorageError):
-            self.log_lines.tell_disk(error)
+            self.log_lines.log_disk_error(error)
         return append_refusal(error, partition.log, size_bytes, base_offset)

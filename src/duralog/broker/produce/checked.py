@@ -32,7 +32,7 @@ from duralog.storage.append.batch_admission import TakesLong
 from duralog.storage.log.partition_log import AppendResult
 
 _ADMIN_CLIENT = "__admin_client"
-"""The client id of Kafka's own tools: it may write to internal topics."""
+"""The client id of Kafka's own tools, which may write to internal topics."""
 _FIRST_ADDING_TO_TRANSACTIONS = 12
 _EPOCH_BUMPING_TRANSACTIONS = 2
 _UNVERIFIED = {
@@ -56,7 +56,7 @@ class SentRecords:
 
 
 class CheckedProduce:
-    """One request: what became of each partition so far, and what is still running."""
+    """One request: the responses of its partitions so far, and the number of appends in progress."""
 
     __slots__ = ("_appends", "_asked", "_later", "_request", "_responses", "_running")
 
@@ -107,7 +107,7 @@ class CheckedProduce:
         return answer(self._in_order(), self._asked.acks, self._request.version, is_refused=is_refused)
 
     def _in_order(self) -> dict[bytes, dict[int, PartitionResponse]]:
-        """As the request has them. A topic without partitions is left out."""
+        """In the order of the request. A topic without partitions is left out."""
         return {
             topic: {number: self._responses[topic][number] for number in numbers}
             for topic, numbers in self._asked.topics.items()
@@ -198,7 +198,7 @@ class CheckedProduce:
             return
         if (
             is_internal
-            or partition.in_line
+            or partition.append_queue
             or takes_long(partition.log, one.records, one.batch.codec_id, one.batch.size_bytes)
         ):
             self._append_on_worker(one)

@@ -1,11 +1,11 @@
-"""Which appends of clients would keep the loop busy: those run beside it, in their partition's own line.
+"""Which appends of clients would keep the loop busy: those run on a worker thread, queued with their partition.
 
-That is what has to be compressed anew, what has to be unpacked and is large, and what the disk is waited for
-(`flush.messages`). What takes long for what is in the batch shows only while it is checked: on the loop, that is given
-up then (`TakesLong`) and begun anew beside it.
+These are batches that have to be recompressed, large ones that have to be unpacked, and appends that wait for a flush
+(`flush.messages`). Whether the content of a batch takes long to check shows only during the check: on the loop, such a
+check is given up (`TakesLong`) and repeated on a worker thread.
 
-A small batch may unpack to gigabytes. So there is a limit to what a batch may unpack to, and of those that unpack to
-much, one at a time is in memory.
+A small batch may unpack to gigabytes. So there is a limit to what a batch may unpack to, and only one batch at a time
+may unpack to more than `UNPACKED_TOGETHER_BYTES`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from duralog.storage.append.rebuilding import target_codec
 from duralog.storage.log.partition_log import AppendResult, PartitionLog
 
 KEPT_AS_SENT = ("producer", "uncompressed")
-"""Values of `compression.type` by which an uncompressed batch stays as it is."""
+"""Values of `compression.type` with which an uncompressed batch is stored unchanged."""
 NEVER_FLUSHED = INT64_MAX
-"""The value of `flush.messages` by which no append waits for the disk."""
+"""The value of `flush.messages` with which no append waits for the disk."""
 _UNPACKED_ON_THE_LOOP = 64 << 10
-"""Larger batches that are compressed are not begun on the loop."""
+"""Larger compressed batches are not checked on the loop."""
 UNPACKED_TOGETHER_BYTES = 64 << 20
-"""On every worker thread, a batch may unpack to this. One at a time may unpack to more."""
+"""Every worker thread may unpack a batch to this size. Only one at a time may exceed it."""
 LEAST_LIMIT_BYTES = 256 << 20
 _LIMIT_PER_BYTE = 128
 _one_large_batch = Lock()

@@ -44,7 +44,7 @@ def ordinary_appends(partitions: Partitions, version: int, asked: ProduceRequest
             return None
         for number, records in numbers.items():
             partition = partitions.get(name, number)
-            if partition is None or records is None or partition.in_line:
+            if partition is None or records is None or partition.append_queue:
                 return None
             attributes = ordinary_attributes(records, version)
             if attributes is None:
@@ -73,7 +73,7 @@ def append_ordinary(
             if isinstance(error, TakesLong) and (batch := first_batch(records)) is not None:
                 long.append(SentRecords(topic, number, partition, records, batch))
                 continue
-            # Whatever it is: the other partitions of the request are written.
+            # Whatever the error: the other partitions of the request are written.
             response = appends.refusal(partition, len(records), error)
             is_refused = True
         of_topic = responses.get(topic)

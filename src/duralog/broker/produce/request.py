@@ -1,8 +1,8 @@
-"""The body of a Produce request, read by hand: every other way costs more than all that follows.
+"""The body of a Produce request, parsed by hand: a generic parser costs more than everything that follows.
 
 All versions that are served (3 to 13) are here: up to 8 with lengths of fixed size, from 9 on with compact lengths and
-tagged sections, from 13 on with topic ids in the place of names. The records are views into the body, which nobody has
-copied: their batches are stamped and written from there.
+tagged sections, from 13 on with topic ids in place of names. The records are views into the body, without a copy:
+their batches are stamped and written from there.
 
 Nothing is trusted: a length that leads out of the body, a name that is not UTF-8, a null where none may be or more
 partitions than make sense raise `InvalidMessage`. What follows the end of the message is ignored, as Kafka does.
@@ -95,7 +95,7 @@ def _parse_flexible(body: memoryview, version: int) -> ProduceRequest:
         for _ in range(partition_count - 1):
             index, length, second, third = _INDEX_BYTES.unpack_from(body, at)
             if length > 0x7F and second > 0x7F and third < 0x80:
-                # Three bytes: so long are the lengths of nearly all batches.
+                # Three bytes, as the lengths of nearly all batches have.
                 length = length & 0x7F | (second & 0x7F) << 7 | third << 14
                 at += 7
             else:

@@ -1,4 +1,4 @@
-"""The body of a Produce answer, written by hand, for all versions that are served (3 to 13)."""
+"""The body of a Produce response, encoded by hand, for all served versions (3 to 13)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_TIMESTAMP = -1
 _FIRST_WITH_START_OFFSET = 5
 _FIRST_WITH_RECORD_ERRORS = 8
 _MOST_TEXT_BYTES = 2**15 - 1
-"""What fits a length of two bytes. Longer texts are cut."""
+"""What fits a length of two bytes. Longer texts are truncated."""
 
 _NOT_THROTTLED = bytes(4)
 _FLEXIBLE_END = _NOT_THROTTLED + b"\0"
@@ -33,14 +33,14 @@ _NO_RECORD_ERRORS_NO_MESSAGE = struct.pack(">ih", 0, -1)
 
 
 class PartitionResponse(NamedTuple):
-    """What became of one partition's records."""
+    """The result of one partition's records."""
 
     error_code: int = NONE
     base_offset: int = NO_OFFSET
     log_append_time_ms: int = NO_TIMESTAMP
     log_start_offset: int = NO_OFFSET
     record_errors: Sequence[tuple[int, str]] = ()
-    """Places in the batch, and what is wrong with the records there."""
+    """Positions in the batch, and the error of the record there."""
     message: str | None = None
 
 
@@ -56,7 +56,7 @@ def answer(responses: PartitionResponses, acks: int, version: int, *, is_refused
 
 
 def encode(responses: PartitionResponses, version: int) -> bytes:
-    """The whole body; nobody is ever throttled, and nobody is sent to another broker."""
+    """The whole body. Clients are never throttled or redirected to another broker."""
     return b"".join(
         _flexible_parts(responses, version) if version >= FIRST_FLEXIBLE else _plain_parts(responses, version)
     )

@@ -1,10 +1,10 @@
-"""What a Produce request may hold, before any log is asked: the rules about its batches, and the words for refusals.
+"""Rules for the batches of a Produce request that need no log, and the texts of refusals.
 
-Kafka checks in this order, and which error a client gets depends on it: first the frames of all batches and whether a
-transactional one comes without a transactional id (either refuses the whole request), then each partition's frame,
-then the transaction, then the log itself.
+Kafka checks in this order, and which error a client gets depends on it: first the headers of all batches and whether a
+transactional one comes without a transactional id (either refuses the whole request), then each partition's first
+batch, then the transaction, then the log itself.
 
-Kafka does not look into the records of its internal topics. A record that its coordinators cannot load is refused here.
+Kafka does not check the records of its internal topics. A record that its coordinators cannot load is refused here.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _PRODUCER = struct.Struct(">qh")
 assert _HEAD.size == BATCH_V2.at.attributes + 2
 assert BATCH_V2.at.producer_epoch == BATCH_V2.at.producer_id + 8
 _LEAST_LENGTH = MIN_BATCH_BYTES[0] - ENTRY_PREFIX.size
-"""What a length field says at least, for the smallest message of any format."""
+"""The least value of a length field: that of the smallest message of any format."""
 _FRAME_FAULTS = (Fault.CRC_MISMATCH, Fault.BATCH_LENGTH, Fault.UNKNOWN_MAGIC, Fault.PARTIAL_BATCH)
-_MOST_TOLD = 3
+_SHOWN_ERRORS = 3
 _MOST_RECORD_ERRORS = 100
 _LARGEST_INTERNAL_BYTES = 4 << 20
 """What a client's batch for an internal topic may unpack to, at least: its records are decoded in Python."""
@@ -47,7 +47,7 @@ REFUSED = PartitionResponse(error_codes.INVALID_RECORD)
 
 
 class SentBatch(NamedTuple):
-    """What the first batch of a partition says of itself."""
+    """The header of the first batch that was sent for a partition, as far as it matters here."""
 
     size_bytes: int
     magic: int
@@ -79,7 +79,7 @@ def ordinary_attributes(records: memoryview, version: int) -> int | None:
 
 
 def first_batch(records: memoryview) -> SentBatch | None:
-    """The first batch; None if there is no whole one. `CorruptRecord` if these bytes are none and never will be."""
+    """The first batch; None if it is incomplete. Raises `CorruptRecord` if the bytes cannot be a batch."""
     if len(records) < _HEAD.size:
         return None
     base_offset, length, magic, attributes = _HEAD.unpack_from(records)
@@ -102,9 +102,9 @@ def first_batch(records: memoryview) -> SentBatch | None:
 
 
 def batch_refusal(records: memoryview, batch: SentBatch | None, version: int) -> PartitionResponse | None:
-    """Why a partition's records are refused without asking its log; None if they are not.
+    """The refusal of a partition's records before its log is asked; None if there is no reason.
 
-    There is one batch for each partition, of the only format that is written. Half a batch behind it is ignored.
+    There must be one batch for each partition, of the current format. An incomplete batch after it is ignored.
     """
     if batch is None or batch.magic != MAGIC:
         return REFUSED
@@ -120,7 +120,7 @@ def batch_refusal(records: memoryview, batch: SentBatch | None, version: int) ->
 
 
 def check_internal_records(log: PartitionLog, batch: Bytes) -> None:
-    """Raise InvalidRecord for records that a coordinator cannot load. Whether the batch is right is for the log to say.
+    """Raise InvalidRecord for records that a coordinator cannot load. The log checks the batch itself.
 
     REQUIRES: the log is of one of the coordinators' topics; this is a worker thread.
     """
@@ -156,10 +156,10 @@ def _internal_fault(log: PartitionLog, record: Record) -> str | None:
 
 
 def append_refusal(error: Exception, log: PartitionLog, size_bytes: int, base_offset: int = 0) -> PartitionResponse:
-    """What a client is told of an error of the log, about a batch that claims this base offset.
+    """What a client gets for an error of the log, for a batch that claims this base offset.
 
-    As Kafka does, it is told where the log starts unless the frame, the size or the disk is to blame, and the reason
-    in words only where single records are.
+    As in Kafka, it gets the log start offset unless the header, the size or the disk is the reason, and a message only
+    if single records are.
     """
     if isinstance(error, StorageError):
         return PartitionResponse(error_codes.KAFKA_STORAGE_ERROR)
@@ -171,9 +171,9 @@ def append_refusal(error: Exception, log: PartitionLog, size_bytes: int, base_of
         if error.fault in _FRAME_FAULTS and (base_offset == 0 or error.fault is not Fault.BATCH_LENGTH):
             return CORRUPT
         if error.fault is Fault.TOO_LARGE:
-            # Kafka has no limit to what a batch unpacks to. By this code, a producer sends its records in smaller ones.
+            # Kafka has no limit to what a batch unpacks to. With this code, a producer splits the batch and retries.
             return PartitionResponse(error_codes.MESSAGE_TOO_LARGE, message=str(error))
-        # Kafka does not expect a codec to fail, and says so.
+        # As in Kafka, a failing codec is an unknown server error.
         is_codecs = error.fault in _CODEC_FAULTS
         code = error_codes.UNKNOWN_SERVER_ERROR if is_codecs else error_codes.INVALID_RECORD
     start_offset = log.start_offset
@@ -188,11 +188,12 @@ def append_refusal(error: Exception, log: PartitionLog, size_bytes: int, base_of
 
 
 def _summary(record_errors: Sequence[tuple[int, str]], *, is_about_times: bool) -> str:
-    """In the words of Kafka: producers show them, and people look for them."""
+    """Kafka's own texts: producers show them, and people search for them."""
     if is_about_times:
         return "One or more records have been rejected due to invalid timestamp"
-    told = ", ".join(f"RecordError(batchIndex={place}, message='{text}')" for place, text in record_errors[:_MOST_TOLD])
+    first = record_errors[:_SHOWN_ERRORS]
+    shown = ", ".join(f"RecordError(batchIndex={place}, message='{text}')" for place, text in first)
     return (
         f"One or more records have been rejected due to {len(record_errors)} record errors in total, and only showing "
-        f"the first three errors at most: [{told}]"
+        f"the first three errors at most: [{shown}]"
     )

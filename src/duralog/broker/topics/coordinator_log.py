@@ -2,7 +2,7 @@
 
 A reader gets the records in their order with the producer of each, and the markers of transactions between them.
 
-A record that no coordinator can load, or of a type or version that is not known, is left out and reported, as if it had
+A record that no coordinator can load, or of a type or version that is not known, is skipped and reported, as if it had
 never been written. The checksum of its batch is right, so it is not damaged: something other than a coordinator wrote
 it, and it was never in force. The record of the same key before it still counts.
 
@@ -47,12 +47,12 @@ class LoggedMarker(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A record that was left out."""
+    """A record that was skipped."""
 
     offset: int
     reason: str
     is_unknown: bool = False
-    """Nothing is wrong with it: its type or its version is not known."""
+    """Not damaged: its type or version is unknown."""
 
 
 OnSkipped = Callable[[Skipped], None]
@@ -135,7 +135,7 @@ def unreadable_text(log: PartitionLog, what: str, error: Exception) -> str:
 
 
 class SkippedRecords:
-    """Counts the records of a topic that loading left out, and logs the first ones of each partition."""
+    """Counts the skipped records of a topic, and logs the first ones of each partition."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
@@ -158,7 +158,7 @@ class SkippedRecords:
         return take
 
     def finish(self) -> None:
-        """Log how many there were that no line names."""
+        """Log the number of those that were not logged one by one."""
         for partition, count in self._of_partition.items():
             if count > _LINES_PER_PARTITION:
                 more = plural(count - _LINES_PER_PARTITION, "more record")

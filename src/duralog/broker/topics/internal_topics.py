@@ -1,7 +1,7 @@
-"""Kafka's own topics: which they are, and how each is made.
+"""Kafka's internal topics, and how each is created.
 
-One node has one replica, and so `min.insync.replicas` of the transaction topic is one whatever the config says: a Kafka
-that is started on the directory could not write to it otherwise.
+One node has one replica, and so `min.insync.replicas` of the transaction topic is always one: otherwise, a
+Kafka that is started on the directory could not write to it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = [
 ]
 
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
-"""The topics that clients are told are internal. The cluster metadata is none of them: no client sees it."""
+"""The topics that clients see as internal. They do not see the cluster metadata at all."""
 
 KEPT_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
-"""Those that this broker keeps its state in."""
+"""Those in which this broker keeps its state."""
 
 NOT_FOR_CLIENTS = frozenset({SHARE_GROUP_STATE, CLUSTER_METADATA})
-"""What is not made because a client asks for it: there are no share groups here, and the other one is the metadata."""
+"""Not created when a client asks for them: share groups are not supported, and the other one is the metadata."""
 
 _REPLICAS = 1
 

@@ -1,4 +1,4 @@
-"""Who leads a partition, as clients are told: this node, unless the partition could not be loaded."""
+"""The leader of a partition, as clients see it: this node, unless the partition could not be loaded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NO_LEADER = -1
 NO_EPOCH = -1
 
 NOT_ASKED = -(2**31)
-"""In the place of authorized operations where nobody asked for them."""
+"""In place of the authorized operations if the client did not ask for them."""
 ALL_TOPIC_OPERATIONS = 3576
 ALL_CLUSTER_OPERATIONS = 8096
 ALL_GROUP_OPERATIONS = 3400
@@ -19,7 +19,7 @@ ALL_GROUP_OPERATIONS = 3400
 
 
 def partition_fields(partitions: Partitions, node_id: int, topic: TopicView, number: int) -> Fields:
-    """A partition as Metadata and DescribeTopicPartitions tell it."""
+    """A partition in Metadata and DescribeTopicPartitions."""
     partition = partitions.get(topic.name, number)
     if partition is None:
         known = topic.topic.leader_epoch(number)
@@ -44,7 +44,7 @@ def partition_fields(partitions: Partitions, node_id: int, topic: TopicView, num
 
 
 def epoch_error(current_leader_epoch: int, leader_epoch: int) -> int:
-    """Whether a client's idea of the leader epoch is right; -1 means that it has none."""
+    """The error for a client's leader epoch; -1 means that it has none."""
     if current_leader_epoch in (NO_EPOCH, leader_epoch):
         return codes.NONE
     return codes.FENCED_LEADER_EPOCH if current_leader_epoch < leader_epoch else codes.UNKNOWN_LEADER_EPOCH

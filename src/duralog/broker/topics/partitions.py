@@ -1,15 +1,16 @@
-"""The partitions as this broker leads them: found by name or id, appended to, watched by those who wait for records.
+"""The partitions that this broker leads: found by name or id, appended to, watched by fetches that wait for records.
 
-Every append of the broker goes through here, be it a producer's batch, a coordinator's record or a marker: so whoever
-waits for records of a partition is told, and nobody else. All of it runs on the loop's thread. What is known of a
-partition is thrown away as soon as the store has another set of logs, and found again when it is next asked for: a
-topic that was deleted and made again is another partition, and those who waited for the old one are told too.
+Every append of the broker goes through here, be it a producer's batch, a coordinator's record or a marker, and wakes
+the fetches that wait for that partition and no others. All of it runs on the loop's thread. A `Partition` is dropped as
+soon as the store has another set of logs, and made again when it is next asked for: a topic that was deleted and
+created again is another partition, and fetches that waited for the old one are woken.
 
-A partition of a topic that clients see may be without its log: the disk failed while it was made. It is offline then,
-and whoever asks for it lets the store try again beside the loop, but not sooner than a second after the last time.
+A partition of a topic that clients see may be without its log, because the disk failed while it was created. It is
+offline then. A request for it lets the store try again on a worker thread, at most once in a second.
 
-Work that must not run on the loop (compressing anew) waits in the partition's own line (`Partition.in_line`): as long
-as anything is in it, later appends of clients queue behind, so that batches reach the log in the order they came.
+An append that must not run on the loop, such as recompressing, is queued with its partition (`Partition.append_queue`).
+While the queue is not empty, later appends of clients join it, so that batches reach the log in the order in which they
+arrived.
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ from duralog.storage.metadata.folder import METADATA_PARTITION
 
 NO_TOPIC_ID = bytes(16)
 RETRY_MS = 1_000
-"""How long the store is left alone after it could not make a log."""
+"""The time between two attempts of the store to create a missing log."""
 
 
 class Waiting(Protocol):
-    """Who waits for records of partitions."""
+    """A fetch that waits for records of partitions."""
 
     def wake(self, partition: Partition) -> None:
-        """The partition has changed, or is gone. Called within an append: it must not do much."""
+        """The partition has changed, or is gone. Called within an append, so it must be quick."""
 
 
 class Partition:
-    """One partition and those who wait for it."""
+    """One partition and the fetches that wait for it."""
 
-    __slots__ = ("in_line", "is_gone", "log", "number", "topic", "topic_id", "waiting")
+    __slots__ = ("append_queue", "is_gone", "log", "number", "topic", "topic_id", "waiting")
 
     def __init__(self, log: PartitionLog, topic_id: bytes) -> None:
         self.log = log
@@ -60,11 +61,11 @@ class Partition:
         self.topic_id = topic_id
         """All zeros for a topic that has none."""
         self.is_gone = False
-        """Whether the store has another log of this name by now, or none."""
+        """Whether the store has another log of this name now, or none."""
         self.waiting: dict[Waiting, None] = {}
-        self.in_line: deque[Callable[[], bool]] = deque()
-        """The starts of appends that run beside the loop, and of what must come after them, one after the other. The
-        first one is running. A start tells whether all is done with it."""
+        self.append_queue: deque[Callable[[], bool]] = deque()
+        """Callables that start an append on a worker thread, or run what must come after one. The first one is in
+        progress. Each returns whether it is finished at once."""
 
     def append(
         self,
@@ -96,13 +97,13 @@ class Partition:
         """
 
         def finish(result: AppendResult | None, error: Exception | None) -> None:
-            self.in_line.popleft()
+            self.append_queue.popleft()
             try:
-                self._run_line()
+                self._run_queue()
                 if error is None:
                     self.wake()
             finally:
-                # Whatever becomes of the others, this one's client waits for its answer.
+                # Even if the others fail: the client of this one waits for its answer.
                 then(result, error)
 
         def start() -> bool:
@@ -110,30 +111,30 @@ class Partition:
             return False
 
         background.reserve(memory_bytes)
-        self._put_in_line(start)
+        self._enqueue(start)
 
-    def after_line(self, work: Callable[[], None]) -> None:
-        """Run it on the loop after the appends that wait here now, and before those that come after it."""
+    def after_appends(self, work: Callable[[], None]) -> None:
+        """Run it on the loop after the appends that are queued now, and before later ones."""
 
         def start() -> bool:
             try:
                 work()
             except Exception as error:
-                # It must not keep the others in the line waiting.
-                logger.error("%s", one_line(f"in line for {self.topic}-{self.number}: {error_text(error)}"))
+                # The rest of the queue must not wait for it.
+                logger.error("%s", one_line(f"after appends to {self.topic}-{self.number}: {error_text(error)}"))
             return True
 
-        self._put_in_line(start)
+        self._enqueue(start)
 
-    def _put_in_line(self, start: Callable[[], bool]) -> None:
-        self.in_line.append(start)
-        if len(self.in_line) == 1:
-            self._run_line()
+    def _enqueue(self, start: Callable[[], bool]) -> None:
+        self.append_queue.append(start)
+        if len(self.append_queue) == 1:
+            self._run_queue()
 
-    def _run_line(self) -> None:
-        """Start what is first in line, and what follows it as long as there is nothing to wait for."""
-        while self.in_line and self.in_line[0]():
-            self.in_line.popleft()
+    def _run_queue(self) -> None:
+        """Start what is first in the queue, and what follows as long as there is nothing to wait for."""
+        while self.append_queue and self.append_queue[0]():
+            self.append_queue.popleft()
 
     def wake(self) -> None:
         for waiting in tuple(self.waiting):
@@ -152,11 +153,11 @@ class Partitions:
         self._known: dict[tuple[str, int], Partition] = {}
         self._names: dict[bytes, str] | None = None
         self._tried: set[str] = set()
-        """The topics whose missing logs are being made, or could not be made just now."""
+        """The topics whose missing logs are being created, or could not be created within the last second."""
         topics.on_deleted(lambda _: self.refresh())
 
     def get(self, topic: str, number: int) -> Partition | None:
-        """None where there is no such partition, or it is offline (`is_offline` tells)."""
+        """None if there is no such partition, or if it is offline (see `is_offline`)."""
         self.refresh_if_changed()
         found = self._known.get((topic, number))
         return found if found is not None else self._find(topic, number)
@@ -165,7 +166,7 @@ class Partitions:
         """The name of the topic with this id, which has 16 bytes; None if there is none."""
         self.refresh_if_changed()
         if self._names is None:
-            # A topic may be deleted beside the loop between the two.
+            # A worker thread may delete a topic between the two.
             known = (self._store.find_topic(name) for name in self._store.topics())
             self._names = {
                 uuid_bytes(topic.topic_id): topic.name
@@ -188,13 +189,13 @@ class Partitions:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         transaction_version: int = 0,
     ) -> AppendResult:
-        """Append for a coordinator, on the loop with the flush that `flush.messages` may ask for.
+        """Append for a coordinator, on the loop, with the flush that `flush.messages` may ask for.
 
-        What follows (the answer, or the markers of a transaction whose decision this is) must not reach the disk, or a
-        client, before it: so it cannot be left to a worker while the coordinator goes on.
+        What follows (the answer, or the markers of a transaction whose decision this is) must not reach the disk or a
+        client before it: so it cannot be left to a worker thread while the coordinator continues.
         """
         partition = self._existing(topic, number)
-        with self._disk_told_of():
+        with self._disk_errors_logged():
             return partition.append(batches, origin=origin, transaction_version=transaction_version)
 
     def append_records(
@@ -209,7 +210,7 @@ class Partitions:
     ) -> AppendResult:
         """Append a coordinator's records as one batch; those of a producer are part of its transaction.
 
-        Records without a time get that of now. They are there as a whole or not at all, also after a crash.
+        Records without a timestamp get the current time. All of them are in the log or none, also after a crash.
         """
         now_ms = self._clock()
         timed = [
@@ -240,7 +241,7 @@ class Partitions:
     ) -> AppendResult:
         """Write the marker that ends a producer's transaction in this partition."""
         partition = self._existing(topic, number)
-        with self._disk_told_of():
+        with self._disk_errors_logged():
             result = partition.log.end_transaction(
                 producer_id,
                 producer_epoch,
@@ -252,18 +253,18 @@ class Partitions:
         return result
 
     def code_of_failure(self, log: PartitionLog, error: DuralogError) -> int:
-        """What a client is told of an error of a log, in any thread; the disk's are told in the broker's log, too.
+        """The error code for a client, on any thread. Errors of the disk are logged as well.
 
-        That a log was closed because its topic is deleted meanwhile is not the disk's fault.
+        A log that is closed because its topic was deleted meanwhile is not an error of the disk.
         """
         if self._store.logs.get(TopicPartition(log.topic, log.partition)) is not log:
             return UNKNOWN_TOPIC_OR_PARTITION
-        self._runtime.log_lines.tell_disk(error)
+        self._runtime.log_lines.log_disk_error(error)
         return code_of(error)
 
-    def tell_unreadable(self, error: Exception) -> None:
-        """A fetch could not be answered."""
-        self._runtime.log_lines.tell_disk(error)
+    def log_unreadable(self, error: Exception) -> None:
+        """A fetch could not read a partition."""
+        self._runtime.log_lines.log_disk_error(error)
 
     def refresh_if_changed(self) -> None:
         """After this, `Partition.is_gone` is right for every partition."""
@@ -271,9 +272,9 @@ class Partitions:
             self.refresh()
 
     def refresh(self) -> None:
-        """Let go of partitions that are gone. Whoever changes topics may call it, so that those who wait hear at once.
+        """Drop partitions that are gone, and wake the fetches that wait for them.
 
-        Nobody has to: the next look at any partition does the same.
+        The next request for any partition does the same. This is for not waiting until then.
         """
         self._logs = logs = self._store.logs
         self._names = None
@@ -285,12 +286,12 @@ class Partitions:
             partition.wake()
 
     @contextmanager
-    def _disk_told_of(self) -> Iterator[None]:
-        """What a coordinator cannot write shows in the log: its clients are only told to try again."""
+    def _disk_errors_logged(self) -> Iterator[None]:
+        """Log disk errors of a coordinator's append: its clients only get an error that makes them retry."""
         try:
             yield
         except StorageError as error:
-            self._runtime.log_lines.tell_disk(error)
+            self._runtime.log_lines.log_disk_error(error)
             raise
 
     def _existing(self, topic: str, number: int) -> Partition:
@@ -303,7 +304,7 @@ class Partitions:
 
     def _find(self, topic: str, number: int) -> Partition | None:
         if TopicPartition(topic, number) == METADATA_PARTITION:
-            return None  # It is the controller's, and no client sees it.
+            return None  # The controller's partition is hidden from clients.
         # Not by `Store.partition`, which waits for changes of topics.
         log = self._store.logs.get(TopicPartition(topic, number))
         known = self._store.find_topic(topic)
@@ -317,7 +318,7 @@ class Partitions:
         return found
 
     def _has_no_log(self, partition: TopicPartition) -> bool:
-        """Whether the making of it was left half done. Clients see no topic that is being made or deleted."""
+        """Whether its creation was left unfinished. Clients see no topic that is being created or deleted."""
         shown = self._topics.by_name(partition.topic)
         return (
             shown is not None
@@ -333,7 +334,7 @@ class Partitions:
 
         def then(_: object, error: Exception | None) -> None:
             if error is not None:
-                self._runtime.log_lines.warn("log not made", f"the logs of {topic} cannot be made yet: {error}")
+                self._runtime.log_lines.warn("log not made", f"the logs of {topic} cannot be created yet: {error}")
             self._runtime.timers.after(RETRY_MS, lambda: self._tried.discard(topic))
 
         self._topics.change(lambda: self._store.partition(topic, number), then)

@@ -1,7 +1,7 @@
-"""Regular expressions of clients: RE2's, as in Kafka, which match in time in proportion to the text.
+"""Regular expressions of clients: RE2's, as in Kafka, which match in linear time.
 
-What Kafka does not have is a bound on what compiling one may cost: a pattern that is far longer than any list of names,
-or would keep the loop busy for long while all other clients wait, is refused as too large.
+Unlike Kafka, this bounds what compiling one may cost: a pattern that is far longer than any list of names, or would
+keep the loop busy while all other clients wait, is refused as too large.
 
 RE2 is loaded when the first pattern comes.
 """
@@ -43,7 +43,7 @@ def compile_pattern(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MOST_BYTES
-    # Nobody asks for what a group matched, and thousands of groups would make matching very slow.
+    # What a group matched is not needed, and thousands of groups would make matching very slow.
     options.never_capture = True
     try:
         return re2.compile(pattern, options)

@@ -1,7 +1,7 @@
-"""How many tombstones go into one batch of an internal topic.
+"""Splits tombstones for an internal topic into batches.
 
 A batch that is larger than the topic's `max.message.bytes` is refused as a whole, and what it was to delete would stay
-for ever. However long the names in the keys are, a batch is kept below that.
+for ever. So each batch is kept below that, however long the names in the keys are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BYTES_PER_CHARACTER: Final = 4
 def tombstone_batches(
     keys: Iterable[T], characters_of: Callable[[T], int], max_message_bytes: int
 ) -> Iterator[list[T]]:
-    """The keys in their order, as many at a time as fit a batch. `characters_of` tells how long a key's names are."""
+    """The keys in their order, as many at a time as fit a batch. `characters_of` is the length of a key's names."""
     most = min(_BATCH_BYTES, max_message_bytes)
     some: list[T] = []
     size = _RECORD_BYTES

@@ -1,6 +1,6 @@
-"""Why a topic cannot be made or changed, as Kafka's controller says it: an error code and a message.
+"""Why a topic cannot be created or changed, as Kafka's controller reports it: an error code and a message.
 
-The checks are in Kafka's order, since the first one that fails is what the client is told.
+The checks are in Kafka's order, since the client gets the first one that fails.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ TIMED_OUT = Fault(codes.REQUEST_TIMED_OUT, None)
 
 
 def fault_of(error: Exception, log_lines: LogLines) -> Fault:
-    """What the client is told of an error of the store. Of a failing disk, the log tells, too."""
-    log_lines.tell_disk(error)
+    """What a client gets for an error of the store. Disk errors are logged as well."""
+    log_lines.log_disk_error(error)
     return Fault(codes.code_of(error), str(error))
 
 
@@ -129,7 +129,7 @@ def replicas_fault(broker_ids: Iterable[int], node_id: int) -> Fault | None:
 def more_partitions_fault(
     name: str, present: int, total: int, assignments: Sequence[Any] | None, node_id: int
 ) -> Fault | None:
-    """Why a topic that has so many partitions cannot have that many."""
+    """Why the number of partitions of a topic cannot be changed to this."""
     if total == present:
         return Fault(codes.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
     if total < present:

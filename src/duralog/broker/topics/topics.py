@@ -1,15 +1,15 @@
 """The topics that clients see, and the one queue through which they change.
 
-The loop has its own view of the topics: values that never change, replaced one by one on the loop. A topic comes into
-the view when its logs are there, and leaves it before they are closed, so that no handler meets half a topic. Only if
-the disk failed while the logs were made is it shown without them: its partitions are offline until they can be made.
-A topic that somebody with the store at hand has made, as a test may, is found when it is asked for.
+The loop has its own view of the topics: immutable values, replaced one by one on the loop. A topic enters the view when
+its logs exist, and leaves it before they are closed, so that no handler meets half a topic. Only if the disk failed
+while the logs were created is it shown without them: its partitions are offline until they can be created. A topic that
+was created in the store directly, as tests do, is found when it is asked for.
 
-Changes run beside the loop, one at a time and in the order of the requests, as Kafka's controller runs them: of two
-clients that create a topic at once, one makes it and the other is told that it exists. What is checked inside a change
-is true until it is done. A change that fails leaves the view as it was.
+Changes run on a worker thread, one at a time and in the order of the requests, as in Kafka's controller: of two clients
+that create a topic at once, one creates it and the other gets TOPIC_ALREADY_EXISTS. What a change has checked stays
+true until it is done. A change that fails leaves the view as it was.
 
-Everything here but the work inside of `change` is for the loop thread.
+Everything here but the work inside of `change` is for the loop's thread.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TopicView:
 
     topic: Topic
     topic_id: uuid.UUID
-    """Zero for a topic that has none, as one that only has folders."""
+    """Zero for a topic without an id, which only has directories."""
     is_internal: bool
 
     @classmethod
@@ -60,7 +60,7 @@ class TopicView:
         return self.topic.partitions
 
 
-Told = Callable[[TopicView | Exception], None]
+TopicCallback = Callable[[TopicView | Exception], None]
 """Called on the loop with the topic, or with what went wrong."""
 
 
@@ -80,15 +80,15 @@ class Topics:
         self._waiting: deque[_Change] = deque()
         self._is_changing = False
         self._coming: set[str] = set()
-        """The topics that are being made because a client asked for them."""
+        """Topics that are being created because a client asked for them."""
         self._leaving: set[str] = set()
-        """The topics whose deletion is under way or waits: whatever is done before it, nobody finds them any more."""
+        """Topics whose deletion is queued or in progress: they are not found any more."""
         self._when_deleted: list[Callable[[TopicView], None]] = []
         self._when_changed: list[Callable[[TopicView], None]] = []
         for name in runtime.store.topics():
             self._show(name)
 
-    # What there is
+    # Lookup
 
     def by_name(self, name: str) -> TopicView | None:
         found = self._by_name.get(name)
@@ -106,13 +106,13 @@ class Topics:
                 self._made_by_others(name)
         return self._by_name.values()
 
-    def on_deleted(self, tell: Callable[[TopicView], None]) -> None:
-        """`tell` is called on the loop for each topic that was deleted, before its client is told."""
-        self._when_deleted.append(tell)
+    def on_deleted(self, listener: Callable[[TopicView], None]) -> None:
+        """`listener` is called on the loop for each deleted topic, before the client gets its answer."""
+        self._when_deleted.append(listener)
 
-    def on_changed(self, tell: Callable[[TopicView], None]) -> None:
-        """`tell` is called on the loop for each topic that is new or has other partitions or configs."""
-        self._when_changed.append(tell)
+    def on_changed(self, listener: Callable[[TopicView], None]) -> None:
+        """`listener` is called on the loop for each topic that is new or has other partitions or configs."""
+        self._when_changed.append(listener)
 
     # Changes
 
@@ -122,7 +122,7 @@ class Topics:
         then: Callable[[Any, Exception | None], None],
         answers: DelayedAnswer | None = None,
     ) -> None:
-        """Run `work` beside the loop when all changes before it are done; `then` gets its result, or its error.
+        """Run `work` on a worker thread when all changes before it are done; `then` gets its result or its error.
 
         `answers` is refused if `then` fails.
         """
@@ -134,10 +134,10 @@ class Topics:
         name: str,
         partitions: int,
         configs: Mapping[str, object],
-        then: Told,
+        then: TopicCallback,
         answers: DelayedAnswer | None = None,
     ) -> None:
-        """Make a topic. `then` gets `TopicExists` if there is one of the name, also if it was made meanwhile."""
+        """Create a topic. `then` gets `TopicExists` if there is one of the name, also if it was created meanwhile."""
         self.change(
             lambda: self._runtime.store.create_topic(name, partitions, configs),
             lambda _, error: then(self.refresh(name) if error is None else error),
@@ -149,31 +149,31 @@ class Topics:
         name: str,
         partitions: int,
         configs: Mapping[str, object],
-        then: Told,
+        then: TopicCallback,
         answers: DelayedAnswer | None = None,
     ) -> None:
-        """The topic of this name, which is made if it is not there."""
+        """The topic of this name, which is created if it does not exist."""
         known = self._by_name.get(name)
         if known is not None:
             then(known)
             return
 
-        def told(result: TopicView | Exception) -> None:
+        def finish(result: TopicView | Exception) -> None:
             is_there = isinstance(result, TopicExists) and self._runtime.store.find_topic(name) is not None
             then(self.refresh(name) if is_there else result)
 
-        self.create(name, partitions, configs, told, answers)
+        self.create(name, partitions, configs, finish, answers)
 
-    def ensure_internal(self, name: str, then: Told, answers: DelayedAnswer | None = None) -> None:
-        """One of Kafka's own topics, made as Kafka makes it if it is not there."""
+    def ensure_internal(self, name: str, then: TopicCallback, answers: DelayedAnswer | None = None) -> None:
+        """One of Kafka's internal topics, created as Kafka does if it does not exist."""
         partitions, configs = internal_topic(name, self._runtime.config)
         self.ensure(name, partitions, configs, then, answers)
 
     def create_missing(self, names: Iterable[str]) -> None:
-        """Make topics that a client has asked for, with the broker's defaults; nobody waits for them.
+        """Create topics that a client has asked for, with the broker's defaults. The client does not wait for them.
 
-        REQUIRES: their names are allowed. If that would be more partitions than one request may make, or more replicas
-        than one node has, nothing is made, as in Kafka.
+        REQUIRES: their names are valid. If that would be more partitions than one request may create, or more replicas
+        than one node has, nothing is created, as in Kafka.
         """
         wanted: dict[str, tuple[int, Mapping[str, object]]] = {}
         for name in names:
@@ -182,15 +182,14 @@ class Topics:
             if name in KEPT_TOPICS:
                 wanted[name] = internal_topic(name, self._runtime.config)
             elif self._runtime.config.default_replication_factor > REPLICAS:
-                reason = (
-                    f"topic {name} is not made for a client: of one node, {_DEFAULT_REPLICAS} can only be {REPLICAS}"
-                )
+                limit = f"with one node, {_DEFAULT_REPLICAS} can only be {REPLICAS}"
+                reason = f"topic {name} is not created for a client: {limit}"
                 self._runtime.log_lines.warn("topic not made", reason)
             else:
                 wanted[name] = self._runtime.config.num_partitions, {}
         count = sum(partitions for partitions, _ in wanted.values())
         if max(count, len(self._coming)) > MOST_PARTITIONS:
-            reason = f"{len(wanted)} topics are not made for a client that asked for them: they are too many at once"
+            reason = f"{len(wanted)} topics are not created for a client that asked for them: too many at once"
             self._runtime.log_lines.warn("too many topics", reason)
             return
         for name, (partitions, configs) in wanted.items():
@@ -200,11 +199,11 @@ class Topics:
     def _has_come(self, name: str, result: TopicView | Exception) -> None:
         self._coming.discard(name)
         if isinstance(result, Exception):
-            reason = f"topic {name} could not be made for a client that asked for it: {result}"
+            reason = f"topic {name} could not be created for a client that asked for it: {result}"
             self._runtime.log_lines.warn("topic not made", reason)
 
-    def delete(self, name: str, then: Told, answers: DelayedAnswer | None = None) -> None:
-        """Take a topic away; `then` gets what it was. Nobody finds it from now on, unless that fails."""
+    def delete(self, name: str, then: TopicCallback, answers: DelayedAnswer | None = None) -> None:
+        """Delete a topic; `then` gets what it was. It is not found from now on, unless the deletion fails."""
         gone = self._by_name.get(name)
         if gone is None:
             then(UnknownTopic(f"there is no topic {name}"))
@@ -212,7 +211,7 @@ class Topics:
         self._hide(gone)
         self._leaving.add(name)
 
-        def told(_: Any, error: Exception | None) -> None:
+        def finish(_: Any, error: Exception | None) -> None:
             self._leaving.discard(name)
             is_there = self._runtime.store.find_topic(name) is not None
             if error is not None and (is_there or isinstance(error, UnknownTopic)):
@@ -221,30 +220,30 @@ class Topics:
                 then(error)
                 return
             if error is not None:
-                # It is gone all the same: the next start removes what is left of its files.
+                # The topic is gone: the next start removes what is left of its files.
                 self._runtime.log_lines.warn("topic deleted", f"topic {name} is deleted, but not all of it: {error}")
-            self._tell(self._when_deleted, gone)
+            self._notify(self._when_deleted, gone)
             then(gone)
 
-        self.change(lambda: self._runtime.store.delete_topic(name), told, answers)
+        self.change(lambda: self._runtime.store.delete_topic(name), finish, answers)
 
     def refresh(self, name: str) -> TopicView:
         """Show a topic as the store has it now, after a change of it."""
         view = self._show(name)
-        self._tell(self._when_changed, view)
+        self._notify(self._when_changed, view)
         return view
 
     def refresh_all(self) -> None:
-        """After a change that all topics follow, as one of the broker's configs."""
+        """After a change that affects all topics, such as one of the broker's configs."""
         for name in self.names():
             if self._runtime.store.find_topic(name) is not None:
                 self.refresh(name)
 
-    def _tell(self, listeners: Iterable[Callable[[TopicView], None]], view: TopicView) -> None:
-        """The change is made, whatever becomes of those who want to know."""
-        for tell in listeners:
+    def _notify(self, listeners: Iterable[Callable[[TopicView], None]], view: TopicView) -> None:
+        """A listener that fails does not undo the change."""
+        for listener in listeners:
             try:
-                tell(view)
+                listener(view)
             except Exception as error:
                 text = f"after a change of topic {view.name}: {error_text(error)}"
                 self._runtime.log_lines.fail("after a change of topic", text)
@@ -262,9 +261,9 @@ class Topics:
         return view
 
     def _made_by_others(self, name: str) -> TopicView | None:
-        """A topic that the store has and no change of a client has shown yet, shown now; None if there is none.
+        """A topic that was created in the store directly, added to the view; None if there is none.
 
-        One without all of its logs is in the making, by whomever.
+        One without all of its logs is still being created.
         """
         store = self._runtime.store
         topic = None if name in self._leaving else store.find_topic(name)
@@ -275,7 +274,7 @@ class Topics:
         if any(each not in logs and each not in offline for each in partitions):
             return None
         view = self._show(name)
-        self._runtime.call_soon(partial(self._tell, self._when_changed, view))
+        self._runtime.call_soon(partial(self._notify, self._when_changed, view))
         return view
 
     def _hide(self, view: TopicView) -> None:

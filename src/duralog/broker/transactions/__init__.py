@@ -2,10 +2,10 @@
 
 | module | what it is |
 |---|---|
-| `state` | where a transactional producer stands, and how it gets from there to the next state: values, no I/O |
-| `decisions` | which request may do what in which state, in Kafka's order of checks: pure, too |
-| `transaction_log` | the states as records of `__transaction_state`, written before they are in force |
-| `markers` | the ends of transactions, written to each of their partitions, some at a time |
-| `timeouts` | transactions that took too long, and producers that are gone |
-| `coordinator` | what the handlers ask |
+| `state` | the state of a transactional producer, and its transitions: values, no I/O |
+| `decisions` | which request is allowed in which state, in Kafka's order of checks: pure functions |
+| `transaction_log` | the states as records of `__transaction_state`, written before they take effect |
+| `markers` | the markers that end transactions, written to each of their partitions, some in each turn of the loop |
+| `timeouts` | transactions that timed out, and expired transactional ids |
+| `coordinator` | what the handlers call |
 """

@@ -1,11 +1,11 @@
-"""The coordinator of transactions: what handlers ask it, and where all transactional producers stand.
+"""The transaction coordinator: what handlers call, and the states of all transactional producers.
 
-`states` is what the log says, with one exception: of a transaction that is prepared, the partitions that have their
-marker are taken out as it goes. A state is put there after it is written, in the same turn of the loop, so that no
-request ever meets one that is half in force.
+`states` is what the log says, with one exception: the partitions of a prepared transaction that have their marker are
+removed one by one. A state is put there after it is written, in the same turn of the loop, so that no request meets one
+that is half in effect.
 
-When the broker starts, `load` reads the states. What was prepared is brought to its end; what was open stays open, for
-its producer to go on with, or to time out.
+When the broker starts, `load` reads the states. Prepared transactions are completed; open ones stay open, until their
+producer continues or they time out.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _UNREACHABLE = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABL
 
 
 class ProducerIdentity(NamedTuple):
-    """What a producer is told: an error, or who it is from now on."""
+    """What a producer gets: an error, or its id and epoch from now on."""
 
     error_code: int
     producer_id: int = NO_PRODUCER_ID
@@ -78,7 +78,7 @@ class TransactionCoordinator:
         self.states: dict[str, Transaction] = {}
         """By transactional id."""
         self.ongoing: dict[str, Transaction] = {}
-        """Those of them that are open."""
+        """The open ones of `states`."""
         changes = StateChanges(self._put, self._write, complete_offsets)
         self._markers = Markers(runtime, partitions, self.log, changes)
         self._timeouts = Timeouts(runtime, self.log, self.states, self.ongoing, self.abort_in_place)
@@ -92,7 +92,7 @@ class TransactionCoordinator:
         self._timeouts.start()
 
     def _forget_all_of(self, topic: TopicView) -> None:
-        """Somebody has deleted the topic of the states: the next one begins without any."""
+        """The topic of the states was deleted: the next one starts empty."""
         if topic.name == TRANSACTION_STATE:
             self.states.clear()
             self.ongoing.clear()
@@ -105,7 +105,7 @@ class TransactionCoordinator:
         """The transaction version of this cluster."""
         return self._runtime.store.features.get(_FEATURE, 0)
 
-    # What producers ask
+    # Requests of producers
 
     def init_producer(self, transactional_id: str, timeout_ms: int, expected: Producer | None) -> ProducerIdentity:
         """A producer starts: it gets an epoch that no other instance of it has."""
@@ -135,7 +135,7 @@ class TransactionCoordinator:
     def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition], *, client_version: int
     ) -> int:
-        """The transaction has these partitions, too; it begins with the first ones."""
+        """Add partitions to the transaction; it begins with the first ones."""
         if not transactional_id:
             return INVALID_REQUEST
         if self.log.partition_for(transactional_id) is None:
@@ -194,7 +194,7 @@ class TransactionCoordinator:
         )
         return self._settle(transactional_id, decision)[0]
 
-    # What appends ask
+    # Checks of appends
 
     def check_produce(
         self,
@@ -206,8 +206,8 @@ class TransactionCoordinator:
     ) -> dict[tuple[str, int], int]:
         """The partitions to which a Produce request's transactional batches must not be appended, and the error codes.
 
-        The append must follow in the same turn of the loop, or be in the partition's line by then: nothing can end the
-        transaction in between, and its markers wait behind the line.
+        The append must follow in the same turn of the loop, or be in the partition's queue by then: nothing can end the
+        transaction in between, and its markers are queued after the appends.
         """
         known = self.ongoing.get(transactional_id or "")
         if (
@@ -225,7 +225,7 @@ class TransactionCoordinator:
             adds=version >= _ADDING_PRODUCE,
             knows_abortable=version >= _ABORTABLE_PRODUCE,
         ):
-            # Clients that do not know the one retry at the other.
+            # Clients that do not know these errors retry on NOT_ENOUGH_REPLICAS.
             if error in _UNREACHABLE or (error == CONCURRENT_TRANSACTIONS and version < _ADDING_PRODUCE):
                 refused[partition] = NOT_ENOUGH_REPLICAS
             elif error != NONE:
@@ -254,7 +254,7 @@ class TransactionCoordinator:
         adds: bool,
         knows_abortable: bool,
     ) -> list[tuple[TopicPartition, int]]:
-        """Add partitions to a transaction, or look whether they were added, as the client's version has it."""
+        """Add partitions to a transaction, or check that they were added, depending on the client's version."""
         if transactional_id is None:
             return [(partition, NONE) for partition in partitions]
         if adds:
@@ -266,15 +266,15 @@ class TransactionCoordinator:
             ]
         else:
             found = [(partition, NONE) for partition in partitions]
-        told = {PRODUCER_FENCED: INVALID_PRODUCER_EPOCH}
+        client_codes = {PRODUCER_FENCED: INVALID_PRODUCER_EPOCH}
         if not knows_abortable:
-            told[TRANSACTION_ABORTABLE] = INVALID_TXN_STATE
-        return [(partition, told.get(error, error)) for partition, error in found]
+            client_codes[TRANSACTION_ABORTABLE] = INVALID_TXN_STATE
+        return [(partition, client_codes.get(error, error)) for partition, error in found]
 
-    # How states change
+    # Changes of states
 
     def _settle(self, transactional_id: str, decision: Decision) -> tuple[int, Transaction | None]:
-        """Write a decision, and let it be in force: the error code, and the new state if there is one."""
+        """Write a decision and apply it. Returns the error code, and the new state if there is one."""
         if not isinstance(decision, Transaction):
             return decision, None
         error = self._write(transactional_id, decision)

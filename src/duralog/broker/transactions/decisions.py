@@ -1,8 +1,8 @@
-"""Which request may do what to a transaction, in Kafka's order of checks.
+"""Which request is allowed in which state of a transaction, in Kafka's order of checks.
 
-A decision is an error code, which leaves everything as it is (`NONE` where there is nothing to do), or the state to
-write. While a transaction is prepared, nobody may change it: a client is told to come again (CONCURRENT_TRANSACTIONS).
-Version 2 looks at that first, for the id of the producer may just be changing.
+A decision is an error code, which changes nothing (`NONE` if there is nothing to do), or the state to write. While a
+transaction is prepared, it must not be changed: the client gets CONCURRENT_TRANSACTIONS and retries. Version 2 checks
+that first, since the id of the producer may just be changing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from duralog.storage.disk.log_directory import TopicPartition
 
 Decision = int | Transaction
 NewId = Callable[[], int | None]
-"""Gives a producer id that nobody has; None while there is none."""
+"""Returns an unused producer id; None while there is none."""
 
 
 class Producer(NamedTuple):
@@ -47,9 +47,9 @@ def init_producer(
     new_id: NewId,
     now_ms: int,
 ) -> Decision:
-    """A producer starts. It may be one that goes on after an error, and then knows who it is: `expected`.
+    """A producer starts. One that continues after an error sends its id and epoch: `expected`.
 
-    What is open is aborted first: then the state is a prepared one, and the producer is to come again.
+    An open transaction is aborted first: then the state is a prepared one, and the producer has to retry.
     """
     if known is None:
         producer_id = new_id()
@@ -75,7 +75,7 @@ def init_producer(
 
 
 def _may_be(expected: Producer, known: Transaction) -> bool:
-    """Whether the one that asks could be the last one: its epoch is looked at when it is to get the next."""
+    """Whether this could be the current producer: its epoch is checked when it gets the next one."""
     return (
         known.producer_epoch == NO_PRODUCER_EPOCH
         or expected.producer_id == known.producer_id
@@ -105,7 +105,7 @@ def add_partitions(
 
 
 def verify_partition(known: Transaction | None, producer: Producer, partition: TopicPartition) -> int:
-    """Whether the producer has said that its transaction has this partition."""
+    """Whether the producer has added this partition to its transaction."""
     if known is None or known.producer_id != producer.producer_id:
         return INVALID_PRODUCER_ID_MAPPING
     if known.producer_epoch != producer.epoch:
@@ -124,7 +124,7 @@ def end(
     new_id: NewId,
     now_ms: int,
 ) -> Decision:
-    """The producer ends its transaction. `NONE`: it did so before, and did not get the answer."""
+    """The producer ends its transaction. `NONE`: it did so before, and the answer was lost."""
     if known is None:
         return INVALID_PRODUCER_ID_MAPPING
     if client_version < EPOCH_BUMPING:
@@ -133,7 +133,7 @@ def end(
 
 
 def _end_in_epoch(known: Transaction, producer: Producer, *, commit: bool, now_ms: int) -> Decision:
-    """Before version 2: the producer keeps its epoch, so that asking again looks like asking."""
+    """Before version 2: the producer keeps its epoch, so that a retry looks like a new request."""
     if known.producer_id != producer.producer_id:
         return INVALID_PRODUCER_ID_MAPPING
     if known.producer_epoch != producer.epoch:
@@ -149,9 +149,9 @@ def _end_in_epoch(known: Transaction, producer: Producer, *, commit: bool, now_m
 def _end_with_epoch(
     known: Transaction, producer: Producer, *, commit: bool, client_version: int, new_id: NewId, now_ms: int
 ) -> Decision:
-    """From version 2 on: the epoch tells a repeated request from the next one.
+    """From version 2 on: the epoch distinguishes a retry from the next request.
 
-    An abort is good whenever no transaction is open: the producer may not know whether its last request came through.
+    An abort is always allowed if no transaction is open: the producer may not know whether its last request arrived.
     """
     if known.is_prepared:
         return CONCURRENT_TRANSACTIONS
@@ -175,7 +175,7 @@ def _end_with_epoch(
 
 
 def abort_in_place(known: Transaction, *, server_version: int, new_id: NewId, now_ms: int) -> Decision:
-    """Abort what is open in the place of its producer, whose epoch is worth nothing from then on."""
+    """Abort the open transaction of a producer, whose epoch is fenced from then on."""
     if server_version >= EPOCH_BUMPING:
         return _prepared_with_epoch(known, commit=False, client_version=server_version, new_id=new_id, now_ms=now_ms)
     return known.fenced().prepared(commit=False, client_version=0, now_ms=now_ms)

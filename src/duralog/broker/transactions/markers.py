@@ -1,18 +1,17 @@
-"""The ends of transactions: a marker in each partition, then the state that says that all is done.
+"""Ends transactions: a marker in each partition, then the state that says that the transaction is complete.
 
-A transaction that is prepared will end as it was decided, whatever happens: its state is in the log with all of its
-partitions, and a start after a crash begins where this one stopped. A partition that shows that its marker was written
-gets no second one then.
+A prepared transaction always ends as it was decided: its state is in the log with all of its partitions, and a start
+after a crash continues where this one stopped. A partition that shows that it has the marker gets no second one then.
 
-Where appends wait in a partition's line, there may be some of the transaction among them: the marker waits behind them,
-or what follows it would be open for ever.
+If appends are queued for a partition, some of them may belong to the transaction: the marker is queued after them, or
+they would stay open for ever.
 
-A turn of the loop writes so many markers and no more, so that the end of a transaction with thousands of partitions
-keeps nobody waiting. A partition that cannot be written to is tried again until it can, and its transaction stays
-prepared so long; one that was deleted needs no marker.
+A turn of the loop writes a bounded number of markers, so that the end of a transaction with thousands of partitions
+does not delay other clients. A partition that cannot be written to is retried, and its transaction stays prepared until
+then; a deleted one needs no marker.
 
-If the topic of the states is deleted meanwhile, the markers are written all the same: what was decided stays decided,
-and readers do not wait for ever. But there is no state any more that they could lead to.
+If the topic of the states is deleted meanwhile, the markers are still written, so that readers do not wait for ever.
+But there is no state to complete.
 """
 
 from __future__ import annotations
@@ -47,33 +46,33 @@ CompleteOffsets = Callable[[int, int, bool], None]
 
 
 class StateChanges(NamedTuple):
-    """What ends of transactions change: the states, and the offsets that wait for them."""
+    """What the end of a transaction changes: its state, and the offsets that wait for it."""
 
     put: Callable[[str, Transaction], None]
-    """Takes each state on the way: it is in the log, as far as it is to be there."""
+    """Gets each new state, after it was written if it has to be."""
     write: Callable[[str, Transaction], int]
     complete_offsets: CompleteOffsets
 
 
 class _Ending:
-    """One transaction on its way from prepared to complete."""
+    """One transaction between prepared and complete."""
 
-    __slots__ = ("failed", "in_line", "is_forgotten", "is_recovered", "left", "transaction", "transactional_id")
+    __slots__ = ("failed", "is_forgotten", "is_recovered", "left", "queued", "transaction", "transactional_id")
 
     def __init__(self, transactional_id: str, transaction: Transaction, *, is_recovered: bool) -> None:
         self.transactional_id = transactional_id
         self.transaction = transaction
         self.left = sorted(transaction.partitions, reverse=True)
         """The partitions whose marker is to be written; the next one is the last."""
-        self.in_line: set[TopicPartition] = set()
-        """Those whose marker waits for appends before it."""
+        self.queued: set[TopicPartition] = set()
+        """Those whose marker is queued after appends."""
         self.failed: list[TopicPartition] = []
         self.is_recovered = is_recovered
         self.is_forgotten = False
         """Whether the log with its state was deleted."""
 
     def begin_again(self) -> None:
-        """With those that have failed."""
+        """Retry the partitions that have failed."""
         self.left, self.failed = sorted(self.failed, reverse=True), []
 
     def __str__(self) -> str:
@@ -86,12 +85,12 @@ class _Ending:
     @property
     def is_through(self) -> bool:
         """Whether every partition has its marker, or has failed."""
-        return not self.left and not self.in_line
+        return not self.left and not self.queued
 
     @property
     def state(self) -> Transaction:
         """The transaction with those partitions alone that have no marker yet."""
-        return replace(self.transaction, partitions=frozenset((*self.left, *self.in_line, *self.failed)))
+        return replace(self.transaction, partitions=frozenset((*self.left, *self.queued, *self.failed)))
 
 
 class Markers:
@@ -108,7 +107,7 @@ class Markers:
         """All that are not complete yet."""
 
     def end(self, transactional_id: str, transaction: Transaction, *, is_recovered: bool = False) -> None:
-        """Bring a prepared transaction to its end. A small one is there when this returns, unless others are before it.
+        """Complete a prepared transaction. A small one is complete when this returns, unless others are before it.
 
         `is_recovered`: an earlier run of the broker may have written some of the markers.
         """
@@ -148,18 +147,18 @@ class Markers:
 
     def _end_in_turn(self, ending: _Ending, partition: TopicPartition) -> None:
         found = self._partitions.get(*partition)
-        if found is None or not found.in_line:
+        if found is None or not found.append_queue:
             self._end_in(ending, partition)
             return
 
         def is_its_turn() -> None:
             self._end_in(ending, partition)
-            ending.in_line.discard(partition)
+            ending.queued.discard(partition)
             if ending.is_through:
                 self._finish(ending)
 
-        ending.in_line.add(partition)
-        found.after_line(is_its_turn)
+        ending.queued.add(partition)
+        found.after_appends(is_its_turn)
 
     def _end_in(self, ending: _Ending, partition: TopicPartition) -> None:
         try:
@@ -170,7 +169,7 @@ class Markers:
         except (UnknownTopic, ProducerFenced) as error:
             # Nothing of this transaction is open there: the partition is gone, or has seen a later epoch.
             logger.info("%s ends without %s: %s", ending, partition, error)
-        except Exception as error:  # Whatever it is, what was decided stays decided.
+        except Exception as error:  # Whatever the error, the decision stands.
             reason = f"{ending} cannot end in {partition} yet: {error_text(error)}"
             self._runtime.log_lines.warn("marker not written", reason)
             ending.failed.append(partition)
@@ -191,7 +190,7 @@ class Markers:
             epoch = _FIRST_EPOCH if ending.is_forgotten else self._log.coordinator_epoch(ending.transactional_id)
             write(coordinator_epoch=epoch)
         except CoordinatorFenced:
-            # There is no other coordinator: the epochs of this one's topic began anew, as when it was deleted.
+            # There is no other coordinator: the topic was deleted, and its leader epochs started again.
             entry = self._entry(transaction.producer_id, partition)
             if entry is None:
                 raise
@@ -219,7 +218,7 @@ class Markers:
         self._runtime.timers.after(RETRY_MS, lambda: self._begin(ending))
 
     def _is_complete(self, ending: _Ending) -> bool:
-        """Let it be complete, unless that cannot be written yet."""
+        """Complete the transaction, unless that cannot be written yet."""
         if ending.is_forgotten:
             return True
         completed = ending.transaction.completed(self._runtime.clock())

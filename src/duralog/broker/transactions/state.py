@@ -1,13 +1,13 @@
-"""Where a transactional producer stands: its id and epoch, and its transaction.
+"""The state of a transactional producer: its id and epoch, and its transaction.
 
-`Transaction` is a value. A change makes a new one, which is written to the log and then put in the place of the old
-one: what is in memory is always what the log says.
+`Transaction` is a value. A change makes a new one, which is written to the log and then replaces the old one: memory
+always agrees with the log.
 
-Producers that know transaction version 2 get a new epoch with the end of each transaction, so that nothing late can get
-into the next one. Where the epochs end, the producer gets a new id instead, with the transaction's end: from the
-preparation on the next id is kept beside the old one, which the markers still carry.
+Producers with transaction version 2 get a new epoch at the end of each transaction, so that a late request cannot get
+into the next one. When the epochs are used up, the producer gets a new id instead: from the preparation on, the next id
+is kept with the old one, which the markers still carry.
 
-The last epoch, 32767, is never given to a producer: it is there to fence one that has the last but one.
+The last epoch, 32767, is never given to a producer: it fences one with the last but one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from duralog.storage.disk.log_directory import TopicPartition
 LAST_EPOCH = 2**15 - 1
 NO_TIME = -1
 NO_TIMEOUT_MS = 2**31 - 1
-"""Of a transaction that something outside decides about: it never takes too long."""
+"""Of a transaction with an external decision (two-phase commit): it never times out."""
 
 STATUS_NAMES = {
     TransactionStatus.EMPTY: "Empty",
@@ -35,10 +35,10 @@ STATUS_NAMES = {
     TransactionStatus.DEAD: "Dead",
     TransactionStatus.PREPARE_EPOCH_FENCE: "PrepareEpochFence",
 }
-"""As clients are told. A producer is never seen in the last two: it is forgotten, or aborted, in the same step."""
+"""The names that clients see. The last two are never seen: the id is removed, or aborted, in the same step."""
 
 PREPARED = frozenset({TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT})
-"""It is decided how the transaction ends, and markers are still to be written: everybody has to wait for that."""
+"""The end is decided, and markers are still to be written: all requests have to wait for that."""
 
 
 def is_exhausted(epoch: int) -> bool:
@@ -54,7 +54,7 @@ class Transaction:
     next_producer_id: int = NO_PRODUCER_ID
     """While prepared: the id that the producer has from the end of the transaction on, if it gets a new one."""
     producer_epoch: int = NO_PRODUCER_EPOCH
-    """-1 for a producer that is just being made."""
+    """-1 for a producer that is just being created."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
     """The epoch before, if the producer itself asked for the next one: it may ask again. The log does not keep it."""
     timeout_ms: int
@@ -90,7 +90,7 @@ class Transaction:
             if self.producer_epoch == NO_PRODUCER_EPOCH or expected_epoch == self.producer_epoch:
                 last_epoch = self.producer_epoch
             elif expected_epoch == self.last_producer_epoch:
-                # It asks again, for it has not got the answer.
+                # A retry: the answer was lost.
                 epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
             else:
                 return None

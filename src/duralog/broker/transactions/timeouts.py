@@ -1,9 +1,9 @@
-"""What happens to transactional producers that are not heard of: transactions end, and in the end the ids go.
+"""Aborts transactions that time out, and removes transactional ids that expire.
 
-A transaction that is open for longer than its producer said is aborted, and its producer fenced. A producer that has
-had nothing to do with transactions for `transactional.id.expiration.ms` is forgotten, with a tombstone in the log; when
-it comes back, it is a new one. Both are looked for from time to time, as often as the configs say. Ids are looked
-through some at a time, so that very many keep nobody waiting.
+A transaction that is open for longer than its timeout is aborted, and its producer fenced. A producer that had no
+transaction for `transactional.id.expiration.ms` is forgotten, with a tombstone in the log; when it comes back, it is a
+new one. Both are checked at the intervals of the configs. Ids are checked some in each turn of the loop, so that very
+many do not delay clients.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ class Timeouts:
         self._abort = abort
 
     def start(self) -> None:
-        """Begin to look. The broker's end is the end of its timers."""
-        self._look_for_overdue_later()
-        self._look_for_unused_later()
+        """Start both checks. They end with the timers of the broker."""
+        self._schedule_overdue()
+        self._schedule_unused()
 
-    # Transactions that took too long
+    # Transactions that timed out
 
-    def _look_for_overdue_later(self) -> None:
+    def _schedule_overdue(self) -> None:
         interval_ms = self._runtime.config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-        self._runtime.timers.after(interval_ms, self._look_for_overdue)
+        self._runtime.timers.after(interval_ms, self._check_overdue)
 
-    def _look_for_overdue(self) -> None:
+    def _check_overdue(self) -> None:
         try:
             self.abort_overdue()
         finally:
-            self._look_for_overdue_later()
+            self._schedule_overdue()
 
     def abort_overdue(self) -> None:
         now_ms = self._runtime.clock()
@@ -65,18 +65,18 @@ class Timeouts:
         for transactional_id in overdue:
             error = self._abort(transactional_id)
             if error == NONE:
-                logger.info("the transaction of %s took too long and is aborted", transactional_id)
+                logger.info("the transaction of %s timed out and is aborted", transactional_id)
             else:
-                reason = f"the transaction of {transactional_id} took too long and cannot be aborted yet"
+                reason = f"the transaction of {transactional_id} timed out and cannot be aborted yet"
                 self._runtime.log_lines.warn("overdue transaction", f"{reason}: error code {error}")
 
-    # Ids that nobody uses
+    # Unused ids
 
-    def _look_for_unused_later(self) -> None:
+    def _schedule_unused(self) -> None:
         interval_ms = self._runtime.config.transaction_remove_expired_transaction_cleanup_interval_ms
-        self._runtime.timers.after(interval_ms, self._look_for_unused)
+        self._runtime.timers.after(interval_ms, self._check_unused)
 
-    def _look_for_unused(self) -> None:
+    def _check_unused(self) -> None:
         self._forget_unused_of(iter(tuple(self._states)))
 
     def _forget_unused_of(self, transactional_ids: Iterator[str]) -> None:
@@ -84,15 +84,15 @@ class Timeouts:
             some = list(islice(transactional_ids, IDS_PER_TURN))
             self.forget_unused(some)
         except BaseException:
-            self._look_for_unused_later()
+            self._schedule_unused()
             raise
         if some:
             self._runtime.timers.after(0, lambda: self._forget_unused_of(transactional_ids))
         else:
-            self._look_for_unused_later()
+            self._schedule_unused()
 
     def forget_unused(self, transactional_ids: list[str]) -> None:
-        """Take away those of the ids that have not been used for long."""
+        """Remove those of the ids that have expired."""
         before_ms = self._runtime.clock() - self._runtime.config.transactional_id_expiration_ms
         by_partition: dict[int, list[str]] = {}
         for transactional_id in transactional_ids:

@@ -1,11 +1,11 @@
 """The states of all transactional producers as records of `__transaction_state`, in Kafka's format.
 
-A record holds a whole state; the last one of a transactional id counts, and a tombstone takes the id away. An id's
-records are all in one partition. A state is written here before it is in force, one batch for one state: after a
-crash, the log has it or has not, and never half of it.
+A record holds a whole state; the last one of a transactional id counts, and a tombstone removes the id. An id's records
+are all in one partition. A state is written here before it takes effect, one batch for each state: after a crash, it is
+in the log as a whole or not at all.
 
 A record that cannot be loaded is skipped (`coordinator_log` says why that is safe). A partition that cannot be read to
-its end is left alone: its ids are answered as those of another node's, and nothing is written over what may still be
+its end is left alone: its ids are answered as those of another node, and nothing is written over what may still be
 repaired. A state from before the damage must not come back: the transaction may have been decided since.
 """
 
@@ -50,7 +50,7 @@ _COORDINATOR_CODES = {
     KAFKA_STORAGE_ERROR: NOT_COORDINATOR,
     MESSAGE_TOO_LARGE: UNKNOWN_SERVER_ERROR,
 }
-"""What a client is told of an append that failed."""
+"""The error code for a client if an append failed."""
 
 
 class TransactionLog:
@@ -69,7 +69,7 @@ class TransactionLog:
         return 0 if topic is None else topic.topic.config.max_message_bytes
 
     def partition_for(self, transactional_id: str) -> int | None:
-        """Where the records of an id are; None if that is nowhere, or cannot be read."""
+        """The partition of an id; None if there is none, or if it cannot be read."""
         topic = self._topics.by_name(TRANSACTION_STATE)
         if topic is None:
             return None
@@ -86,7 +86,7 @@ class TransactionLog:
         return partition.log.leader_epoch
 
     def write(self, transactional_id: str, transaction: Transaction, server_version: int) -> int:
-        """Write a state. Returns NONE, or the error code that tells a client why it could not be written."""
+        """Write a state. Returns NONE, or the error code for the client."""
         number = self.partition_for(transactional_id)
         if number is None:
             return NOT_COORDINATOR
@@ -108,9 +108,9 @@ class TransactionLog:
     def load(self) -> dict[str, Transaction]:
         """The last state of each id.
 
-        An id's records are in the partition that the id and their number say. If Kafka's tools gave the topic more of
-        them, what another one has from before is not the last state. It counts only while it is all that is known, and
-        the transaction has not ended: nobody else would end it, and readers would wait for ever.
+        An id belongs to one partition, by its hash and the number of partitions. If Kafka's tools added partitions,
+        another one may have older states. Such a state counts only if it is the only one and the transaction has not
+        ended: otherwise it would never end, and readers would wait for ever.
         """
         topic = self._topics.by_name(TRANSACTION_STATE)
         numbers = () if topic is None else topic.partitions
@@ -122,7 +122,7 @@ class TransactionLog:
                 continue
             try:
                 loaded = self._load_partition(partition.log)
-            except Exception as error:  # Whatever it is: the ids of the other partitions are served.
+            except Exception as error:  # The ids of the other partitions are still served.
                 logger.error("%s", unreadable_text(partition.log, "transactional ids", error))
                 self.unreadable.add(number)
                 continue
@@ -180,7 +180,7 @@ def _value(transaction: Transaction, version: int) -> dict[str, Any]:
 def decode(record: Record | LoggedRecord) -> tuple[str, Transaction] | None:
     """An id and its state; None for a tombstone, and for a kind or a version of record that is not known.
 
-    Raises CorruptRecord for a state that cannot be.
+    Raises CorruptRecord for an invalid state.
     """
     decoded = decode_loadable(TRANSACTION_STATE, record.key, record.value)
     if isinstance(decoded.key, bytes) or decoded.value is None or isinstance(decoded.value, bytes):

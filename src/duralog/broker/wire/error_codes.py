@@ -1,4 +1,4 @@
-"""Kafka's error codes by Kafka's names, and which of them tells an error of the store to a client."""
+"""Kafka's error codes by Kafka's names, and the code that a client gets for an error of the store."""
 
 from __future__ import annotations
 

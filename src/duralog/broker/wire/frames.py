@@ -5,13 +5,13 @@ complete frame is handled where it lies. There are no sockets here: bytes in, fr
 answer. What is left over moves to the connection:
 
 - a small part of a frame is put back in front of the next bytes,
-- a large frame gets a buffer of its own, which is received into directly. It grows with what arrives, not with what
+- a large frame gets its own buffer, which is received into directly. It grows with what arrives, not with what
   the size says: a claim alone costs nothing. A few such buffers are kept for the next large frame of any connection:
   memory that was never touched before costs more than all copying.
 
 What must always be true: no byte is taken twice or skipped, however the stream is cut; a frame is only valid until the
-next call. A size that is negative or above the limit raises `InvalidFrame`: after that nothing on the connection makes
-sense any more.
+next call. A size that is negative or above the limit raises `InvalidFrame`: nothing after it on the connection can be
+read.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class InvalidFrame(DuralogError):
 
 
 class FrameReader:
-    """What one connection has sent and nobody has handled yet."""
+    """What one connection has sent and is not handled yet."""
 
     __slots__ = ("_area", "_end", "_is_shared", "_largest", "_needed", "_spares", "_start", "owned_bytes")
 
     def __init__(self, largest_frame_bytes: int, spares: list[memoryview] | None = None) -> None:
-        """`spares` are buffers for large frames that nobody uses now. All connections share them and give them back."""
+        """`spares` are unused buffers for large frames. All connections share them and give them back."""
         self._largest = largest_frame_bytes
         self._spares = [] if spares is None else spares
         self._area = _EMPTY
@@ -79,7 +79,7 @@ class FrameReader:
 
     @property
     def has_large_frame(self) -> bool:
-        """Whether a part of a frame is here that is received into a buffer of its own."""
+        """Whether a part of a frame is here that is received into its own buffer."""
         return self._end > self._start and self._needed > _OWN_BUFFER_FROM_BYTES
 
     def own_whole_frame(self) -> None:
@@ -103,7 +103,7 @@ class FrameReader:
         return shared[held:] if held else shared
 
     def received(self, count: int) -> None:
-        """So many bytes are in the space now."""
+        """This many bytes were received into the space."""
         self._end += count
 
     def next_frame(self) -> memoryview | None:
@@ -139,7 +139,7 @@ class FrameReader:
             self._move_to(memoryview(bytearray(held)))
 
     def _is_full(self) -> bool:
-        """Whether a large frame has no buffer of its own yet, or has filled it."""
+        """Whether a large frame does not have its own buffer yet, or has filled it."""
         return self.has_large_frame and (self._is_shared or self._start > 0 or self._end == len(self._area))
 
     def _room_bytes(self) -> int:

@@ -1,8 +1,8 @@
-"""Reads messages by kio's schemas, from bytes that nobody has checked.
+"""Reads messages by kio's schemas, from unchecked bytes.
 
-kio's own reader is native and quick, but it takes a client's word for the size of an array: a request of twenty bytes
+kio's own reader is native and quick, but it trusts the client about the size of an array: a request of twenty bytes
 makes it ask for more memory than there is, which ends the process. It also refuses what Kafka takes. Here no count is
-believed that the bytes at hand could not hold, a message has a bounded number of elements however they are nested,
+trusted that the bytes at hand could not hold, a message has a bounded number of elements however they are nested,
 tagged fields that this version does not know are skipped, and texts that are not UTF-8 get U+FFFD for what cannot be
 read, as in Kafka. So is every negative length null, not only -1.
 

@@ -124,7 +124,7 @@ def _twin_of(schema: Any) -> Twin:
         declared,
         namespace={name: getattr(schema, name) for name in shared},
         slots=True,
-        # Not frozen, which costs time at every value, but nobody changes one. A default must be hashable.
+        # Not frozen, which costs time for every value; they are never changed. A default must be hashable.
         unsafe_hash=True,
     )
     defaults = [field.default for field in dataclasses.fields(make)]

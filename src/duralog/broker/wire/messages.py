@@ -1,7 +1,7 @@
 """Requests and answers as values, by the schemas of `kio`: times and error codes are plain integers.
 
-Bytes that are not what the schema says raise `InvalidMessage`, whatever they are: nothing is trusted, and no count is
-believed before that many bytes are there. Bytes after the end of a message are of no interest, as in Kafka.
+Bytes that do not fit the schema raise `InvalidMessage`: nothing is trusted, and no count is used before that many bytes
+are there. Bytes after the end of a message are ignored, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who this broker is to its clients: those of one listener have one address for it."""
+"""This broker as its clients know it: each listener has its own address."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What a handler gets and what it may return. There are no sockets here: a handler is tested by calling it.
+"""What a handler gets and what it may return. There are no sockets here: a test can call a handler directly.
 
 A handler returns one of
 
 - a mapping of field names to values: `messages` encodes it,
 - a `RawAnswer`: the body in ready-made parts, of which a `FileSlice` goes from the file to the socket by the kernel,
-- a `DelayedAnswer`: the answer comes when somebody calls `DelayedAnswer.answer`, once, on the loop's thread,
+- a `DelayedAnswer` (in Kafka a delayed operation): `DelayedAnswer.answer` gives it later, once, on the loop's thread,
 - `Silence.NO_ANSWER`: the client expects none (Produce with acks=0), or `Silence.CLOSE`: the connection ends.
 
-A connection has one request under way at a time, so that answers leave in the order of the requests.
+A connection has one request in progress at a time, so that answers are sent in the order of the requests.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Request:
     client_host: str = "127.0.0.1"
     connection_id: int = 0
     node: Node | None = None
-    """This broker by the address of the listener that the client came by; None stands for that of the first."""
+    """This broker by the address of the client's listener; None stands for the first listener."""
 
 
 class HasDescriptor(Protocol):
@@ -58,7 +58,7 @@ class FileSlice:
 
 @dataclass(slots=True)
 class RawAnswer:
-    """The body after the response header, in parts. There is at least one part, and no `FileSlice` is empty."""
+    """The body after the response header, in parts: at least one, and no empty `FileSlice`."""
 
     parts: list[bytes | FileSlice]
     """For an API with flexible versions, the header's empty tag section is not part of it: `dispatch` writes it."""
@@ -76,10 +76,10 @@ CLOSE = Silence.CLOSE
 
 
 class DelayedAnswer:
-    """An answer that is not there yet. The connection is not read further until it is.
+    """An answer that is given later. Until then, nothing more is read from the connection.
 
-    `on_disconnect`, if set, is called when the client goes before its answer is there; an answer after that goes
-    nowhere. All of it happens on the loop's thread.
+    `on_disconnect`, if set, is called when the client disconnects before its answer is given; an answer after that is
+    dropped. All of it happens on the loop's thread.
     """
 
     __slots__ = ("_answer", "_deliver", "_refuse", "is_gone", "on_disconnect", "request_bytes")
@@ -87,9 +87,9 @@ class DelayedAnswer:
     def __init__(self, on_disconnect: Callable[[], None] | None = None) -> None:
         self.on_disconnect = on_disconnect
         self.is_gone = False
-        """Whether the client has left: nobody needs the answer any more."""
+        """Whether the client has disconnected: the answer is not needed any more."""
         self.request_bytes = 0
-        """The memory that the request takes meanwhile; 0 if its handler counts that itself."""
+        """The memory that the request holds meanwhile; 0 if its handler counts that itself."""
         self._answer: Fields | RawAnswer | Silence | None = None
         self._deliver: Callable[[Fields | RawAnswer | Silence], None] | None = None
         self._refuse: Callable[[int, str | None], Fields] | None = None
@@ -103,8 +103,8 @@ class DelayedAnswer:
         if self._answer is not None:
             raise RuntimeError("this request has its answer already")
         self._answer = answer
-        # Whoever set it may hold this: in a circle, both would stay until somebody looks for garbage, and so would the
-        # files of the answer, though they are deleted.
+        # The callback may hold this object. The reference cycle would keep both, and the deleted files of the answer,
+        # until the next garbage collection.
         self.on_disconnect = None
         if self._deliver is not None and not self.is_gone:
             self._deliver(answer)
@@ -120,14 +120,14 @@ class DelayedAnswer:
         deliver: Callable[[Fields | RawAnswer | Silence], None],
         refuse: Callable[[int, str | None], Fields],
     ) -> None:
-        """Dispatch tells where the answer goes. One that was given before goes there now."""
+        """Called by dispatch: where the answer goes. One that was given before is delivered now."""
         self._deliver = deliver
         self._refuse = refuse
         if self._answer is not None and not self.is_gone:
             deliver(self._answer)
 
     def leave(self) -> None:
-        """The client has gone."""
+        """The client has disconnected."""
         self.is_gone = True
         on_disconnect, self.on_disconnect = self.on_disconnect, None
         if self._answer is None and on_disconnect is not None:
@@ -138,7 +138,7 @@ Answer = Fields | RawAnswer | DelayedAnswer | Silence
 
 
 Refuse = Callable[[Request, int, str | None], Fields]
-"""Makes a whole answer with an error code, and a message where the API has one: nothing of the request was done."""
+"""Makes a whole error answer, with a message if the API has one: nothing of the request was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Api:
     parse: bool = True
     """Whether `Request.message` is wanted. If not, the handler reads `Request.body`."""
     advertised_min_version: int | None = None
-    """What ApiVersions tells, where it is less than what is served."""
+    """What ApiVersions reports, if that is less than what is served."""
 
     def bound_to(self, parts: object) -> Callable[[Request], Answer]:
         """The handler with what its parameters name: attributes of `parts`."""

@@ -1,4 +1,4 @@
-"""What is counted of every request: plain numbers that the loop's thread adds to, and that a scrape reads.
+"""Counters of requests: plain numbers that the loop's thread adds to, and that a scrape reads.
 
 Adding must cost next to nothing, so there is one object for each API, found with its handler.
 """
@@ -19,9 +19,9 @@ class ApiStats:
         self.api = api
         self.count = 0
         self.errors = 0
-        """Requests whose handler failed in a way that nobody expected."""
+        """Requests whose handler raised an unexpected error."""
         self.seconds = 0.0
-        """From the request being complete to its answer being ready, waiting included."""
+        """From a complete request to its answer, waiting included."""
         self.buckets = [0] * (len(TIME_BUCKETS_SECONDS) + 1)
         self.bytes_in = 0
         self.bytes_out = 0

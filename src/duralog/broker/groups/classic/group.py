@@ -1,6 +1,6 @@
 """A classic group: its generation, its state and what may be done to it.
 
-Who is in it is `classic_membership`, and how it moves from state to state `classic_rebalance`.
+Its members are in `membership`, and how it moves from state to state in `rebalance`.
 
     Empty -> PreparingRebalance -> CompletingRebalance -> Stable
                 ^  |                     |                 |
@@ -9,7 +9,7 @@ Who is in it is `classic_membership`, and how it moves from state to state `clas
 
 What must always be true: all members have the group's protocol type and know a protocol in common.
 
-A group without a protocol type never had members: it only has offsets, committed by consumers that share out the
+A group without a protocol type never had members: it only has offsets, committed by consumers that assign
 partitions themselves.
 """
 
@@ -41,7 +41,7 @@ from duralog.format.internal.coordinator_records import CoordinatorRecord
 class ClassicState(enum.StrEnum):
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
-    """Members are told to join again, and their requests wait until all have."""
+    """Members have to join again, and their requests wait until all have."""
     COMPLETING = "CompletingRebalance"
     """There is a new generation, and the members wait for what its leader assigns to them."""
     STABLE = "Stable"
@@ -67,20 +67,20 @@ class ClassicGroup(ClassicMembership, Group):
         self._state = state
         self.previous_state = ClassicState.DEAD
         self.state_timestamp_ms = state_timestamp_ms
-        """Since when it is in its state; None if the record it was loaded from is too old to tell."""
+        """Since when it is in its state; None if it was loaded from a record too old to have that."""
         self.generation = generation
         self._protocol_type = protocol_type
         self.protocol_name: str | None = None
         self.pending_syncs: set[str] = set()
         """Members of this generation that have not sent their SyncGroup."""
         self.has_new_member = False
-        """Somebody came while the first rebalance was put off, which puts it off further."""
+        """A member joined during the delay of the first rebalance, which extends the delay."""
         self.subscribed: frozenset[str] | None = None
-        """The topics that the members read; None if that cannot be told."""
+        """The topics that the members read; None if that is unknown."""
         self.join_timer: Timer | None = None
         self.sync_timer: Timer | None = None
 
-    # What it is
+    # State
 
     @property
     def state(self) -> str:
@@ -96,7 +96,7 @@ class ClassicGroup(ClassicMembership, Group):
 
     @property
     def is_simple(self) -> bool:
-        """Whether it is only there for its offsets."""
+        """Whether it only has offsets."""
         return self._protocol_type is None and self.is_empty and not self.pending_members
 
     @property
@@ -111,16 +111,16 @@ class ClassicGroup(ClassicMembership, Group):
         self._state = state
         self.state_timestamp_ms = self._clock()
 
-    # Who is in it
+    # Members
 
     def supports(self, protocol_type: str, names: Collection[str]) -> bool:
-        """Whether one who brings these protocols may join."""
+        """Whether a member with these protocols may join."""
         if self.is_empty:
             return bool(protocol_type) and bool(names)
         return self._protocol_type == protocol_type and self.knows_any(names)
 
     def add(self, member: ClassicMember, protocol_type: str, answer: AnswerTo | None = None) -> None:
-        """Take a member in. REQUIRES: `supports`; its instance id is new."""
+        """Add a member. REQUIRES: `supports`; its instance id is new."""
         if not self.members:
             self._protocol_type = protocol_type
         self.admit(member, answer)
@@ -129,7 +129,7 @@ class ClassicGroup(ClassicMembership, Group):
         super().remove(member_id)
         self.pending_syncs.discard(member_id)
 
-    # Its generations
+    # Generations
 
     def begin_generation(self) -> None:
         """With those who are members now: none, then the group is empty, or with a protocol that all know."""
@@ -154,7 +154,7 @@ class ClassicGroup(ClassicMembership, Group):
         self.subscribed = frozenset(topics)
 
     def joined_members(self) -> list[Fields]:
-        """All members, for the leader to share out the partitions."""
+        """All members, for the leader that assigns the partitions."""
         assert self.protocol_name is not None
         return [
             {
@@ -165,7 +165,7 @@ class ClassicGroup(ClassicMembership, Group):
             for member in self.members.values()
         ]
 
-    # What may be done
+    # Checks
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int

@@ -1,8 +1,8 @@
 """The requests of classic members: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, checked in Kafka's order.
 
-A new member without an instance id is first given a member id, and joins with it: so that a client whose connection
-breaks while it waits does not leave a member behind with each attempt. A static member that comes back under its
-instance id takes its old place over, and in a stable group that is all that happens: no rebalance.
+A new member without an instance id first gets a member id, and joins with it: so a client whose connection breaks while
+it waits does not leave a member behind with each attempt. A static member that comes back under its instance id takes
+its old place, and a stable group does not rebalance.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000
 """How long a new member's first JoinGroup may wait: it cannot show that it is alive meanwhile."""
 
 MOST_PENDING_MEMBERS: Final = 10_000
-"""Ids of a group that were given out and not used yet: beyond it the oldest is forgotten. Kafka has no such bound."""
+"""Member ids of a group that are not used yet: beyond it the oldest is forgotten. Kafka has no such bound."""
 
 
 _LONGEST_ID: Final = 32_767
@@ -57,9 +57,9 @@ class JoinRequest:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     needs_member_id: bool
-    """The client knows that it may be given a member id to join with."""
+    """The client knows that it may get a member id to join with."""
     skips_assignment: bool
-    """The client knows that a leader may be told to assign nothing."""
+    """The client knows that a leader may have to skip the assignment."""
     reason: str | None = None
 
 
@@ -90,7 +90,7 @@ class ClassicGroups:
         self.rebalance = ClassicRebalance(groups)
 
     def loaded(self) -> None:
-        """The log was read: give every member its time."""
+        """The log is loaded: start the session of every member."""
         for group in list(self._groups.by_id.values()):
             if isinstance(group, ClassicGroup):
                 self.rebalance.resume(group)
@@ -125,7 +125,7 @@ class ClassicGroups:
             self._join_again(group, request, answer)
 
     def _new_group(self, group_id: str, replaced: Group | None) -> ClassicGroup:
-        """A new group, in the place of an empty one of another kind if there is one. Its offsets stay."""
+        """A new group, which replaces an empty one of another kind if there is one. Its offsets stay."""
         now_ms = self._runtime.clock()
         tombstones = [] if replaced is None else replaced.tombstones()
         self._groups.append(group_id, [*tombstones, new_group_record(group_id, now_ms)], replay=False)
@@ -172,12 +172,12 @@ class ClassicGroups:
         if group.is_in(ClassicState.EMPTY, ClassicState.DEAD):
             answer({"error_code": UNKNOWN_MEMBER_ID, "member_id": request.member_id})
         elif is_same and group.is_in(ClassicState.COMPLETING):
-            # It may not have got the answer to its first JoinGroup of this generation.
+            # The answer to its first JoinGroup of this generation may have been lost.
             answer(self.rebalance.joined(group, member, with_members=is_leader))
         elif is_same and not is_leader and group.is_in(ClassicState.STABLE):
             answer(self.rebalance.joined(group, member, with_members=False))
         else:
-            # Of a stable group, its leader may want another assignment though no member has changed.
+            # The leader of a stable group may want another assignment although no member has changed.
             timeouts = request.rebalance_timeout_ms, request.session_timeout_ms
             group.update(member, request.protocols, *timeouts, answer)
             self.rebalance.begin_or_go_on(group, f"{member.member_id} joins again ({_reason(request.reason)})")
@@ -227,12 +227,12 @@ class ClassicGroups:
         if request.skips_assignment:
             joined = self.rebalance.joined(group, member, with_members=is_leader, skip_assignment=is_leader)
         else:
-            # It must not think that it leads, or it would assign anew and no other member would hear of it.
+            # It must not think that it leads: it would assign again, and the other members would not notice.
             joined = {**self.rebalance.joined(group, member, with_members=False), "leader": leader_before}
         group.answer_join(member, joined)
 
     def _take_back(self, group: ClassicGroup, old: ClassicMember) -> None:
-        """That a static member has a new id could not be written: it has the old one again."""
+        """The new id of a static member could not be written: restore the old one."""
         assert old.instance_id is not None
         restored = group.replace_static(old.instance_id, old.member_id)
         group.update(restored, old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms, None)
@@ -268,7 +268,7 @@ class ClassicGroups:
     # Heartbeat
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int:
-        """The error code to answer, often none. Refuses by raising GroupRefusal."""
+        """The error code of the answer. Refuses by raising GroupRefusal."""
         group = self._known(group_id)
         member = group.check_member(member_id, instance_id)
         if generation != group.generation:
@@ -281,7 +281,7 @@ class ClassicGroups:
     # LeaveGroup
 
     def leave(self, group_id: str, leaving: list[LeavingMember]) -> list[Fields]:
-        """The answer for each of those who want to go, or are sent away by their instance ids."""
+        """The answer for each member that leaves, or that is removed by its instance id."""
         group = self._known(group_id)
         answers: list[Fields] = []
         for each in leaving:
@@ -323,7 +323,7 @@ class ClassicGroups:
 def _new_member_id(prefix: str) -> str:
     member_id = f"{prefix}-{uuid.uuid4()}"
     if len(member_id.encode()) > _LONGEST_ID:
-        # Neither a record nor an older answer could hold it, and the leader could not be told of its group any more.
+        # Neither a record nor an older answer could hold it, and the leader could not get its members any more.
         raise GroupRefusal(UNKNOWN_SERVER_ERROR)
     return member_id
 

@@ -1,4 +1,4 @@
-"""A classic group as its record tells it.
+"""A classic group from its record.
 
 A group with members was stable when it was written: what a rebalance changes is written when it is over. Of a member's
 protocols, the record has only the one that the group used.

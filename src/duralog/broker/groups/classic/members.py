@@ -1,4 +1,4 @@
-"""A member of a classic group: what it told of itself, and which of its requests wait for an answer."""
+"""A member of a classic group: its own data, and which of its requests wait for an answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from duralog.broker.net.timers import Timer
 from duralog.broker.wire.request import Fields
 
 Protocols = Sequence[tuple[str, bytes]]
-"""Names with the member's bytes for each, the one it likes best first. No name is in it twice."""
+"""Names with the member's bytes for each, in order of preference. Names are unique."""
 
 AnswerTo = Callable[[Fields], None]
 """Sends the answer to a request that waits."""
@@ -59,7 +59,7 @@ class ClassicMember:
         return [name for name, _ in self.protocols]
 
     def metadata(self, protocol: str) -> bytes:
-        """What it says for a protocol that it knows."""
+        """Its metadata for a protocol that it knows."""
         return next(metadata for name, metadata in self.protocols if name == protocol)
 
     def cancel_timer(self) -> None:

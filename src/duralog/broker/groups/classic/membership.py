@@ -1,7 +1,8 @@
-"""Who is in a classic group, who leads it, and which protocols they know; who waits for an answer, and who is expected.
+"""The members of a classic group, its leader, their protocols, their waiting requests, and expected members.
 
 What must always be true: the leader is a member, and there is one exactly when there are members; every instance id has
-one member; `awaiting_joins` counts the members whose JoinGroup waits; whoever goes has got an answer to what waited.
+one member; `awaiting_joins` counts the members whose JoinGroup waits; a member that leaves has got answers to its
+waiting requests.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ class ClassicMembership:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """As long as the most patient member gives the others to join again."""
+        """The longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def knows_any(self, names: Collection[str]) -> bool:
         """Whether all members know one of these protocols."""
         return self._protocols.is_any_known_by(len(self.members), names)
 
-    # Coming and going
+    # Joining and leaving
 
     def admit(self, member: ClassicMember, answer: AnswerTo | None) -> None:
-        """Take a member in. REQUIRES: its instance id is new."""
+        """Add a member. REQUIRES: its instance id is new."""
         if member.instance_id is not None:
             assert member.instance_id not in self.static_members
             self.static_members[member.instance_id] = member.member_id
@@ -67,7 +68,7 @@ class ClassicMembership:
         return timer is not None
 
     def remove(self, member_id: str) -> None:
-        """Let a member go, or one who was to become one. Another leads if it led. Requests of it that wait are told."""
+        """Remove a member or a pending one. If it led, another one does. Its waiting requests are answered."""
         member = self.members.pop(member_id, None)
         if member is not None:
             member.cancel_timer()
@@ -81,7 +82,7 @@ class ClassicMembership:
         self.forget_pending(member_id)
 
     def replace_static(self, instance_id: str, new_member_id: str) -> ClassicMember:
-        """A static member is back and has got a new id. Whoever still uses the old one is fenced."""
+        """A static member is back and has a new id. A client that still uses the old one is fenced."""
         old = self.members.pop(self.static_members[instance_id])
         old.cancel_timer()
         self.answer_join(old, {"error_code": FENCED_INSTANCE_ID, "member_id": old.member_id})
@@ -143,7 +144,7 @@ class ClassicMembership:
         return len(self.members) == self.awaiting_joins and not self.pending_members
 
     def elect_leader(self) -> bool:
-        """Let somebody lead who has joined. Returns whether there is one."""
+        """Choose a leader among those that have joined. Returns whether there is one."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].is_awaiting_join:
@@ -153,7 +154,7 @@ class ClassicMembership:
         return joined is not None
 
     def choose_protocol(self) -> str:
-        """Raises CorruptRecord if the members have none in common: no group is made so, but a record may be."""
+        """Raises CorruptRecord if the members have none in common, as only a damaged record can have."""
         candidates = self._protocols.known_by(len(self.members))
         if not candidates:
             raise CorruptRecord("the members of the group have no protocol in common")
@@ -173,7 +174,7 @@ class ClassicMembership:
         return member
 
     def dismiss(self, error_code: int) -> None:
-        """Answer everybody who waits with an error."""
+        """Answer all waiting requests with an error."""
         for member in self.members.values():
             self.answer_join(member, {"error_code": error_code, "member_id": member.member_id})
             self.answer_sync(member, {"error_code": error_code, "assignment": b""})

@@ -1,7 +1,7 @@
-"""Which of the protocols that all members of a classic group know it will use: the one that most of them like best.
+"""Which protocol a classic group will use: of those that all members know, the one that most members prefer.
 
-Where two have as many votes, Kafka takes the first that its hash table gives. The order of the table follows from
-Java's hash of the names, so that here the same one is chosen.
+With as many votes, Kafka takes the first one in the order of its hash table. That order follows from Java's hash of the
+names, so that the same one is chosen here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SMALLEST_TABLE = 16
 
 
 class ProtocolCounts:
-    """How many members know which protocol."""
+    """The number of members that know each protocol."""
 
     def __init__(self) -> None:
         self._known_by: dict[str, int] = {}
@@ -51,7 +51,7 @@ def hash_map_order(names: Iterable[str]) -> list[str]:
     table = _SMALLEST_TABLE
     while len(distinct) > table * 3 // 4:
         table *= 2
-    # Within a bucket, entries stay in the order of their coming.
+    # Within a bucket, entries stay in the order of insertion.
     return sorted(distinct, key=lambda name: _spread(java_hash(name)) & (table - 1))
 
 

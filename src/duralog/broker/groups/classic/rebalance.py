@@ -1,16 +1,17 @@
-"""How a classic group comes from one generation to the next, and the clocks that see to it that it does.
+"""How a classic group gets from one generation to the next, and the timers that make sure of it.
 
-1. Somebody joins, leaves or falls silent: the group prepares. Members are told to join again with their next heartbeat.
-   A group that was empty waits `group.initial.rebalance.delay.ms` for more members, again and again while more come.
-2. All have joined, or the longest rebalance timeout is over: those who have not are out, and a generation begins. The
-   leader is told who is in it.
-3. The leader sends what it assigns to whom. That is written to the log, and only then told to anyone. A member that
-   does not ask for its part within the rebalance timeout is out.
+1. A member joins, leaves or falls silent: the group prepares. Members learn with their next heartbeat that they have to
+   join again. A group that was empty waits `group.initial.rebalance.delay.ms` for more members, repeatedly while more
+   come.
+2. All have joined, or the longest rebalance timeout is over: those that have not are removed, and a generation begins.
+   The leader gets the list of members.
+3. The leader sends the assignments. They are written to the log, and only then sent to members. A member that does not
+   ask for its assignment within the rebalance timeout is removed.
 
-What clients can bring about again and again is logged for debugging alone, or they could fill the disk with it.
+What clients can cause again and again is logged at debug level only, or they could fill the disk with it.
 
-The group's record is written in two places: before assignments are handed out, and when the last member has gone. If
-the second write fails, the group is empty all the same: after a crash its last members are back and fall silent.
+The group's record is written in two places: before assignments are sent, and when the last member has left. If the
+second write fails, the group is still empty: after a crash its last members are back and time out.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class ClassicRebalance:
     # Joining
 
     def begin_or_go_on(self, group: ClassicGroup, reason: str) -> None:
-        """Who is in the group has changed: begin a rebalance, or finish the one that is under way if nothing lacks."""
+        """The members have changed: begin a rebalance, or complete the current one if all have joined."""
         if group.is_in(ClassicState.EMPTY, ClassicState.COMPLETING, ClassicState.STABLE):
             self.begin(group, reason)
         else:
@@ -59,20 +60,20 @@ class ClassicRebalance:
             self._complete_later(group)
 
     def go_on(self, group: ClassicGroup) -> None:
-        """Complete the rebalance if all have joined, unless it is a first one, which has a time of its own."""
+        """Complete the rebalance if all have joined, unless it is the first one, which has its own delay."""
         is_first = group.previous_state is ClassicState.EMPTY
         if group.is_in(ClassicState.PREPARING) and not is_first and group.has_everybody_joined:
             self.complete(group)
 
     def complete(self, group: ClassicGroup) -> None:
-        """Begin the generation of those who have joined. Static members may be late: they keep their place."""
+        """Begin the generation of those that have joined. Static members may be late: they stay members."""
         self._set_join_timer(group)
         late = [member for member in group.members.values() if not member.is_awaiting_join and not member.is_static]
         for member in late:
             group.remove(member.member_id)
         if late:
             names = ", ".join(member.member_id for member in late)
-            logger.debug("group %s goes on without %s, which did not join again", group.group_id, names)
+            logger.debug("group %s continues without %s, which did not join again", group.group_id, names)
         if not group.elect_leader() and group.members:
             self._complete_later(group)
             return
@@ -132,13 +133,13 @@ class ClassicRebalance:
         try:
             self._groups.append(group.group_id, [group.record()], replay=False)
         except GroupRefusal as refusal:
-            reason = f"group {group.group_id} is empty, which could not be written: {refusal}"
+            reason = f"group {group.group_id} is empty, but its record could not be written: {refusal}"
             self._runtime.log_lines.warn("empty group", reason)
 
     # Assigning
 
     def assign(self, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
-        """The leader has said who gets what; who is not named gets nothing. REQUIRES: the group is completing."""
+        """The leader has sent the assignments; a member without one gets nothing. REQUIRES: the group is completing."""
         complete = {member_id: assignments.get(member_id, NO_ASSIGNMENT) for member_id in group.members}
         try:
             self._groups.append(group.group_id, [group.record(complete)], replay=False)
@@ -157,7 +158,7 @@ class ClassicRebalance:
         self._hand_out(group, error_code)
 
     def synced(self, group: ClassicGroup, member: ClassicMember) -> None:
-        """A member of this generation has asked for its part."""
+        """A member of this generation has asked for its assignment."""
         group.pending_syncs.discard(member.member_id)
         if not group.pending_syncs:
             self._stop_waiting_for_syncs(group)
@@ -179,7 +180,7 @@ class ClassicRebalance:
                 else self.assignment_of(group, member)
             )
             if group.answer_sync(member, answer):
-                # While it waited its silence was no matter; now its time runs again.
+                # While it waited, it could not send heartbeats. Now its session continues.
                 self.keep_alive(group, member)
 
     def _stop_waiting_for_syncs(self, group: ClassicGroup) -> None:
@@ -197,13 +198,13 @@ class ClassicRebalance:
         if late:
             self.begin(group, f"{', '.join(late)} did not ask for an assignment")
 
-    # Being alive
+    # Sessions
 
     def keep_alive(self, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None) -> None:
-        """A sign of life: the member is out after its session timeout from now, unless there is another one.
+        """A sign of life: the session of the member starts again.
 
-        The timer is left as it is if it is due before that. It then looks how much time is left: so a heartbeat costs
-        nothing but a number.
+        The timer stays as it is if it is due before the new end, and then checks how much time is left: so a heartbeat
+        costs no more than setting a number.
         """
         timers = self._runtime.timers
         left_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
@@ -214,7 +215,7 @@ class ClassicRebalance:
             member.timer = timers.after(left_ms, partial(self._session_is_over, group, member))
 
     def forget_pending_member(self, group: ClassicGroup, member_id: str) -> None:
-        """One who was given a member id did not come back with it in time."""
+        """A client that got a member id did not join with it in time."""
         group.remove(member_id)
         if group.is_in(ClassicState.PREPARING) and group.has_everybody_joined:
             self.complete(group)
@@ -234,7 +235,7 @@ class ClassicRebalance:
             self.complete(group)
 
     def resume(self, group: ClassicGroup) -> None:
-        """The group was read from the log. Its members have a whole session timeout to show up."""
+        """The group was loaded from the log. Its members have a whole session timeout to send a heartbeat."""
         for member in group.members.values():
             self.keep_alive(group, member)
         if len(group.members) > self._runtime.config.group_max_size:

@@ -1,4 +1,4 @@
-"""The record of a classic group in `__consumer_offsets`: written in the version of Kafka 4.3.1, read in all of them."""
+"""The record of a classic group in `__consumer_offsets`: written as Kafka 4.3.1 does, read in every version."""
 
 from __future__ import annotations
 

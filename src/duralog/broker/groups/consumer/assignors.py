@@ -1,14 +1,14 @@
-"""How the partitions of a consumer group's topics are shared out: the server's assignors, `uniform` and `range`.
+"""The assignors of the server for consumer groups, `uniform` and `range`.
 
-An assignor gets every member with what it is subscribed to and what it was given before, and the number of partitions
-of each topic. It is a pure function: the same question has the same answer. What must be true of every answer:
+An assignor gets every member with its subscription and its last assignment, and the number of partitions of each topic.
+It is a pure function. What must be true of every result:
 
 - each partition of a subscribed topic has exactly one owner, and that member is subscribed to the topic;
-- no member is given a topic that does not exist, or a partition that its topic does not have.
+- no member gets a topic that does not exist, or a partition that its topic does not have.
 
-`uniform` shares out evenly and moves as little as it can; with members that want different topics, evenness comes
-first and moves second. `range` gives each member a run of neighbours in each topic, the same numbers in topics with as
-many partitions, so that topics can be joined by key.
+`uniform` balances and moves as few partitions as possible; with different subscriptions, balance comes first and moves
+second. `range` gives each member adjacent partitions of each topic, the same numbers in topics with as many partitions,
+so that topics can be joined by key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_PARTITIONS: Final[Assignment] = {}
 
 _UUID_HALVES = struct.Struct(">qq")
 _MOST_ROUNDS = 16
-"""Of balancing over all topics. Where members' wishes overlap, each round about halves what is uneven."""
+"""Rounds of balancing over all topics. With overlapping subscriptions, each round about halves the imbalance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Subscriber:
     topics: frozenset[UUID]
     """Topics that exist only."""
     assigned: Assignment = field(default_factory=dict)
-    """What it was given the last time."""
+    """Its last assignment."""
     instance_id: str | None = None
 
 
@@ -46,7 +46,7 @@ Assignor = Callable[[Sequence[Subscriber], Mapping[UUID, int]], dict[str, Assign
 
 
 def assign_range(members: Sequence[Subscriber], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:
-    """To each member a run of neighbouring partitions of each of its topics. Static members come first."""
+    """Adjacent partitions of each topic for each member. Static members come first."""
     in_order = sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id))
     shares: dict[str, dict[UUID, frozenset[int]]] = {member.member_id: {} for member in members}
     for topic, subscribers in _subscribers_by_topic(in_order).items():
@@ -61,7 +61,7 @@ def assign_range(members: Sequence[Subscriber], partition_counts: Mapping[UUID, 
 
 
 def assign_uniform(members: Sequence[Subscriber], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:
-    """As even as can be over all topics, and then with as few moves as can be."""
+    """As balanced as possible over all topics, and then with as few moves as possible."""
     if not members:
         return {}
     if all(member.topics == members[0].topics for member in members):
@@ -74,7 +74,7 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": 
 
 
 def _fill_quotas(members: Sequence[Subscriber], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:
-    """Everybody wants the same topics: two members differ by one partition at most."""
+    """All members have the same subscription: two of them differ by one partition at most."""
     topics = members[0].topics
     total = sum(partition_counts[topic] for topic in topics)
     quota, extra = divmod(total, len(members))
@@ -109,7 +109,7 @@ def _fill_quotas(members: Sequence[Subscriber], partition_counts: Mapping[UUID, 
         for partition in range(partition_counts[topic])
         if (topic, partition) not in owned
     ]
-    # The members at the end take the one more that nobody before had a partition for already.
+    # The last members take the extra partitions that no earlier member has kept.
     for index in reversed(range(len(members))):
         if extra and _size(shares[index]) + room[index] == quota:
             room[index] += 1
@@ -123,10 +123,10 @@ def _fill_quotas(members: Sequence[Subscriber], partition_counts: Mapping[UUID, 
 
 
 class _Balancing:
-    """Members want different topics.
+    """Members have different subscriptions.
 
-    What nobody owns goes, topic by topic, to whoever of the topic's subscribers has least; then partitions move from
-    those who have most to those who have least, until no topic can be made more even, or for so many rounds.
+    Unowned partitions go, topic by topic, to the subscriber that has least; then partitions move from those that have
+    most to those that have least, until no topic can be balanced further, or for a number of rounds.
     """
 
     def __init__(self, members: Sequence[Subscriber], partition_counts: Mapping[UUID, int]) -> None:
@@ -165,7 +165,7 @@ class _Balancing:
         return {member.member_id: _frozen(share) for member, share in zip(self._members, shares, strict=True)}
 
     def _balance(self, topic: UUID) -> int:
-        """Move this topic's partitions while that makes its subscribers more even. Returns how many moved."""
+        """Move this topic's partitions while that improves the balance. Returns the number of moves."""
         held: dict[int, list[int]] = {}
         for partition, owner in enumerate(self._owners[topic]):
             assert owner is not None
@@ -174,7 +174,7 @@ class _Balancing:
         most_loaded = [(-self._sizes[index], -index) for index in held]
         heapify(most_loaded)
         moved = 0
-        # Who gives has more than the rest, and who takes less: nobody does both, so the other heap stays true.
+        # A giver has more than the others, a taker less. No member is both, so the other heap stays valid.
         while most_loaded and -most_loaded[0][0] - least_loaded[0][0] > 1:
             giver, taker = -most_loaded[0][1], least_loaded[0][1]
             self._give(topic, held[giver].pop(), taker)
@@ -194,7 +194,7 @@ class _Balancing:
         self._sizes[index] += 1
 
     def _by_load(self, topic: UUID) -> list[tuple[int, int]]:
-        """The topic's subscribers as a heap, those who have least first."""
+        """The topic's subscribers as a heap, those with the fewest partitions first."""
         loads = [(self._sizes[index], index) for index in self._subscribers[topic]]
         heapify(loads)
         return loads

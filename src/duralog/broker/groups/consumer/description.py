@@ -1,4 +1,4 @@
-"""What ConsumerGroupDescribe tells of a group."""
+"""The description of a group for ConsumerGroupDescribe."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ The group's epoch goes up with every change that calls for a new target assignme
 made for, and each member the epoch that it has reached; a group is stable when all three agree. No partition has two
 owners at a time.
 
-What is here changes only by `update_member`, `remove_member` and the like, which `consumer_group_replay` calls for the
-records in the log: a group that was loaded is the same as one that never stopped.
+It changes only by `update_member`, `remove_member` and the like, which `replay` calls for the records in the log: a
+loaded group is the same as one that never stopped.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ConsumerGroup(Group):
         self._regex_subscribers: Counter[str] = Counter()
         self._topic_names: frozenset[str] | None = None
 
-    # What it is
+    # State
 
     @property
     def state(self) -> str:
@@ -88,7 +88,7 @@ class ConsumerGroup(Group):
 
     @property
     def topic_names(self) -> frozenset[str]:
-        """What its members are subscribed to, by name or by pattern, be there such topics or not."""
+        """The topics that its members are subscribed to by name or by pattern, existing or not."""
         if self._topic_names is None:
             self._topic_names = subscribed_names(self.members.values(), self.resolved_regexes)
         return self._topic_names
@@ -112,7 +112,7 @@ class ConsumerGroup(Group):
         return None if member_id is None else self.members.get(member_id)
 
     def target_of(self, member: ConsumerMember) -> Assignment:
-        """What a member is meant to own: a static one what its instance was, under whatever member id."""
+        """The target assignment of a member: for a static one that of its instance, under any member id."""
         member_id: str | None = member.member_id
         if member.instance_id is not None:
             member_id = self.static_members.get(member.instance_id)
@@ -124,7 +124,7 @@ class ConsumerGroup(Group):
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.topic_names
 
-    # What may be done to it
+    # Checks
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
@@ -223,7 +223,7 @@ class ConsumerGroup(Group):
         self._topic_names = None
 
     def set_resolved_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """None for one that nobody is subscribed to any more."""
+        """None for one without subscribers."""
         if resolved is None:
             self.resolved_regexes.pop(regex, None)
         else:

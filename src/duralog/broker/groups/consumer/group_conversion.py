@@ -1,9 +1,9 @@
 """Groups that change between the classic and the newer protocol while they have members.
 
 A classic group of consumers becomes a consumer group when the first member joins that speaks the newer protocol: all
-its members stay, with what they own, and are told to join again. A consumer group becomes a classic one when the last
-member leaves that speaks the newer protocol. `group.consumer.migration.policy` says which of it may happen. What is
-written replaces the one group by the other in one batch, so that there is never a moment with both or none.
+its members stay, with what they own, and have to join again. A consumer group becomes a classic one when the last
+member leaves that speaks the newer protocol. `group.consumer.migration.policy` says which of the two is allowed. One
+batch replaces one group by the other, so that there is never a moment with both or none.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def _subscription_of(group: ClassicGroup, member: ClassicMember) -> bytes:
 
 def _assignment_of(group: ClassicGroup, member: ClassicMember, topics: Topics) -> Assignment:
     if not member.assignment:
-        return NO_PARTITIONS  # It has joined, and never asked for its part.
+        return NO_PARTITIONS  # It has joined, and never asked for its assignment.
     assignment = decode_embedded(ASSIGNMENT, member.assignment)
     if assignment["user_data"]:
         raise _cannot_upgrade(

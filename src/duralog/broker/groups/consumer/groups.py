@@ -1,12 +1,11 @@
-"""The coordinator of consumer groups of the newer protocol: what a heartbeat, a timer or a changed topic leads to.
+"""The coordinator of consumer groups (KIP-848): what a heartbeat, a timer or a changed topic leads to.
 
-Every operation works out records and an answer from the groups as they are, appends the records as one batch, and only
-then are they in force: `consumer_group_replay` takes them in. If they cannot be appended, nothing has happened, and the
-client is told.
+Every operation computes records and an answer from the current groups and appends the records as one batch. Only then
+they take effect (`replay`). If they cannot be appended, nothing has changed, and the client gets an error.
 
-A heartbeat takes in what the member asks for, and takes the member one step towards what it is meant to own
-(`member_change`). Members that are silent too long, or keep others waiting, are put out (`member_timers`). Members that
-speak the classic protocol are in `mixed_groups`, and how groups change their protocol in `group_conversion`.
+A heartbeat applies the member's subscription, and takes the member one step towards its target assignment
+(`member_change`). Members that are silent for too long, or that keep others waiting, are removed (`member_timers`).
+Members that speak the classic protocol are in `mixed_groups`, conversions between the protocols in `group_conversion`.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ _cached_topic_hash: Final = lru_cache(maxsize=4096)(topic_hash)
 
 
 class ConsumerGroups:
-    """All consumer groups of the broker, which are in the coordinator's table beside the classic ones."""
+    """All consumer groups of the broker. They are in one table with the classic ones."""
 
     def __init__(self, groups: LoggedGroups, rebalance: ClassicRebalance) -> None:
         self.groups = groups
@@ -78,11 +77,11 @@ class ConsumerGroups:
         self.timers = MemberTimers(self._runtime, groups.by_id, self.fence)
 
     def loaded(self) -> None:
-        """The log was read: give every member its time, and hear of topics from now on."""
+        """The log is loaded: start the session of every member, and listen to changes of topics."""
         configured = self._runtime.config.group_consumer_assignors
         if len(offered_assignors(configured)) != len(configured):
             offered = ", ".join(offered_assignors(configured))
-            logger.warning("group.consumer.assignors: of %s, there is %s", ",".join(configured), offered)
+            logger.warning("group.consumer.assignors: of %s, only %s is available", ",".join(configured), offered)
         for group in self.all():
             for member in group.members.values():
                 self.start_session(group, member)
@@ -117,7 +116,7 @@ class ConsumerGroups:
         return group_hash(hashes)
 
     def setting(self, group_id: str, name: str) -> int:
-        """What the group sets itself, or else what the broker does for all."""
+        """The group's own config, or else that of the broker."""
         own = self._runtime.store.configs_of(GROUP_RESOURCE, group_id).get(f"consumer.{name}")
         value: int = self._runtime.config.get(f"group.consumer.{name}") if own is None else int(own)
         return value
@@ -130,7 +129,7 @@ class ConsumerGroups:
     # Heartbeats
 
     def heartbeat(self, asked: HeartbeatRequest) -> Fields:
-        """Join, stay, or learn what is new."""
+        """Join, stay, or get a new assignment."""
         now_ms = self._runtime.clock()
         known = self.groups.by_id.get(asked.group_id)
         change = self._start_change(asked)
@@ -154,7 +153,7 @@ class ConsumerGroups:
         return answer
 
     def _start_change(self, asked: HeartbeatRequest) -> MemberChange:
-        """Find the group and the member, and what the member says of itself."""
+        """Find the group and the member, and apply the member's own data."""
         group, records = self._group_of(asked)
         self.check_room(group, asked.member_id)
         member_id = asked.member_id or uuid_text(uuid.uuid4().bytes)
@@ -180,7 +179,7 @@ class ConsumerGroups:
         return MemberChange(self, group, before, member, replaced, records)
 
     def _group_of(self, asked: HeartbeatRequest) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
-        """The group, or a new one for a member that joins, and records that put it in the place of a classic one."""
+        """The group, or a new one for a joining member, and records by which it replaces a classic one."""
         group = self.groups.by_id.get(asked.group_id)
         if isinstance(group, ConsumerGroup):
             return group, []
@@ -212,7 +211,7 @@ class ConsumerGroups:
                 self.start_session(group, member)
 
     def start_session(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """The member was heard of."""
+        """The member has sent a request."""
         if member.classic is None:
             timeout_ms = self.setting(group.group_id, "session.timeout.ms")
         else:
@@ -228,7 +227,7 @@ class ConsumerGroups:
         else:
             member = known_static(group, asked.instance_id, asked.member_id)
         if asked.epoch == STATIC_LEAVING_EPOCH and asked.instance_id is not None:
-            # Its partitions wait for the next member with its instance id, and count as given before all epochs.
+            # Its partitions wait for the next member with its instance id, and count as assigned before all epochs.
             assigned = with_epochs(without_epochs(member.assigned), 0)
             away = replace(member, epoch=STATIC_LEAVING_EPOCH, assigned=assigned, pending_revocation={})
             self.groups.append(group.group_id, [current_assignment_record(group.group_id, away)])
@@ -237,7 +236,7 @@ class ConsumerGroups:
         return {"error_code": NONE, "member_id": asked.member_id, "member_epoch": asked.epoch}
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
-        """Take members out of their group. The next heartbeat of another one shares out what they had."""
+        """Remove members from their group. The next heartbeat of another one reassigns their partitions."""
         gone = {member.member_id for member in members}
         left = [member for member in group.members.values() if member.member_id not in gone]
         reason = "the last member of the newer protocol left"
@@ -254,10 +253,10 @@ class ConsumerGroups:
         targets: Mapping[str, Assignment],
         rebalance_reason: str | None,
     ) -> bool:
-        """Let the group be a classic one with these members, which rebalances if there is a reason to.
+        """Convert the group to a classic one with these members, which rebalances if there is a reason.
 
-        Returns whether it is one: it cannot be if the members have no protocol in common, or if what one of them says
-        for it is not a subscription.
+        Returns whether it was converted: that fails if the members have no protocol in common, or if the metadata of
+        one of them is not a subscription.
         """
         try:
             classic = downgraded(group, members, targets, self._topics, self._runtime.clock)

@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat asks for, checked as far as it can be without looking at the group."""
+"""A ConsumerGroupHeartbeat request, checked as far as that is possible without the group."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class HeartbeatRequest:
 
     @property
     def is_full(self) -> bool:
-        """Whether the member said everything, as it does after any trouble: then it wants to hear everything."""
+        """Whether the member sent all fields, as it does after an error: then it expects a full answer."""
         is_subscription = self.topic_names is not None or self.topic_regex is not None
         return self.rebalance_timeout_ms != -1 and is_subscription and self.owned is not None
 
 
 def read_heartbeat(request: Request, assignors: Sequence[str]) -> HeartbeatRequest:
-    """The request, or `GroupRefusal` with the first of its faults, in Kafka's order."""
+    """Raises `GroupRefusal` with the first fault, in Kafka's order."""
     message = request.message
     epoch: int = message.member_epoch
     regex: str | None = optional(message, "subscribed_topic_regex")

@@ -1,8 +1,8 @@
-"""A member of a consumer group: what it asked for, what it owns, and how far it has come.
+"""A member of a consumer group: its subscription, what it owns, and the epoch that it has reached.
 
 A member is a value: a change is a new member, and the group takes it in when the record of it is in the log. Its epoch
 is the group's epoch that it has reached. Of its partitions, each remembers the epoch in which it was given, so that an
-offset commit that was sent in an older epoch still counts where nobody else can have owned the partition since.
+offset commit that was sent in an older epoch still counts if no other member can have owned the partition since.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from duralog.broker.groups.consumer.assignors import Assignment
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 STATIC_LEAVING_EPOCH: Final = -2
-"""A static member goes and will be back under another member id: its partitions wait for it."""
+"""A static member leaves and will be back under another member id: its partitions wait for it."""
 
 EpochedPartitions = Mapping[UUID, Mapping[int, int]]
 """By topic and partition, the epoch in which the partition was given. There is no topic without partitions in it."""
@@ -68,11 +68,11 @@ class ConsumerMember:
     client_host: str = ""
     topic_names: frozenset[str] = frozenset()
     topic_regex: str | None = ""
-    """Empty or null for no subscription by pattern: both are kept, and told to whoever asks."""
+    """Empty or null for no subscription by pattern: both are kept and described as they are."""
     server_assignor: str | None = None
     assigned: EpochedPartitions = field(default_factory=dict)
     pending_revocation: EpochedPartitions = field(default_factory=dict)
-    """Asked back from it. It still owns them."""
+    """To be revoked. It still owns them."""
     classic: ClassicMetadata | None = None
     """None for a member that speaks the newer protocol."""
 

@@ -1,8 +1,8 @@
-"""What follows when a member of a consumer group says something: records, worked out step by step and written as one.
+"""A change of a member of a consumer group: records, computed step by step and written as one batch.
 
-The steps, in this order: what the member asks for is taken in, which may raise the group's epoch
-(`take_in_subscription`); the group gets a target for its epoch (`make_target`); the member goes one step towards its
-target (`reconcile`); all of it is written, and in force from then on (`write`). Until then the group is as it was.
+The steps, in this order: apply the member's subscription, which may raise the group's epoch (`take_in_subscription`);
+compute a target assignment for the epoch (`make_target`); take the member one step towards its target (`reconcile`);
+write everything, which takes effect then (`write`). Until then the group is as it was.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class ChangeableGroups(Protocol):
         """Of those of the topics that exist."""
 
     def setting(self, group_id: str, name: str) -> int:
-        """What the group sets itself, or else what the broker does for all."""
+        """The group's own config, or else that of the broker."""
 
 
 class MemberChange:
-    """A change under way. `member` is the member as it will be."""
+    """A change in progress. `member` is the member as it will be."""
 
     def __init__(
         self,
@@ -92,9 +92,9 @@ class MemberChange:
         return {**self.group.targets, self.member.member_id: self.group.target_of(self.member)}
 
     def take_in_subscription(self, now_ms: int, *, waits_for_patterns: bool = True) -> None:
-        """The group's epoch goes up if the topics that it is after have changed.
+        """Raise the group's epoch if its subscribed topics have changed.
 
-        For a member with a pattern that was not looked up yet it need not: it will when the topics are known.
+        Not for a pattern that is not resolved yet: the epoch is raised when its topics are known.
         """
         group = self.group
         is_new = self.replaced is None and self.member.member_id not in group.members
@@ -121,7 +121,7 @@ class MemberChange:
         """A new assignment, if the group needs one and the last one is not too recent."""
         group = self.group
         interval_ms = self._consumer_groups.setting(group.group_id, "assignment.interval.ms")
-        # One from the future is not recent: the clock was set back, and nobody is to wait until it is there again.
+        # One from the future is not recent: the clock was set back, and no member should wait for it to catch up.
         is_recent = 0 <= now_ms - group.target_made_at_ms < interval_ms
         if group.target_epoch >= self.epoch or is_recent:
             return
@@ -148,7 +148,7 @@ class MemberChange:
             self.records.append(current_assignment_record(group.group_id, self.member))
 
     def write(self) -> ConsumerGroup:
-        """Let it be in force. Returns the group as it is now. Raises `GroupRefusal` if it could not be written."""
+        """Write the change and apply it. Returns the group as it is now. Raises `GroupRefusal` if that fails."""
         if self.records:
             self._groups.append(self.group.group_id, self.records)
         group = self._groups.by_id[self.group.group_id]

@@ -1,6 +1,6 @@
-"""Who speaks in a heartbeat: a member that is known, a new one, or one that takes the place of a static member.
+"""The member of a heartbeat: a known one, a new one, or one that replaces a static member.
 
-A member that is not the one it was, or not where the group left it, is refused, so that it starts anew.
+A member with a wrong id or epoch is refused, so that it joins again.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _check_epoch(member: ConsumerMember, asked: HeartbeatRequest) -> None:
     if asked.epoch > member.epoch:
         difference = "greater"
     elif asked.epoch == member.previous_epoch and _is_part_of(asked.owned, member):
-        return  # The answer that told it the new epoch got lost.
+        return  # The answer with the new epoch was lost.
     else:
         difference = "smaller"
     raise GroupRefusal(

@@ -1,8 +1,8 @@
-"""The clocks of a consumer group's members: who is silent too long, or keeps the others waiting, is put out.
+"""The timers of a consumer group's members: one that is silent for too long, or keeps others waiting, is removed.
 
-A timer looks at the group as it is when it goes off. If the member has left, or is past what it was waited for, nothing
-happens; if it cannot be put out because the log cannot be written, it is tried again after the same time, but not
-sooner than after a second, whatever time the client has given itself.
+A timer checks the group as it is when it fires. If the member has left, or has done what was expected, nothing happens.
+If it cannot be removed because the log cannot be written, the removal is tried again after the same time, but not
+sooner than after a second, however short the client's timeout is.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class MemberTimers:
         self,
         runtime: Runtime,
         groups: Mapping[str, Group],
-        put_out: Callable[[ConsumerGroup, Sequence[ConsumerMember]], None],
+        remove: Callable[[ConsumerGroup, Sequence[ConsumerMember]], None],
     ) -> None:
         self._runtime = runtime
         self._groups = groups
-        self._put_out = put_out
+        self._remove = remove
 
     def start(self, group: ConsumerGroup, member: ConsumerMember, deadline: Deadline, timeout_ms: int) -> None:
         """From now on, instead of from when it was last started."""
@@ -42,13 +42,13 @@ class MemberTimers:
                 return
             assert isinstance(group, ConsumerGroup)
             try:
-                self._put_out(group, [member])
+                self._remove(group, [member])
             except GroupRefusal as refusal:
-                reason = f"group {group_id}: member {member_id} could not be put out: {refusal}"
-                self._runtime.log_lines.warn("member not put out", reason)
+                reason = f"group {group_id}: member {member_id} could not be removed: {refusal}"
+                self._runtime.log_lines.warn("member not removed", reason)
                 self.start(group, member, deadline, max(timeout_ms, _RETRY_MS))
             else:
-                logger.info("group %s: member %s is out: %s", group_id, member_id, deadline.value)
+                logger.info("group %s: member %s is removed: %s", group_id, member_id, deadline.value)
 
         timer = self._runtime.timers.after(max(timeout_ms, 0), is_over)
         group.timers.setdefault(member_id, {})[deadline] = timer

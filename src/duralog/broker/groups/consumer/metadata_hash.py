@@ -1,7 +1,7 @@
-"""One number for all that an assignment depends on: the topics of a group, their ids, partitions and racks.
+"""A hash of all that an assignment depends on: the topics of a group, their ids, partitions and racks.
 
-It is in the group's record. When a broker finds another number than the one in the record, the topics have changed and
-the group needs a new assignment. The number is Kafka's own, XXH3 over the same bytes, so that a group that moves
+It is in the group's record. If the current hash differs from that in the record, the topics have changed and the group
+needs a new assignment. The hash is Kafka's own, XXH3 over the same bytes, so that a group that moves
 between Kafka and duralog is not disturbed.
 """
 

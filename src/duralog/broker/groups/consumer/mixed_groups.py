@@ -1,6 +1,6 @@
 """Members that speak the classic protocol in a consumer group: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-To such a member the group looks like a classic one whose leader is somebody else. Its JoinGroup is the full heartbeat
+To such a member the group looks like a classic one with another leader. Its JoinGroup is the full heartbeat
 of the newer protocol: it takes the member one step towards its target, and what it then owns is the answer to its
 SyncGroup. When there is something new for it, its Heartbeat is answered with REBALANCE_IN_PROGRESS, and it joins again.
 """
@@ -140,7 +140,7 @@ class MixedGroups:
         }
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int:
-        """The error code to answer, often none."""
+        """The error code of the answer."""
         group = self._groups.consumer_group(group_id)
         member = self._classic_member(group, member_id, instance_id, generation)
         self._groups.start_session(group, member)
@@ -150,7 +150,7 @@ class MixedGroups:
         return NONE
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> list[Fields]:
-        """The answer for each of those who want to go, be it with the one protocol or the other."""
+        """The answer for each member that leaves, of either protocol."""
         group = self._groups.consumer_group(group_id)
         answers: list[Fields] = []
         gone: dict[str, ConsumerMember] = {}
@@ -198,7 +198,7 @@ def _supports(group: ConsumerGroup, request: JoinRequest) -> bool:
 
 
 def _has_news(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether the member is to join again: there is a newer target, or it can get on to the one it has."""
+    """Whether the member has to join again: there is a newer target, or it can make progress towards its own."""
     if member.epoch < group.target_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True
     return member.state is MemberState.UNRELEASED_PARTITIONS and not any(
@@ -212,6 +212,6 @@ def _has_news(group: ConsumerGroup, member: ConsumerMember) -> bool:
 def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerMember:
     if leaving.instance_id is None:
         return group.member(leaving.member_id)
-    # An administrator sends static members away by their instance ids alone.
+    # An administrator removes static members by their instance ids alone.
     member_id = leaving.member_id or group.static_members.get(leaving.instance_id, "")
     return known_static(group, leaving.instance_id, member_id)

@@ -1,8 +1,8 @@
 """A member's next step on its way from what it owns to what the target gives it.
 
-A partition is never owned by two members: one who must give up partitions stays in its epoch until it no longer
-reports them, and one who is to get them waits until nobody owns them any more. Each heartbeat takes one step; the
-result is the member as it is after it, and the same object if there is nothing to do.
+A partition is never owned by two members: one that must give up partitions stays in its epoch until it no longer
+reports them, and one that is to get them waits until they have no owner. Each heartbeat takes one step. The result is
+the member after the step, or the same object if there is nothing to do.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Reconciliation:
         return member.with_epoch(self.target.epoch, state=state, assigned=kept, pending_revocation={})
 
     def _drop_unsubscribed(self, member: ConsumerMember) -> ConsumerMember:
-        """Ask back at once what the member does not want any more, though there is no new target yet."""
+        """Revoke at once what the member is no longer subscribed to, although there is no new target yet."""
         kept = {topic: owned for topic, owned in member.assigned.items() if topic in self.subscribed_topics}
         if len(kept) == len(member.assigned):
             return member

@@ -3,7 +3,7 @@
 A group is its epoch (type 3), and for each member its subscription (5), what it is meant to own (7, with 6 for the
 whole group) and what it owns (8); a resolved regular expression is a record, too (16). Type 4 is what brokers before
 4.1 wrote of the topics; it is only deleted. A member's records are deleted in the order owned, meant, subscription, so
-that a reader who stops in between has no member without them.
+that a reader that stops in between has no incomplete member.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NO_TOPICS_HASH: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
-    """What a regular expression stood for when the topics were last looked through."""
+    """The topics that a regular expression matched when it was last resolved."""
 
     topics: frozenset[str]
     version: int

@@ -1,9 +1,9 @@
-"""When the regular expressions of a group are looked up again, and what follows from it.
+"""When the regular expressions of a group are resolved, and what follows from it.
 
-Looking through all topics runs beside the loop, for all patterns of a group at once: when a new pattern comes, when
-there are new topics, or after `group.consumer.regex.refresh.interval.ms`; never twice at a time for a group, and not
-sooner than ten seconds after the last time. Only a heartbeat starts it. A pattern that was not looked up yet stands for
-no topics; when the result is there, the group's epoch goes up, and the next heartbeat shares out the new topics.
+Matching all topics runs on a worker thread, for all patterns of a group at once: for a new pattern, for new topics, or
+after `group.consumer.regex.refresh.interval.ms`; never twice at a time for a group, and not sooner than ten seconds
+after the last time. Only a heartbeat starts it. A pattern that is not resolved yet matches no topics. When the result
+is there, the group's epoch is raised, and the next heartbeat assigns the new topics.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class RegexChange:
 
 class RegexRefresh:
     def __init__(self, groups: LoggedGroups, metadata_hash: Callable[[Iterable[str]], int]) -> None:
-        """`metadata_hash` is that of those of the named topics that exist."""
+        """`metadata_hash` is the hash of those named topics that exist."""
         self._groups = groups
         self._metadata_hash = metadata_hash
         self._topics = groups.topics
         self._runtime = groups.runtime
         self._under_way: set[str] = set()
-        """Ids of groups whose patterns are being looked up."""
+        """Ids of groups whose patterns are being resolved."""
         self._known_topics: set[UUID] = set()
         self._version_with_new_topics = 0
 
@@ -77,7 +77,7 @@ class RegexRefresh:
         return end_offset - 1
 
     def change(self, group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, now_ms: int) -> RegexChange:
-        """What follows from the member's pattern, which may be new. Raises `GroupRefusal` for one that is none."""
+        """What follows from the member's pattern, which may be new. Raises `GroupRefusal` for an invalid one."""
         change = RegexChange()
         old, new = before.topic_regex or "", member.topic_regex or ""
         used = group.regexes
@@ -113,7 +113,7 @@ class RegexRefresh:
         return last.version < self._version_with_new_topics or now_ms > last.timestamp_ms + interval_ms
 
     def resolve(self, group: ConsumerGroup, now_ms: int) -> None:
-        """Look up all patterns of the group beside the loop."""
+        """Resolve all patterns of the group on a worker thread."""
         group_id, patterns = group.group_id, group.regexes
         names = [topic.name for topic in self._topics.all()]
         version = self._metadata_version()
@@ -122,13 +122,13 @@ class RegexRefresh:
         def done(found: dict[str, frozenset[str]] | None, error: BaseException | None) -> None:
             self._under_way.discard(group_id)
             if found is None or error is not None:
-                logger.error("group %s: its patterns could not be looked up: %r", group_id, error)
+                logger.error("group %s: its patterns could not be resolved: %r", group_id, error)
                 return
             resolved = {regex: ResolvedRegex(topics, version, now_ms) for regex, topics in found.items()}
             try:
                 self._take_in(group_id, resolved)
             except GroupRefusal as refusal:
-                logger.warning("group %s: its patterns could not be kept: %s", group_id, refusal)
+                logger.warning("group %s: its resolved patterns could not be written: %s", group_id, refusal)
 
         self._runtime.background.run(lambda: matching_topics(patterns, names), done)
 

@@ -1,6 +1,6 @@
 """Subscriptions by regular expression: checking a pattern, and finding the topics that it stands for.
 
-A pattern stands for the topics whose whole name it matches. What may be in one, and what it may cost, is in `patterns`.
+A pattern stands for the topics whose whole name it matches. Its syntax and its limits are in `topics.patterns`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from duralog.broker.wire.error_codes import INVALID_REGULAR_EXPRESSION
 
 
 def check_regex(pattern: str) -> None:
-    """Raise `GroupRefusal` for a pattern that is none."""
+    """Raise `GroupRefusal` for an invalid pattern."""
     try:
         compile_pattern(pattern)
     except ValueError as error:

@@ -1,8 +1,8 @@
-"""Consumer groups from their records: each record changes the groups as whoever wrote it had in mind.
+"""Consumer groups from their records: applies each record to the groups.
 
 It is called for every record right after it was appended, and for the last record of each key when the broker starts.
-Then a record may refer to what was deleted after it was written, and a tombstone to what is not there: such records
-change nothing. So do records of a group that is of another kind: somebody else wrote them.
+Then a record may refer to what was deleted after it was written, and a tombstone to what does not exist: such records
+have no effect. So do records for a group of another kind: something other than a coordinator wrote them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from duralog.format.internal.coordinator_records import CoordinatorRecord
 
 
 def replay(groups: MutableMapping[str, Group], record: CoordinatorRecord) -> str | None:
-    """Take in a record of one of the types of consumer groups. Returns why it changes nothing, if it does not fit.
+    """Apply a record of one of the types of consumer groups. Returns why it has no effect, if it does not fit.
 
     REQUIRES: its version is known.
     """

@@ -1,4 +1,4 @@
-"""The target assignment of a group: who is asked, with what, and which records tell of the answer."""
+"""The target assignment of a group: which assignor computes it, from what, and the records of the result."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _KAFKA_CLASSES: Final[Mapping[str, str]] = {
 
 
 def offered_assignors(configured: Iterable[str]) -> tuple[str, ...]:
-    """Those of `group.consumer.assignors` that there are, by name or by Kafka's class; all, if none is."""
+    """The available ones of `group.consumer.assignors`, by name or by Kafka's class; all, if none is."""
     names = [_KAFKA_CLASSES.get(each, each) for each in configured]
     return tuple(name for name in names if name in ASSIGNORS) or tuple(ASSIGNORS)
 
 
 def preferred_assignor(members: Iterable[ConsumerMember], configured: Iterable[str]) -> str:
-    """What most members want, of those who want any; the broker's first one if nobody does."""
+    """The assignor that most members ask for; the broker's first one if none does."""
     votes = Counter(member.server_assignor for member in members if member.server_assignor in ASSIGNORS)
     return max(ASSIGNORS, key=lambda name: votes[name]) if votes else offered_assignors(configured)[0]
 
@@ -45,9 +45,9 @@ def assign(
     assignor: str,
     topics: Topics,
 ) -> dict[str, Assignment]:
-    """What each of these members is meant to own. `members` and `targets` are those of the group after a change.
+    """The target of each of these members. `members` and `targets` are those of the group after a change.
 
-    They are asked in the order of their ids, so that a group that was loaded gets what it would have got before.
+    They are taken in the order of their ids, so that a loaded group gets the same assignment as before.
     """
     ids_of: dict[frozenset[str], frozenset[UUID]] = {}
     subscribers = []

@@ -1,7 +1,7 @@
 """Committing, fetching and deleting offsets, for either kind of group.
 
-A commit is written to the log before it is in the table, and so before it is answered: what a client was told is
-committed is there after a crash. Anybody may commit to a group that has no members: it is made if it is not there.
+A commit is written to the log before it is in the table, and so before it is answered: an acknowledged commit is there
+after a crash. Any client may commit to a group that has no members: it is created if it does not exist.
 
 Topics and partitions were checked by the handlers: here they exist.
 """
@@ -43,12 +43,12 @@ from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 _BY_ID_VERSION = 9
 """From this version of OffsetCommit on, clients know that a group may not be found."""
 GROUPS_PER_TURN = 100
-"""Of those whose offsets go with a topic."""
+"""Groups whose offsets of a deleted topic are removed in one turn of the loop."""
 _NO_ID = UUID(int=0)
 _NO_OFFSET = -1
 _NO_RETENTION = -1
 _LAST_MS = 2**63 - 1
-"""What a client gets that wants its offsets to be kept for ever and longer."""
+"""The expiry time if the requested retention exceeds what a timestamp can hold."""
 
 
 class TopicCommit(NamedTuple):
@@ -60,7 +60,7 @@ class TopicCommit(NamedTuple):
 
 
 class Committer(NamedTuple):
-    """Who commits. A consumer that is in no group has no member id and a negative epoch."""
+    """The sender of a commit. A consumer that is not in a group has no member id and a negative epoch."""
 
     group_id: str
     member_id: str
@@ -78,7 +78,7 @@ class TopicPartitions(NamedTuple):
 
 
 Errors = dict[tuple[str, int], int]
-"""An error code, often none, for each topic and partition."""
+"""An error code, or NONE, for each topic and partition."""
 
 
 class OffsetCommits:
@@ -118,7 +118,7 @@ class OffsetCommits:
         except GroupRefusal as refusal:
             raise _as_generation(refusal) from None
         if producer_id < 0 or producer_epoch < 0:
-            # In the log it would be no transaction's, and count at once. Only without verification it comes so far.
+            # In the log it would not be transactional, and count at once. Only reached without verification.
             raise GroupRefusal(UNKNOWN_SERVER_ERROR)
         if commits:
             first_offset = self._append(committer.group_id, commits, producer_id, producer_epoch)
@@ -203,9 +203,9 @@ class OffsetCommits:
         *,
         require_stable: bool,
     ) -> list[Fields]:
-        """The offsets of these partitions, -1 where there is none; None asks for all that the group has.
+        """The offsets of these partitions, -1 for those without one; None asks for all of the group.
 
-        With `require_stable`, a partition for which a transaction is under way has an error instead.
+        With `require_stable`, a partition with a pending transactional commit has an error instead.
         """
         self._log.check_ready(group_id)
         group = self._groups.by_id.get(group_id)
@@ -240,7 +240,7 @@ class OffsetCommits:
     # Deleting
 
     def delete(self, group_id: str, topics: Iterable[tuple[str, Sequence[int]]]) -> Errors:
-        """Take back what the group has committed for these, unless a member reads the topic."""
+        """Delete the group's offsets of these partitions, unless a member reads the topic."""
         self._log.check_ready(group_id)
         group = self._groups.group(group_id)
         group.check_offset_delete()
@@ -257,7 +257,7 @@ class OffsetCommits:
         return errors
 
     def delete_group(self, group_id: str) -> None:
-        """Take back all that it has committed, then the group itself."""
+        """Delete all of its offsets, then the group itself."""
         self._log.check_ready(group_id)
         group = self._groups.group(group_id)
         group.check_delete()
@@ -265,7 +265,7 @@ class OffsetCommits:
         self.remove_group(group)
 
     def remove(self, group_id: str, keys: Iterable[OffsetKey]) -> None:
-        """Write tombstones, then forget the offsets. Raises GroupRefusal: then those of the batches before are gone."""
+        """Write tombstones, then forget the offsets. On GroupRefusal, those of earlier batches are gone."""
         most = self._log.max_message_bytes
         for some in tombstone_batches(list(keys), lambda key: len(key.group_id) + len(key.topic), most):
             self._log.append(group_id, [(encode_offset_key(key), None) for key in some])
@@ -277,9 +277,9 @@ class OffsetCommits:
         self._groups.remove(group.group_id)
 
     def remove_topic(self, topic: str, topic_id: UUID) -> None:
-        """A topic was deleted: whoever has committed something for it has not any more.
+        """A topic was deleted: delete all offsets of it.
 
-        That is so for some groups at once, and for the others in the next turns of the loop.
+        Some groups are done at once, the others in the next turns of the loop.
         """
         self._remove_from(deque(self._table.groups_of_topic(topic)), topic, topic_id, self._log.ends())
 
@@ -291,8 +291,8 @@ class OffsetCommits:
             try:
                 self.remove(group_id, keys)
             except GroupRefusal as refusal:
-                # The partitions of the other groups may be well.
-                reason = f"offsets of group {group_id} for the deleted topic {topic} stay: {refusal}"
+                # The partitions of the other groups may be writable.
+                reason = f"offsets of group {group_id} for the deleted topic {topic} are kept: {refusal}"
                 self._runtime.log_lines.warn("offsets of a deleted topic", reason)
         if group_ids:
             self._runtime.timers.after(0, lambda: self._remove_from(group_ids, topic, topic_id, ends))
@@ -310,7 +310,7 @@ class OffsetCommits:
 
 
 def no_offset(partition: int, error_code: int = NONE) -> Fields:
-    """What is told of a partition that the group has committed nothing for, or that cannot be told now."""
+    """The answer for a partition without a committed offset, or with an error."""
     return {
         "partition_index": partition,
         "committed_offset": _NO_OFFSET,

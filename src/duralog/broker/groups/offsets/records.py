@@ -1,8 +1,8 @@
-"""The records of committed offsets, between bytes and values without a detour: they are most of `__consumer_offsets`.
+"""A fast codec for the records of committed offsets, which are most of `__consumer_offsets`.
 
-The tables in `format/group_records` say what they look like. Here is the short way for what Kafka 4.3 writes: version
-4, and version 1 for a commit that has a retention time of its own. What is read and is anything but version 4 (other
-versions, long texts, unknown tags, damage) goes the way of the tables, which also say what is wrong with it.
+Their format is in `format.internal.group_records`. This handles what Kafka 4.3 writes: version 4, and version 1 for a
+commit with its own retention time. Anything but version 4 that is read (other versions, long texts, unknown tags,
+damage) goes through the generic codec, which also reports what is wrong with it.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class CommittedOffset(NamedTuple):
     expire_timestamp_ms: int | None
     """Only where an old client asked for it."""
     topic_id: UUID | None
-    """None if whoever committed it did not tell, as in transactions and with older brokers."""
+    """None if it is unknown, as in transactions and with older brokers."""
     record_offset: int = -1
-    """Where in `__consumer_offsets` it stands."""
+    """The offset of its record in `__consumer_offsets`."""
 
 
 def encode_offset_key(key: OffsetKey) -> bytes:

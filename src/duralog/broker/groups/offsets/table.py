@@ -4,7 +4,7 @@ An offset that was committed within a transaction is pending until the transacti
 `__consumer_offsets`: it counts if the transaction commits, unless something later was committed without one, and is
 forgotten if it aborts. A tombstone takes a partition's offset away, the pending ones too.
 
-Nothing here is written or read: whoever changes the table has written the records before.
+Nothing is written or read here: the caller has written the records before.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class OffsetTable:
         self._count = 0
 
     def __len__(self) -> int:
-        """How many offsets are committed."""
+        """The number of committed offsets."""
         return self._count
 
     def get(self, key: OffsetKey) -> CommittedOffset | None:
@@ -129,7 +129,7 @@ class OffsetTable:
             del self._by_group[key.group_id]
 
     def _tidy(self, key: OffsetKey) -> None:
-        """Keep no empty thing of a group and a topic that have nothing in common any more."""
+        """Remove empty entries of a group and a topic without offsets."""
         open_ones = self._open.get(key.group_id)
         if open_ones is not None:
             if not open_ones.get(key.topic, True):

@@ -1,4 +1,4 @@
-"""AlterConfigs, versions 0 to 2: the older way, by which a resource ends up with the configs named and no others."""
+"""AlterConfigs, versions 0 to 2: replaces all configs of a resource by the given ones."""
 
 from __future__ import annotations
 

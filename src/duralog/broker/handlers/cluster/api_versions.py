@@ -1,9 +1,9 @@
 """ApiVersions, versions 0 to 4: which APIs and versions this broker serves, and the features of its cluster.
 
-The first thing that a client asks. A version that is not known is answered in version 0 with UNSUPPORTED_VERSION and
-the versions of this API, so that the client asks again. Produce is told from version 0 on, though less than 3 is
-refused: older clients of librdkafka would not compress otherwise. Features with a lowest level of 0 are left out up to
-version 3, whose clients take a 0 for a mistake.
+The first request of a client. An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the versions of
+this API, so that the client tries again. Produce is advertised from version 0 on, although versions below 3 are
+refused: older clients of librdkafka would not compress otherwise. Features with a minimum level of 0 are left out up to
+version 3, whose clients treat a 0 as an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SUPPORTED_FEATURES = {
     "metadata.version": (7, 30),
     "transaction.version": (0, 2),
 }
-"""Of Kafka's features, those whose levels mean something here: without share and streams groups."""
+"""Kafka's features without those of share and streams groups, which are not supported."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_LEVEL_0 = 4
@@ -55,7 +55,7 @@ def handle(runtime: Runtime, apis: Mapping[int, Api], request: Request) -> Field
 
 
 def _metadata_offset(runtime: Runtime) -> int:
-    """Up to where the cluster metadata is known here: the features are as new as that."""
+    """The last offset of the cluster metadata: the epoch of the features."""
     try:
         return max(runtime.store.partition(METADATA_PARTITION.topic, METADATA_PARTITION.partition).end_offset - 1, 0)
     except DuralogError:

@@ -1,6 +1,6 @@
 """DescribeConfigs, versions 1 to 4: the configs of topics, of this broker, of all brokers, of loggers and of groups.
 
-There are no subscriptions to client metrics here. A request that names a type which does not exist is refused whole.
+There are no subscriptions to client metrics. A request with an unknown resource type is refused as a whole.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _MALFORMED = (
 _TYPES = (TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP)
 MOST_CONFIGS = 100_000
 """Of one answer. A small request could ask for any number."""
-_TOO_MANY = Fault(codes.POLICY_VIOLATION, f"One request is told of {MOST_CONFIGS} configs at most.")
+_TOO_MANY = Fault(codes.POLICY_VIOLATION, f"One response has {MOST_CONFIGS} configs at most.")
 _AT_ONCE = 10
-"""More resources than this are gone through beside the loop: all that is read here is replaced whole."""
+"""More resources than this are described on a worker thread. What it reads is immutable."""
 
 
 def handle(runtime: Runtime, topics: Topics, addresses: Mapping[str, Address], request: Request) -> Answer:

@@ -1,6 +1,6 @@
-"""DescribeLogDirs, versions 1 to 5: the one log directory, what it holds, and the room on its disk.
+"""DescribeLogDirs, versions 1 to 5: the one log directory, its partitions, and the space on its disk.
 
-Topics and partitions that are not here are left out without an error, as in Kafka. Null asks for all.
+Unknown topics and partitions are left out without an error, as in Kafka. Null asks for all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""FindCoordinator, versions 0 to 6: which broker looks after a group or a transactional id. It is this one.
+"""FindCoordinator, versions 0 to 6: the coordinator of a group or a transactional id, which is this node.
 
-The internal topic that the coordinator needs is made when it is first asked for, and the answer waits for it. Kafka
-tells the client to come back later; a client that does finds the same.
+The internal topic of the coordinator is created at the first request, and the answer waits for it. Kafka answers with
+an error that makes the client retry.
 
 Version 1: transactional ids. Version 4: several keys at once. Version 6: share groups, which are not offered.
 """
@@ -23,7 +23,7 @@ _SHARE: Final = 2
 _SEVERAL: Final = 4
 _NO_NODE: Final = -1
 _NO_ERROR_TEXT: Final = "NONE"
-"""What Kafka sends for an error message where there is no error."""
+"""What Kafka sends as error message if there is no error."""
 _ERROR_TEXTS: Final = {
     COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
     INVALID_REQUEST: "This most likely occurs because of a request being malformed by the client library or the message"
@@ -47,7 +47,7 @@ def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
 
     def is_made(made: TopicView | Exception) -> None:
         if isinstance(made, Exception):
-            runtime.log_lines.warn(f"no {topic}", f"{topic} cannot be made: {made}")
+            runtime.log_lines.warn(f"no {topic}", f"{topic} cannot be created: {made}")
         later.answer(_fields(runtime, request, COORDINATOR_NOT_AVAILABLE if isinstance(made, Exception) else NONE))
 
     topics.ensure_internal(topic, is_made, later)

@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe, versions 0 and 1: groups of the newer protocol, with all that their members own and will own.
+"""ConsumerGroupDescribe, versions 0 and 1: consumer groups, with the current and target assignments of their members.
 
-Version 1 tells which protocol each member speaks.
+Version 1 adds the protocol of each member.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def handle(runtime: Runtime, topics: Topics, groups: GroupCoordinator, request: 
     if not groups.consumer_groups.is_enabled:
         return refuse(request, UNSUPPORTED_VERSION, None)
     message = request.message
-    # Each once: a small request must not have any number of copies of a group for its answer.
+    # Each once: a small request must not cause any number of copies of a group.
     described = [_describe(runtime, topics, groups, group_id) for group_id in dict.fromkeys(message.group_ids)]
     if message.include_authorized_operations:
         for group in described:

@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat, versions 0 and 1: the whole of the newer group protocol in one request.
+"""ConsumerGroupHeartbeat, versions 0 and 1: the whole consumer group protocol in one request.
 
-Version 1: the client makes up its member id, and may subscribe by a regular expression.
+Version 1: the client chooses its member id, and may subscribe by a regular expression.
 """
 
 from __future__ import annotations

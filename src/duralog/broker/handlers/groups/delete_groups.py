@@ -1,4 +1,4 @@
-"""DeleteGroups, versions 0 to 2: groups without members, and all that they have committed."""
+"""DeleteGroups, versions 0 to 2: deletes groups without members, and their offsets."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""DescribeGroups, versions 0 to 6: classic groups with their members, what these said and what was assigned to them.
+"""DescribeGroups, versions 0 to 6: classic groups with their members, their metadata and assignments.
 
-Version 3: what the client may do with the group. Version 4: static members. Version 6: a group that is not there, or
-not a classic one, is an error; before, it is described as dead. A group is told once, however often it is named: a
-small request must not have any number of copies of what members said for its answer.
+Version 3: authorized operations. Version 4: static members. Version 6: a group that does not exist, or is not a classic
+one, is an error; before, it is described as dead. A group is described once, however often it is named: a small request
+must not cause any number of copies of the members' metadata.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _described(groups: GroupCoordinator, request: Request, group_id: str, operat
 
 
 def _members(group: ClassicGroup) -> list[Fields]:
-    """What members said is told of a stable group alone: otherwise they have not agreed on a protocol."""
+    """Only a stable group has metadata: otherwise its members have not agreed on a protocol."""
     name = group.protocol_name if group.is_in(ClassicState.STABLE) else None
     return [
         {

@@ -1,4 +1,4 @@
-"""Heartbeat, versions 0 to 4: a member of a classic group is alive, and hears whether it has to join again.
+"""Heartbeat, versions 0 to 4: keeps a member of a classic group alive, which learns whether it has to join again.
 
 Version 3: static members.
 """

@@ -1,8 +1,8 @@
 """JoinGroup, versions 0 to 9: become, or stay, a member of a classic group. The answer comes with the next generation.
 
-Version 1: a rebalance timeout beside the session timeout. Version 4: a new member may be given an id first, and asked
-to join with it. Version 5: static members. Version 7: the protocol type in the answer. Version 9: a leader that is told
-to assign nothing.
+Version 1: a rebalance timeout in addition to the session timeout. Version 4: a new member may get an id first, and has
+to join with it. Version 5: static members. Version 7: the protocol type in the answer. Version 9: a leader may have to
+skip the assignment.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def join_request(request: Request) -> JoinRequest:
 
 
 def joined_fields(version: int, fields: Fields) -> Fields:
-    """An answer with all that it must have; where it names no protocol, older versions have an empty name."""
+    """An answer with all required fields; without a protocol, older versions have an empty name."""
     return {
         "generation_id": _NO_GENERATION,
         "protocol_type": None,

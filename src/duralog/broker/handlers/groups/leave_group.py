@@ -1,4 +1,4 @@
-"""LeaveGroup, versions 0 to 5: members of a classic group go, or an administrator sends static ones away.
+"""LeaveGroup, versions 0 to 5: members leave a classic group, or an administrator removes static ones.
 
 Version 3: several members, each with its own result, and by instance ids. Version 5: a reason. Before version 3 there
 is one member, whose result is that of the whole request.
@@ -32,7 +32,7 @@ def handle(groups: GroupCoordinator, request: Request) -> Answer:
     except GroupRefusal as refusal:
         if refusal.error_code != UNKNOWN_MEMBER_ID:
             return refuse(request, refusal.error_code, None)
-        # There is no such group: then nobody is a member of it.
+        # There is no such group, so none of them is a member.
         members = [
             {"member_id": each.member_id, "group_instance_id": each.instance_id, "error_code": UNKNOWN_MEMBER_ID}
             for each in leaving

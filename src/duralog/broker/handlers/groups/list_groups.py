@@ -1,7 +1,6 @@
 """ListGroups, versions 0 to 5: the groups that this broker coordinates, which are all.
 
-Version 4: only those in given states. Version 5: only those of given types. Upper and lower case are the same; a state
-or a type that nobody knows is in no group.
+Version 4: filters by state. Version 5: filters by type. Both ignore case; an unknown state or type matches no group.
 """
 
 from __future__ import annotations

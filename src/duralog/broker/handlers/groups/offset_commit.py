@@ -1,10 +1,9 @@
-"""OffsetCommit, versions 2 to 10: how far a group has read.
+"""OffsetCommit, versions 2 to 10: commits the offsets of a group.
 
 Versions 2 to 4: a retention time for these offsets. Version 6: the leader epoch of the last record. Version 7: static
-members. Version 9: members of the newer protocol, by their epoch. Version 10: topics by their ids.
+members. Version 9: members of consumer groups, by their epoch. Version 10: topics by their ids.
 
-Topics and partitions that are not there are refused one by one, whatever the group says of the rest; they are the first
-in the answer.
+Unknown topics and partitions are refused one by one, whatever the result of the others; they come first in the answer.
 """
 
 from __future__ import annotations

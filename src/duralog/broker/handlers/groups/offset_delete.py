@@ -1,4 +1,4 @@
-"""OffsetDelete, version 0: take back what a group has committed for partitions that no member of it reads."""
+"""OffsetDelete, version 0: deletes offsets of a group for topics that no member of it reads."""
 
 from __future__ import annotations
 

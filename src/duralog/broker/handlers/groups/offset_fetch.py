@@ -1,11 +1,11 @@
-"""OffsetFetch, versions 1 to 10: how far groups have read.
+"""OffsetFetch, versions 1 to 10: the committed offsets of groups.
 
-Version 2: all that a group has committed, and an error for the whole. Version 7: refuse partitions that a transaction
-is about to commit. Version 8: several groups. Version 9: members of the newer protocol say who they are. Version 10:
-topics by their ids; of all that a group has, topics that are gone have none and are left out.
+Version 2: all offsets of a group, and an error for the whole group. Version 7: refuse partitions with a pending
+transactional commit. Version 8: several groups. Version 9: the member id and epoch of a consumer group. Version 10:
+topics by their ids; deleted topics have none and are left out of all offsets of a group.
 
-All of a group, and a partition of a topic, are told once, however often they are named: a small request must not have
-any number of copies of what was committed for its answer.
+A group and a partition are answered once, however often they are named: a small request must not cause any number of
+copies of offsets.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _of_group(topics: Topics, groups: GroupCoordinator, request: Request, group:
 
 
 def _asked(topics: Topics, request: Request, group: Any) -> tuple[list[TopicPartitions] | None, list[Fields]]:
-    """The topics that are asked for, None for all; and what to answer for ids that no topic has."""
+    """The requested topics, None for all; and the answers for unknown ids."""
     if group.topics is None:
         return None, []
     if request.version < _BY_ID:
@@ -92,7 +92,7 @@ def _with_ids(topics: Topics, found: Sequence[Fields]) -> list[Fields]:
 
 
 def _refused(request: Request, group: Any, error_code: int) -> Fields:
-    """Before there was an error for the whole group, every partition has it."""
+    """In versions without an error for the whole group, every partition has it."""
     if request.version >= _GROUP_ERROR:
         return _fields(request, group, [], error_code)
     topics: list[Fields] = [

@@ -1,4 +1,4 @@
-"""SyncGroup, versions 0 to 5: the leader of a classic group tells who gets what, and every member asks for its part.
+"""SyncGroup, versions 0 to 5: the leader of a classic group sends the assignments, and each member gets its own.
 
 Version 3: static members. Version 5: the protocol's type and name, which must be those of the group.
 """

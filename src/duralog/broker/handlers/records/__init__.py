@@ -1,1 +1,1 @@
-"""Records and offsets: Produce, Fetch and what looks into logs."""
+"""Records and offsets: Produce, Fetch and other requests that read logs."""

@@ -1,7 +1,7 @@
-"""DeleteRecords, versions 0 to 2: let partitions start at an offset, or at their end for -1.
+"""DeleteRecords, versions 0 to 2: moves the start of partitions to an offset, or to their end for -1.
 
-What is only compacted cannot be cut off by a client, and internal topics neither. Of a partition that is named twice,
-the last offset counts.
+Records of topics that are only compacted, and of internal topics, cannot be deleted. If a partition is named twice, the
+last offset counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeProducers, version 0: what partitions remember of their idempotent and transactional producers."""
+"""DescribeProducers, version 0: the producer state of partitions: idempotent and transactional producers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _OFFLINE = Fault(codes.KAFKA_STORAGE_ERROR, None)
 
 MOST_PRODUCERS = 100_000
 """Of one answer. A small request could ask for the same partition any number of times."""
-_TOO_MANY = Fault(codes.POLICY_VIOLATION, f"One request is told of {MOST_PRODUCERS} producers at most.")
+_TOO_MANY = Fault(codes.POLICY_VIOLATION, f"One response has {MOST_PRODUCERS} producers at most.")
 
 
 def handle(runtime: Runtime, topics: Topics, partitions: Partitions, request: Request) -> Answer:
-    """A partition may know very many producers: they are listed, and the answer encoded, on a worker thread."""
+    """A partition may have very many producers: a worker thread lists them and encodes the answer."""
     asked = [
         (topic.name, [(number, _find(topics, partitions, topic.name, number)) for number in topic.partition_indexes])
         for topic in request.message.topics

@@ -1,4 +1,4 @@
-"""Fetch (1), versions 4 to 18: slices of logs, sent as they are.
+"""Fetch (1), versions 4 to 18: slices of logs, sent unchanged.
 
 Sessions (from version 7) are `duralog.broker.fetch.sessions`, waiting is `duralog.broker.fetch.purgatory`, what is read
 and refused is `duralog.broker.fetch.reading`. The rack of a client is ignored: there is one replica.
@@ -56,7 +56,7 @@ def handle(runtime: Runtime, partitions: Partitions, fetches: Fetches, request: 
     return fetches.fetch(
         Fetch(
             version,
-            # As it is now: another request of the session must not change what this one waits for.
+            # A copy: another request of the session must not change what this one waits for.
             asked.values() if session is None else tuple(session.wanted.values()),
             limits,
             min_bytes=min(message.min_bytes, max_bytes),
@@ -68,7 +68,7 @@ def handle(runtime: Runtime, partitions: Partitions, fetches: Fetches, request: 
 
 
 def _asked(partitions: Partitions, message: Any, version: int) -> dict[Key, Wanted]:
-    """The partitions of the request in its order; of one that is named twice, what was said last."""
+    """The partitions of the request in its order; if one is named twice, the last one counts."""
     asked: dict[Key, Wanted] = {}
     for topic in message.topics:
         name: str | None

@@ -1,7 +1,7 @@
 """ListOffsets, versions 1 to 11: where a log starts and ends, and the first record at a time.
 
-A time has to be looked up in the indexes and in a batch, which may have to be read and decompressed: that happens
-beside the loop. A partition that is named twice is refused, and each version knows some more of the special times.
+A time is looked up in the indexes and in a batch, which may have to be read and decompressed: that happens on a worker
+thread. A partition that is named twice is refused, and newer versions know more special times.
 """
 
 from __future__ import annotations
@@ -113,11 +113,11 @@ def _special(log: PartitionLog, timestamp_ms: int, isolation: Isolation) -> Time
     if timestamp_ms == LATEST:
         return TimestampedOffset(view.limit(isolation), NO_TIMESTAMP, log.leader_epoch)
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
-        # A log without an entry has had no record yet: its first one will be of the epoch that it is led in.
+        # A log without an entry had no record yet: its first one will have the current leader epoch.
         known = log.leader_epochs.entries
         epoch = log.leader_epochs.epoch_for(view.start_offset) if known else log.leader_epoch
         return TimestampedOffset(view.start_offset, NO_TIMESTAMP, epoch)
-    return _NOT_FOUND  # Nothing is tiered here.
+    return _NOT_FOUND  # There is no tiered storage.
 
 
 def _partition(number: int, found: TimestampedOffset, error_code: int = codes.NONE) -> Fields:

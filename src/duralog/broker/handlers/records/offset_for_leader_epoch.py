@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch, versions 2 to 4: where the records of a leader epoch end.
 
-The epoch that the log is led in counts as begun, though nothing may have been written in it yet.
+The current leader epoch counts as started, although nothing may have been written in it yet.
 """
 
 from __future__ import annotations

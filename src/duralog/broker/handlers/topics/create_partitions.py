@@ -1,6 +1,6 @@
-"""CreatePartitions, versions 0 to 3: let topics have more partitions, or only say whether that would do.
+"""CreatePartitions, versions 0 to 3: adds partitions to topics, or only validates that.
 
-Topics for which a request would make more than 10,000 partitions in all are refused.
+Topics for which a request would create more than 10,000 partitions in total are refused.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
 
 
 class _Growth:
-    """The topics of one request, which grow one after the other beside the loop."""
+    """The topics of one request, extended one after the other on a worker thread."""
 
     def __init__(self, runtime: Runtime, *, validate_only: bool) -> None:
         self._runtime = runtime

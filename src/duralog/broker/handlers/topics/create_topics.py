@@ -1,8 +1,7 @@
-"""CreateTopics, versions 2 to 7: make topics, or only say whether that would do.
+"""CreateTopics, versions 2 to 7: creates topics, or only validates that.
 
-Each topic stands for itself: one that is refused does not keep the others from being made. A request for more than
-10,000 partitions is refused whole. Unlike Kafka, two names in one request that differ in '.' and '_' only are not both
-made.
+A topic that is refused does not keep the others from being created. A request for more than 10,000 partitions is
+refused as a whole. Unlike Kafka, two names in one request that differ only in '.' and '_' are not both created.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
 
 
 class _Creation:
-    """The topics of one request, made one after the other beside the loop."""
+    """The topics of one request, created one after the other on a worker thread."""
 
     def __init__(self, runtime: Runtime, *, validate_only: bool) -> None:
         self._runtime = runtime

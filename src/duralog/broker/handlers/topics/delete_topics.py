@@ -1,6 +1,6 @@
 """DeleteTopics, versions 1 to 6: by name, or from version 6 on by name or by id.
 
-A topic that is asked for twice, be it by name and by id, is not deleted.
+A topic that is named twice, or by name and by id, is not deleted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
     answers, found = _resolved(topics, _asked(request))
     deletion = _Deletion(answers, len(found), runtime.log_lines)
     for topic in found:
-        topics.delete(topic.name, partial(deletion.told, topic), deletion.later)
+        topics.delete(topic.name, partial(deletion.finished, topic), deletion.later)
     return deletion.later if found else {"responses": answers}
 
 
@@ -79,7 +79,7 @@ def _resolved(topics: Topics, asked: list[_Asked]) -> tuple[list[Fields], list[T
 
 
 class _Deletion:
-    """Answers when the last topic of a request is gone."""
+    """Answers when the last topic of a request is deleted."""
 
     def __init__(self, answers: list[Fields], expected: int, log_lines: LogLines) -> None:
         self.later = DelayedAnswer()
@@ -87,7 +87,7 @@ class _Deletion:
         self._expected = expected
         self._log_lines = log_lines
 
-    def told(self, topic: TopicView, result: TopicView | Exception) -> None:
+    def finished(self, topic: TopicView, result: TopicView | Exception) -> None:
         fault = fault_of(result, self._log_lines) if isinstance(result, Exception) else Fault(codes.NONE, None)
         self._answers.append(_response(topic.name, topic.topic_id, fault))
         self._expected -= 1

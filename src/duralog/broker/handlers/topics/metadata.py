@@ -1,8 +1,8 @@
 """Metadata, versions 0 to 13: the broker, the topics and their partitions.
 
-A topic that is missing and may be made is made beside the loop; the answer says that it is unknown, as Kafka's does,
-and clients ask again. Version 0 takes an empty list for all topics, later ones take null. From version 12 on a client
-may ask by topic id, and then only by id: names beside it do not count.
+A missing topic that may be created is created on a worker thread; the answer says that it is unknown, as in Kafka, and
+clients ask again. Version 0 takes an empty list for all topics, later ones take null. From version 12 on a client
+may ask by topic id, and then only by id: names are ignored then.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def handle(runtime: Runtime, topics: Topics, partitions: Partitions, request: Re
 
 
 def _is_refused(request: Request, topic: Any) -> bool:
-    """Ids came in with version 10, and Kafka answers them from version 12 on."""
+    """Ids exist since version 10, and Kafka answers them from version 12 on."""
     return request.version < _IDS_SINCE and (topic.name is None or optional(topic, "topic_id") is not None)
 
 

@@ -1,7 +1,7 @@
-"""AddOffsetsToTxn, versions 0 to 4: a producer says that it will commit offsets of a group within its transaction.
+"""AddOffsetsToTxn, versions 0 to 4: adds the offsets of a group to a transaction.
 
 What is added is the partition of `__consumer_offsets` that has the group. Version 2 and later know PRODUCER_FENCED;
-before, it is told as INVALID_PRODUCER_EPOCH.
+older ones get INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn, versions 0 to 5: a producer says which partitions its transaction will have records in.
+"""AddPartitionsToTxn, versions 0 to 5: adds partitions to a transaction.
 
-Producers speak up to version 3. From version 4 on it is brokers that ask, for several producers at once, or that only
-want to know whether a partition was added. A partition that cannot be added keeps the others of its transaction from
-being added. Version 2 and later know PRODUCER_FENCED; before, it is told as INVALID_PRODUCER_EPOCH.
+Producers use versions up to 3. Version 4 and later are for brokers, which ask for several producers at once, or only
+whether a partition was added. If one partition cannot be added, none of its transaction is. Version 2 and later know
+PRODUCER_FENCED; older ones get INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _add(
     *,
     verify_only: bool = False,
 ) -> list[Fields]:
-    """The results by topic. Where all have the same one, they are told as they were asked for."""
+    """The results by topic. If all are the same, they are in the order of the request."""
     partitions = _partitions(asked)
     faults = _faults(topics, version, partitions)
     if any(faults.values()):

@@ -1,4 +1,4 @@
-"""DescribeTransactions, version 0: where the producers with these transactional ids stand."""
+"""DescribeTransactions, version 0: the states of transactional ids."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """EndTxn, versions 0 to 5: a producer commits or aborts its transaction.
 
-The answer comes when the decision is in the log: from then on it stands, and the markers follow. Version 5 is of
-transaction version 2: the producer is told the epoch, and perhaps the id, that it has from now on. Version 2 and later
-know PRODUCER_FENCED; before, it is told as INVALID_PRODUCER_EPOCH.
+The answer is sent when the decision is in the log: from then on it is final, and the markers follow. Version 5 is for
+transaction version 2: the producer gets its next epoch, and perhaps a new id. Version 2 and later know PRODUCER_FENCED;
+older ones get INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations

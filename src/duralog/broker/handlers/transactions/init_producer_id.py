@@ -1,7 +1,7 @@
-"""InitProducerId, versions 0 to 5: who a producer is. From version 3 on it may say who it was.
+"""InitProducerId, versions 0 to 5: gives a producer its id and epoch. From version 3 on it may send its old ones.
 
-Without a transactional id, it is somebody new. With one, it takes the place of whoever had the id before. Version 4 and
-later know PRODUCER_FENCED; before, it is told as INVALID_PRODUCER_EPOCH.
+Without a transactional id, it is a new producer. With one, it replaces and fences the previous producer with that id.
+Version 4 and later know PRODUCER_FENCED; older ones get INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def handle(producer_ids: ProducerIds, transactions: TransactionCoordinator, requ
 
     def go_on() -> None:
         if transactional_id is None:
-            producer = _somebody_new(producer_ids)
+            producer = _new_producer(producer_ids)
         else:
             producer = transactions.init_producer(transactional_id, timeout_ms, expected)
         later.answer(_fields(producer, request.version))
@@ -44,7 +44,7 @@ def handle(producer_ids: ProducerIds, transactions: TransactionCoordinator, requ
     return later
 
 
-def _somebody_new(producer_ids: ProducerIds) -> ProducerIdentity:
+def _new_producer(producer_ids: ProducerIds) -> ProducerIdentity:
     producer_id = producer_ids.take()
     if producer_id is None:
         return ProducerIdentity(COORDINATOR_LOAD_IN_PROGRESS)

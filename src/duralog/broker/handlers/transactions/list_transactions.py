@@ -1,6 +1,6 @@
 """ListTransactions, versions 0 to 2: the transactional producers, by state and by id.
 
-Version 1 adds how long a transaction has been open at least, version 2 a pattern for transactional ids.
+Version 1 adds a minimum duration, version 2 a pattern for transactional ids.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _any_id(_: str) -> bool:
 
 
 def _matcher(pattern: str) -> Callable[[str], bool] | None:
-    """Whether an id as a whole matches the pattern; None if it is no pattern."""
+    """Matches a whole id against the pattern; None if the pattern is invalid."""
     try:
         compiled = compile_pattern(pattern)
     except ValueError:

@@ -1,8 +1,8 @@
-"""TxnOffsetCommit, versions 0 to 5: offsets of a group that count when, and if, the transaction is committed.
+"""TxnOffsetCommit, versions 0 to 5: commits offsets of a group within a transaction.
 
 Version 5 adds the group's partition to the transaction; before, AddOffsetsToTxn must have done so. From version 3 on
-the member of the group is named, and must be one. Clients before version 2 do not know that a coordinator may be
-loading: they are told that it is not there.
+the request names the member, which is checked. Clients before version 2 do not know COORDINATOR_LOAD_IN_PROGRESS and
+get COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""WriteTxnMarkers, versions 1 and 2: markers for transactions of any producer, as an administrator ends hanging ones.
+"""WriteTxnMarkers, versions 1 and 2: writes markers for transactions of any producer, to end hanging ones.
 
-Among brokers, coordinators ask it of the leaders of partitions; here the coordinator writes its own (`markers`). So
-whoever asks is a person with `kafka-transactions.sh abort`. The partition checks the epochs, so that nothing can be
-ended in the place of a later producer. A turn of the loop writes so many markers, however many are asked for.
+Among brokers, coordinators send it to the leaders of partitions; here the coordinator writes its own markers
+(`markers`), and the request comes from `kafka-transactions.sh abort`. The partition checks the epochs, so that the
+transaction of a later producer cannot be ended. A turn of the loop writes a bounded number of markers.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _write(partitions: Partitions, groups: GroupCoordinator, marker: Any, topic:
         )
         if topic == CONSUMER_OFFSETS:
             groups.complete_transaction(marker.producer_id, number, marker.transaction_result)
-    except Exception as error:  # The others are to be written all the same.
+    except Exception as error:  # The others are still written.
         if not isinstance(error, DuralogError):
             reason = f"a marker of producer {marker.producer_id} for {topic}-{number}: {error_text(error)}"
             logger.error("%s", one_line(reason))
