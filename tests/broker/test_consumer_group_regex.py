@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duralog.broker.groups.consumer.regex_subscription import check_regex, matching_topics
+from duralog.broker.groups.consumer.regex_refresh import check_regex, matching_topics
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.wire.error_codes import INVALID_REGULAR_EXPRESSION, NOT_COORDINATOR
 from tests.support.broker.consumer_group_bench import Bench, given, owned

@@ -49,7 +49,7 @@ from duralog.broker.topics.producer_ids import ProducerIds
 from duralog.broker.topics.topics import Topics
 from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.warm_up import warm_up
-from duralog.broker.wire.node import Node
+from duralog.broker.wire.request import Node
 from duralog.config import BROKER_CONFIGS, BrokerConfig
 from duralog.storage.disk import forks
 from duralog.storage.disk.background import Clock, wall_clock_ms

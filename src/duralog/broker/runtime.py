@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from duralog.broker.net.background import Background
 from duralog.broker.net.log_lines import LogLines
 from duralog.broker.net.timers import Timers
-from duralog.broker.wire.node import Node
+from duralog.broker.wire.request import Node
 from duralog.config import BrokerConfig
 from duralog.storage.disk.background import Clock
 from duralog.storage.store import Store

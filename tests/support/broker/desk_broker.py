@@ -28,8 +28,7 @@ from duralog.broker.topics.producer_ids import ProducerIds
 from duralog.broker.topics.topics import Topics
 from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.wire import messages
-from duralog.broker.wire.node import Node
-from duralog.broker.wire.request import DelayedAnswer, Request
+from duralog.broker.wire.request import DelayedAnswer, Node, Request
 from duralog.config import BrokerConfig
 from duralog.format.java_hash import coordinator_partition
 from duralog.format.record import Record

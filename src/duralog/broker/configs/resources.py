@@ -31,6 +31,9 @@ from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOUR
 from duralog.storage.metadata.topics import Topic
 from duralog.storage.store import Store
 
+LOGGER_RESOURCE = 8
+CLIENT_METRICS_RESOURCE = 16
+"""Resource types by Kafka's numbers, next to those of the cluster metadata: these are not stored."""
 _HIDDEN = frozenset(
     {
         "group.consumer.regex.refresh.interval.ms",

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from duralog.broker.groups.classic.group import ClassicGroup
-from duralog.broker.groups.classic.loading import load_group
+from duralog.broker.groups.classic.group import ClassicGroup, load_group
 from duralog.broker.groups.classic.records import GROUP_METADATA
 from duralog.broker.groups.consumer.records import CONSUMER_GROUP_TYPES
 from duralog.broker.groups.consumer.replay import replay as replay_consumer_group

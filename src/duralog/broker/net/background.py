@@ -9,7 +9,7 @@ from duralog.broker.net.log_lines import LogLines, error_text
 from duralog.broker.net.server import Server
 from duralog.broker.net.workers import Workers
 from duralog.broker.wire.error_codes import code_of
-from duralog.broker.wire.request import CLOSE, DelayedAnswer
+from duralog.broker.wire.request import CLOSE, DelayedAnswer, Fields, RawAnswer
 
 
 class Background:
@@ -53,6 +53,18 @@ class Background:
         if reserved_bytes is None:
             self._server.background_began()
         self._workers.submit(work, finish)
+
+    def answer(self, work: Callable[[], Fields | RawAnswer]) -> DelayedAnswer:
+        """An answer that a worker thread makes. If `work` fails, the request is refused."""
+        delayed = DelayedAnswer()
+
+        def then(answer: Fields | RawAnswer, error: Exception | None) -> None:
+            if error is not None:
+                raise error
+            delayed.answer(answer)
+
+        self.run(work, then, delayed)
+        return delayed
 
     def _refuse(self, answers: DelayedAnswer, failure: Exception) -> None:
         if answers.is_answered:

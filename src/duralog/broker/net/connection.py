@@ -31,8 +31,7 @@ from duralog.broker.net.log_lines import error_text
 from duralog.broker.net.outgoing import Outgoing, ShortFile
 from duralog.broker.net.request_memory import RequestMemory
 from duralog.broker.wire.frames import FrameReader
-from duralog.broker.wire.node import Node
-from duralog.broker.wire.request import DelayedAnswer, Silence
+from duralog.broker.wire.request import DelayedAnswer, Node, Silence
 from duralog.errors import DuralogError
 
 _SENT_AT_ONCE_BYTES = 64 << 10

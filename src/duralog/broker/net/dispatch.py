@@ -20,8 +20,7 @@ from duralog.broker.net.log_lines import LogLines, error_text
 from duralog.broker.wire import messages
 from duralog.broker.wire.error_codes import UNSUPPORTED_VERSION, code_of
 from duralog.broker.wire.frames import InvalidFrame, decode_header, skip_tagged_fields
-from duralog.broker.wire.node import Node
-from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, FileSlice, RawAnswer, Request, Silence
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, FileSlice, Node, RawAnswer, Request, Silence
 from duralog.broker.wire.request_stats import ApiStats
 from duralog.errors import DuralogError
 

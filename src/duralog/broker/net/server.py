@@ -21,7 +21,7 @@ from duralog.broker.net.limits import ConnectionLimits
 from duralog.broker.net.log_lines import LogLines
 from duralog.broker.net.request_memory import RequestMemory
 from duralog.broker.wire.frames import SHARED_BUFFER_BYTES
-from duralog.broker.wire.node import Node
+from duralog.broker.wire.request import Node
 from duralog.config import BrokerConfig
 
 _ACCEPTED_PER_TURN = 64

@@ -19,10 +19,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from duralog.broker.wire.node import Node
-
 Fields = Mapping[str, Any]
 """An answer by kio's field names. What the version does not have is dropped; what is missing takes its default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """This broker as its clients know it: each listener has its own address."""
+
+    node_id: int
+    host: str
+    port: int
+    cluster_id: str
+    rack: str | None
 
 
 @dataclass(slots=True, eq=False)

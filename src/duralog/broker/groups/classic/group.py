@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from duralog.broker.groups.classic.members import AnswerTo, ClassicMember
 from duralog.broker.groups.classic.membership import ClassicMembership
@@ -247,3 +247,40 @@ class ClassicGroup(ClassicMembership, Group):
             if timer is not None:
                 timer.cancel()
         self.cancel_member_timers()
+
+
+def load_group(group_id: str, value: Mapping[str, Any], clock: Callable[[], int]) -> ClassicGroup:
+    """A group from the fields of its record. REQUIRES: they can be loaded (`format.internal.loadable_records`).
+
+    A group with members was stable when it was written: what a rebalance changes is written when it is over. Of a
+    member's protocols, the record has only the one that the group used.
+    """
+    since_ms = value.get("current_state_timestamp", -1)
+    group = ClassicGroup(
+        group_id,
+        clock,
+        state=ClassicState.STABLE if value["members"] else ClassicState.EMPTY,
+        generation=value["generation"],
+        protocol_type=value["protocol_type"] or None,
+        state_timestamp_ms=None if since_ms == -1 else since_ms,
+    )
+    group.protocol_name = value["protocol"]
+    group.leader_id = value["leader"] if value["members"] else None
+    for fields in value["members"]:
+        rebalance_timeout_ms = fields.get("rebalance_timeout", -1)
+        session_timeout_ms = fields["session_timeout"]
+        member = ClassicMember(
+            fields["member_id"],
+            instance_id=fields.get("group_instance_id"),
+            client_id=fields["client_id"],
+            client_host=fields["client_host"],
+            rebalance_timeout_ms=session_timeout_ms if rebalance_timeout_ms == -1 else rebalance_timeout_ms,
+            session_timeout_ms=session_timeout_ms,
+            protocols=[(value["protocol"] or "", fields["subscription"])],
+            assignment=fields["assignment"],
+        )
+        group.add(member, value["protocol_type"])
+    if group.leader_id not in group.members:
+        group.leader_id = next(iter(group.members), None)
+    group.learn_subscriptions()
+    return group

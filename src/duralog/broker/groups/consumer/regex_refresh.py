@@ -1,4 +1,6 @@
-"""When the regular expressions of a group are resolved, and what follows from it.
+"""Subscriptions by regular expression: when those of a group are resolved, and what follows from it.
+
+A pattern stands for the topics whose whole name it matches. Its syntax and its limits are in `topics.patterns`.
 
 Matching all topics runs on a worker thread, for all patterns of a group at once: for a new pattern, for new topics, or
 after `group.consumer.regex.refresh.interval.ms`; never twice at a time for a group, and not sooner than ten seconds
@@ -21,11 +23,12 @@ from duralog.broker.groups.consumer.records import (
     regex_record,
     regex_tombstone,
 )
-from duralog.broker.groups.consumer.regex_subscription import check_regex, matching_topics
 from duralog.broker.groups.logged_groups import LoggedGroups
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.net.log_lines import logger
+from duralog.broker.topics.patterns import compile_pattern
 from duralog.broker.topics.topics import TopicView
+from duralog.broker.wire.error_codes import INVALID_REGULAR_EXPRESSION
 from duralog.errors import UnknownTopic
 from duralog.format.internal.coordinator_records import CoordinatorRecord
 from duralog.storage.metadata.folder import METADATA_PARTITION
@@ -150,3 +153,28 @@ class RegexRefresh:
 def _topics(group: ConsumerGroup, regex: str) -> frozenset[str]:
     found = group.resolved_regexes.get(regex)
     return frozenset() if found is None else found.topics
+
+
+def check_regex(pattern: str) -> None:
+    """Raise `GroupRefusal` for an invalid pattern."""
+    try:
+        compile_pattern(pattern)
+    except ValueError as error:
+        raise GroupRefusal(
+            INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}.",
+        ) from None
+
+
+def matching_topics(patterns: Iterable[str], topics: Iterable[str]) -> dict[str, frozenset[str]]:
+    """The topics of each pattern. One that cannot be read, as from a log of another broker, has none."""
+    names = list(topics)
+    found: dict[str, frozenset[str]] = {}
+    for pattern in patterns:
+        try:
+            compiled = compile_pattern(pattern)
+        except ValueError:
+            found[pattern] = frozenset()
+        else:
+            found[pattern] = frozenset(name for name in names if compiled.fullmatch(name))
+    return found

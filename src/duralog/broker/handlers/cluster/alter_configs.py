@@ -9,18 +9,18 @@ from duralog.broker.configs.changes import SET, Change, ConfigChanges
 from duralog.broker.handlers.cluster.incremental_alter_configs import (
     REPEATED,
     REPEATED_KEYS,
+    answer_changes,
     node_fault,
     null_values,
     refuse,
-    response,
     unknown_type,
 )
 from duralog.broker.net.limits import ConnectionLimits
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topic_faults import Fault
 from duralog.broker.topics.topics import Topics
-from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Request
-from duralog.broker.wire.resource_types import BROKER, GROUP, TOPIC
+from duralog.broker.wire.request import Answer, Api, Request
+from duralog.storage.metadata.cluster_metadata import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 
 
 def handle(runtime: Runtime, topics: Topics, limits: ConnectionLimits, request: Request) -> Answer:
@@ -28,16 +28,11 @@ def handle(runtime: Runtime, topics: Topics, limits: ConnectionLimits, request: 
     counts = Counter((each.resource_type, each.resource_name) for each in message.resources)
     plan = [_plan(runtime, each, counts) for each in message.resources]
     changes = ConfigChanges(runtime, topics, limits, validate_only=message.validate_only)
-    later = DelayedAnswer()
 
-    def then(faults: list[Fault], error: Exception | None) -> None:
-        changes.finish()
-        if error is not None:
-            raise error
-        later.answer({"responses": list(map(response, message.resources, faults))})
+    def work() -> list[Fault]:
+        return [each if isinstance(each, Fault) else changes.make(each) for each in plan]
 
-    topics.change(lambda: [each if isinstance(each, Fault) else changes.make(each) for each in plan], then, later)
-    return later
+    return answer_changes(topics, changes, message.resources, work)
 
 
 def _plan(runtime: Runtime, resource: Any, counts: Counter[tuple[int, str]]) -> Change | Fault:
@@ -48,7 +43,7 @@ def _plan(runtime: Runtime, resource: Any, counts: Counter[tuple[int, str]]) -> 
     nulls = [each.name for each in resource.configs if each.value is None]
     if nulls:
         return null_values(nulls)
-    if resource.resource_type not in (TOPIC, BROKER, GROUP):
+    if resource.resource_type not in (TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE):
         return unknown_type(resource)
     fault = node_fault(runtime, resource)
     if fault is not None:

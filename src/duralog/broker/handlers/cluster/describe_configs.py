@@ -10,6 +10,8 @@ from typing import Any
 
 from duralog.broker.configs.loggers import logger_entries
 from duralog.broker.configs.resources import (
+    CLIENT_METRICS_RESOURCE,
+    LOGGER_RESOURCE,
     all_brokers_entries,
     broker_entries,
     chosen,
@@ -22,9 +24,9 @@ from duralog.broker.topics.topic_faults import Fault, name_fault
 from duralog.broker.topics.topics import Topics
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.messages import optional
-from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
-from duralog.broker.wire.resource_types import BROKER, CLIENT_METRICS, GROUP, LOGGER, TOPIC
+from duralog.broker.wire.request import Answer, Api, Fields, Request
 from duralog.config.entries import Entry
+from duralog.storage.metadata.cluster_metadata import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 
 _MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an"
@@ -32,7 +34,7 @@ _MALFORMED = (
 )
 
 
-_TYPES = (TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP)
+_TYPES = (TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
 MOST_CONFIGS = 100_000
 """Of one answer. A small request could ask for any number."""
 _TOO_MANY = Fault(codes.POLICY_VIOLATION, f"One response has {MOST_CONFIGS} configs at most.")
@@ -57,36 +59,28 @@ def handle(runtime: Runtime, topics: Topics, addresses: Mapping[str, Address], r
 
     if len(message.resources) <= _AT_ONCE:
         return describe()
-    later = DelayedAnswer()
-
-    def then(answer: Fields, error: Exception | None) -> None:
-        if error is not None:
-            raise error
-        later.answer(answer)
-
-    runtime.background.run(describe, then, later)
-    return later
+    return runtime.background.answer(describe)
 
 
 def _entries(
     runtime: Runtime, topics: Topics, addresses: Mapping[str, Address], resource: Any
 ) -> Iterable[Entry] | Fault:
     name = resource.resource_name
-    if resource.resource_type == TOPIC:
+    if resource.resource_type == TOPIC_RESOURCE:
         topic = topics.by_name(name)
         if topic is None:
             return name_fault(name) or Fault(codes.UNKNOWN_TOPIC_OR_PARTITION, "")
         return topic_entries(runtime.store, topic.topic)
-    if resource.resource_type == BROKER:
+    if resource.resource_type == BROKER_RESOURCE:
         if name == "":
             return all_brokers_entries(runtime.store)
         listeners = ",".join(f"{listener}://{address}" for listener, address in addresses.items())
         return _other_node(runtime, name, "or empty string, but") or broker_entries(runtime.store, listeners)
-    if resource.resource_type == LOGGER:
+    if resource.resource_type == LOGGER_RESOURCE:
         if name == "":
             return Fault(codes.INVALID_REQUEST, "Broker id must not be empty")
         return _other_node(runtime, name, "but") or logger_entries()
-    if resource.resource_type == GROUP:
+    if resource.resource_type == GROUP_RESOURCE:
         if name == "":
             return Fault(codes.INVALID_REQUEST, "Group name must not be empty")
         return group_entries(runtime.store, name)

@@ -10,7 +10,7 @@ from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import INTERNAL_TOPICS
 from duralog.broker.topics.partitions import Partitions
 from duralog.broker.wire import error_codes as codes
-from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
+from duralog.broker.wire.request import Answer, Api, Fields, Request
 from duralog.errors import DuralogError
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.retention import COMPACT, DELETE
@@ -39,18 +39,12 @@ def handle(runtime: Runtime, partitions: Partitions, request: Request) -> Answer
             logs[name, number] = partition.log
     if not logs:
         return _by_topic(results)
-    later = DelayedAnswer()
 
-    def delete() -> dict[_Key, Fields]:
-        return {key: _delete(log, asked[key], partitions) for key, log in logs.items()}
+    def delete() -> Fields:
+        deleted = {key: _delete(log, asked[key], partitions) for key, log in logs.items()}
+        return _by_topic(results | deleted)
 
-    def then(deleted: dict[_Key, Fields], error: Exception | None) -> None:
-        if error is not None:
-            raise error
-        later.answer(_by_topic(results | deleted))
-
-    runtime.background.run(delete, then, later)
-    return later
+    return runtime.background.answer(delete)
 
 
 def _delete(log: PartitionLog, before_offset: int, partitions: Partitions) -> Fields:

@@ -8,7 +8,7 @@ from duralog.broker.topics.topic_faults import UNKNOWN_TOPIC, Fault, name_fault
 from duralog.broker.topics.topics import Topics
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.messages import encode_response
-from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, RawAnswer, Request
+from duralog.broker.wire.request import Answer, Api, Fields, RawAnswer, Request
 from duralog.storage.log.partition_log import PartitionLog
 
 _KEY = 61
@@ -28,15 +28,7 @@ def handle(runtime: Runtime, topics: Topics, partitions: Partitions, request: Re
         for topic in request.message.topics
     ]
     version = request.version
-    later = DelayedAnswer()
-
-    def then(answer: RawAnswer, error: Exception | None) -> None:
-        if error is not None:
-            raise error
-        later.answer(answer)
-
-    runtime.background.run(lambda: RawAnswer([encode_response(_KEY, version, _describe(asked))]), then, later)
-    return later
+    return runtime.background.answer(lambda: RawAnswer([encode_response(_KEY, version, _describe(asked))]))
 
 
 def _find(topics: Topics, partitions: Partitions, name: str, number: int) -> PartitionLog | Fault:

@@ -15,7 +15,7 @@ from duralog.broker.topics.leadership import NO_EPOCH, epoch_error
 from duralog.broker.topics.partitions import Partition, Partitions
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.messages import optional
-from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
+from duralog.broker.wire.request import Answer, Api, Fields, Request
 from duralog.errors import DuralogError
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.storage.log.isolation import Isolation
@@ -61,7 +61,6 @@ def handle(runtime: Runtime, partitions: Partitions, request: Request) -> Answer
             results[key] = _partition(one.number, _special(partition.log, one.timestamp_ms, isolation))
     if not slow:
         return _by_topic(results)
-    later = DelayedAnswer()
 
     def by_time(log: PartitionLog, timestamp_ms: int) -> Fields:
         try:
@@ -70,16 +69,11 @@ def handle(runtime: Runtime, partitions: Partitions, request: Request) -> Answer
             return _partition(log.partition, _NOT_FOUND, partitions.code_of_failure(log, error))
         return _partition(log.partition, found or _NOT_FOUND)
 
-    def look_up() -> dict[tuple[str, int], Fields]:
-        return {key: by_time(log, timestamp_ms) for key, (log, timestamp_ms) in slow.items()}
+    def look_up() -> Fields:
+        found = {key: by_time(log, timestamp_ms) for key, (log, timestamp_ms) in slow.items()}
+        return _by_topic({**results, **found})
 
-    def then(found: Mapping[tuple[str, int], Fields], error: Exception | None) -> None:
-        if error is not None:
-            raise error
-        later.answer(_by_topic({**results, **found}))
-
-    runtime.background.run(look_up, then, later)
-    return later
+    return runtime.background.answer(look_up)
 
 
 def _all_asked(request: Request) -> list[_Asked]:
