@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from duralog.broker.fetch.reading import FetchedPartition, Wanted
 from duralog.broker.fetch.response import encode
+from duralog.broker.fetch.wanted import FetchedPartition, Wanted
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire import messages
 from duralog.broker.wire.request import FileSlice

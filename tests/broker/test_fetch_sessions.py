@@ -8,8 +8,8 @@ import pytest
 
 from duralog.broker.broker import Broker
 from duralog.broker.fetch import sessions as fetch_sessions
-from duralog.broker.fetch.reading import Wanted
 from duralog.broker.fetch.sessions import FetchSessions, next_epoch
+from duralog.broker.fetch.wanted import Wanted
 from duralog.broker.wire import error_codes as codes
 from duralog.config import BrokerConfig
 from tests.support.broker.admin_desk import wait_until

@@ -13,7 +13,7 @@ import pytest
 
 import duralog
 from duralog.broker.broker import Broker
-from duralog.broker.topics.partitions import NO_TOPIC_ID, Partition
+from duralog.broker.topics.partition import NO_TOPIC_ID, Partition
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.request import CLOSE, DelayedAnswer, RawAnswer
 from duralog.errors import StorageError, UnknownTopic

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from duralog.broker.fetch.reading import Failures, FetchLimits, Reading, Wanted, read, readable_bytes, scan
+from duralog.broker.fetch.reading import Failures, FetchLimits, Reading, read, readable_bytes, scan
 from duralog.broker.fetch.response import FIRST_WITH_TOPIC_IDS, encode
 from duralog.broker.fetch.sessions import NO_SESSION, FetchSession, FetchSessions, remember
+from duralog.broker.fetch.wanted import Wanted
 from duralog.broker.net.log_lines import error_text
 from duralog.broker.net.timers import Timer, Timers
 from duralog.broker.runtime import Runtime
-from duralog.broker.topics.partitions import Partition, Partitions
+from duralog.broker.topics.partition import Partition
+from duralog.broker.topics.partitions import Partitions
 from duralog.broker.wire.error_codes import INVALID_FETCH_SESSION_EPOCH, code_of
 from duralog.broker.wire.request import Answer, DelayedAnswer, RawAnswer
 

@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from duralog.broker.topics.partitions import Partition, Partitions
+from duralog.broker.fetch.wanted import NO_EPOCH, FetchedPartition, Wanted
+from duralog.broker.topics.partition import Partition
+from duralog.broker.topics.partitions import Partitions
 from duralog.broker.wire import error_codes
 from duralog.errors import DuralogError
-from duralog.format.checkpoints import EpochStart
-from duralog.format.index_entries import AbortedTransaction
-from duralog.storage.disk.file_system import File
 from duralog.storage.log.abort_markers import MustScan
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.leader_epochs import UNDEFINED_OFFSET
@@ -26,92 +25,8 @@ from duralog.storage.log.reading import FetchedSlice, read_slice, scan_slice
 from duralog.storage.log.reading import readable_bytes as bytes_of_slice
 from duralog.storage.log.view import LogView
 
-NO_EPOCH = -1
-NO_OFFSET = -1
-
 _SCANNED_AHEAD_BYTES = 32 << 20
 """How far beyond one slice is scanned for abort markers, so that the next slices need not wait."""
-
-
-class Wanted:
-    """A partition as a fetch, or a fetch session, asks for it."""
-
-    __slots__ = (
-        "leader_epoch",
-        "max_bytes",
-        "number",
-        "offset",
-        "partition",
-        "seen_epoch",
-        "sent_high_watermark",
-        "sent_start_offset",
-        "topic",
-        "topic_id",
-    )
-
-    def __init__(
-        self,
-        topic: str | None,
-        topic_id: bytes | None,
-        number: int,
-        offset: int,
-        max_bytes: int,
-        leader_epoch: int,
-        seen_epoch: int,
-    ) -> None:
-        self.topic = topic
-        """None if the id is unknown."""
-        self.topic_id = topic_id
-        """None if the client names the topic."""
-        self.number = number
-        self.offset = offset
-        self.max_bytes = max_bytes
-        self.leader_epoch = leader_epoch
-        """The current one according to the client; -1 if it does not say."""
-        self.seen_epoch = seen_epoch
-        """The epoch of the last record that the client has; -1 if it does not say."""
-        self.sent_high_watermark = NO_OFFSET
-        self.sent_start_offset = NO_OFFSET
-        self.partition: Partition | None = None
-
-    @property
-    def key(self) -> tuple[str | bytes | None, int]:
-        """Two requests with the same key mean the same partition."""
-        return (self.topic if self.topic_id is None else self.topic_id), self.number
-
-    def ask_as(self, other: Wanted) -> None:
-        """Adopt the values of a later request of the session."""
-        self.offset = other.offset
-        self.max_bytes = other.max_bytes
-        self.leader_epoch = other.leader_epoch
-        self.seen_epoch = other.seen_epoch
-
-    def find(self, partitions: Partitions) -> Partition | None:
-        """The partition, if it exists and is not offline."""
-        if self.topic is None and self.topic_id is not None:
-            self.topic = partitions.topic_name(self.topic_id)
-        if self.topic is None:
-            return None
-        self.partition = partitions.get(self.topic, self.number)
-        return self.partition
-
-
-class FetchedPartition(NamedTuple):
-    """What a partition is answered with. The defaults are those of one that cannot be read."""
-
-    wanted: Wanted
-    error_code: int = error_codes.NONE
-    high_watermark: int = NO_OFFSET
-    last_stable_offset: int = NO_OFFSET
-    start_offset: int = NO_OFFSET
-    aborted: tuple[AbortedTransaction, ...] | None = None
-    file: File | None = None
-    position: int = 0
-    size: int = 0
-    diverging: EpochStart | None = None
-    """Where the log and the client's records diverge."""
-    leader_epoch: int = NO_EPOCH
-    """For a client that assumes another leader; -1 for all others."""
 
 
 class FetchLimits(NamedTuple):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 
-from duralog.broker.fetch.reading import NO_OFFSET, FetchedPartition, Wanted
+from duralog.broker.fetch.wanted import NO_OFFSET, FetchedPartition, Wanted
 from duralog.broker.wire.error_codes import (
     FETCH_SESSION_ID_NOT_FOUND,
     FETCH_SESSION_TOPIC_ID_ERROR,

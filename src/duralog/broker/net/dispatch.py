@@ -38,7 +38,6 @@ class Peer(Protocol):
     """The sender of a request."""
 
     client_host: str
-    number: int
     node: Node
 
     def deliver(self, parts: Parts | Silence) -> None:
@@ -62,7 +61,7 @@ class Dispatcher:
     """All APIs by key and version."""
 
     def __init__(self, log_lines: LogLines) -> None:
-        self._log_lines = log_lines
+        self.log_lines = log_lines
         self._apis: Mapping[int, Api] = {}
         self._handlers: dict[int, Callable[[Request], Answer]] = {}
         self._routes: dict[tuple[int, int], _Route] = {}
@@ -93,7 +92,6 @@ class Dispatcher:
             None,
             body,
             peer.client_host,
-            peer.number,
             peer.node,
         )
         exchange = _Exchange(self, route, request, peer, started, len(frame))
@@ -132,9 +130,6 @@ class Dispatcher:
         if api_key == API_VERSIONS:
             return _Route(api, handle, 0, False, False, stats, is_refused=True)
         raise InvalidFrame(f"version {version} of {api.name} is not served")
-
-    def warn(self, kind: str, text: str) -> None:
-        self._log_lines.warn(kind, text)
 
 
 class _Exchange:
@@ -201,7 +196,7 @@ class _Exchange:
         route, request = self._route, self._request
         route.stats.errors += 1
         known = isinstance(error, DuralogError)
-        self._dispatcher.warn(
+        self._dispatcher.log_lines.warn(
             f"failed {route.api.name}",
             f"{route.api.name} v{request.version} of client {request.client_id!r} at {request.client_host} failed: "
             + (str(error) if known else error_text(error)),
@@ -210,7 +205,7 @@ class _Exchange:
             answer = route.api.refuse(request, code_of(error), str(error) if known else None)
             body = messages.encode_response(route.api.key, route.version, answer)
         except Exception as second:
-            self._dispatcher.warn(
+            self._dispatcher.log_lines.warn(
                 f"unanswered {route.api.name}", f"{route.api.name}: no error answer: {error_text(second)}"
             )
             return Silence.CLOSE

@@ -8,7 +8,8 @@ from duralog.broker.net.log_lines import error_text
 from duralog.broker.produce.response import PartitionResponse
 from duralog.broker.produce.rules import append_refusal
 from duralog.broker.runtime import Runtime
-from duralog.broker.topics.partitions import Partition, Partitions
+from duralog.broker.topics.partition import Partition
+from duralog.broker.topics.partitions import Partitions
 from duralog.broker.wire import error_codes
 from duralog.errors import DuralogError, StorageError
 from duralog.storage.log.partition_log import AppendResult

@@ -24,7 +24,7 @@ from duralog.broker.produce.rules import (
     first_batch,
 )
 from duralog.broker.topics.internal_topics import INTERNAL_TOPICS
-from duralog.broker.topics.partitions import Partition
+from duralog.broker.topics.partition import Partition
 from duralog.broker.wire import error_codes
 from duralog.broker.wire.request import CLOSE, Answer, DelayedAnswer, RawAnswer, Request, Silence
 from duralog.errors import CorruptRecord

@@ -17,7 +17,8 @@ from duralog.broker.produce.request import FIRST_WITH_TOPIC_IDS, VALID_ACKS, Pro
 from duralog.broker.produce.response import PartitionResponse, answer
 from duralog.broker.produce.rules import first_batch, ordinary_attributes
 from duralog.broker.topics.internal_topics import INTERNAL_TOPICS
-from duralog.broker.topics.partitions import Partition, Partitions
+from duralog.broker.topics.partition import Partition
+from duralog.broker.topics.partitions import Partitions
 from duralog.broker.wire.request import Answer, Request
 from duralog.format.layout import CODEC_MASK
 from duralog.storage.append.batch_admission import TakesLong

@@ -47,7 +47,6 @@ class Request:
     body: memoryview
     """The whole body. It is only valid until the handler returns: the receive buffer is used again."""
     client_host: str = "127.0.0.1"
-    connection_id: int = 0
     node: Node | None = None
     """This broker by the address of the client's listener; None stands for the first listener."""
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from duralog.broker.fetch.purgatory import Fetch, Fetches
-from duralog.broker.fetch.reading import NO_EPOCH, FetchLimits, Wanted
+from duralog.broker.fetch.reading import FetchLimits
 from duralog.broker.fetch.response import FIRST_WITH_TOPIC_IDS, encode
 from duralog.broker.fetch.sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION, Key
+from duralog.broker.fetch.wanted import NO_EPOCH, Wanted
 from duralog.broker.runtime import Runtime
-from duralog.broker.topics.partitions import NO_TOPIC_ID, Partitions
+from duralog.broker.topics.partition import NO_TOPIC_ID
+from duralog.broker.topics.partitions import Partitions
 from duralog.broker.wire import error_codes
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Request

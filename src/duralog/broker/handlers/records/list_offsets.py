@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.leadership import NO_EPOCH, epoch_error
-from duralog.broker.topics.partitions import Partition, Partitions
+from duralog.broker.topics.partition import Partition
+from duralog.broker.topics.partitions import Partitions
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Request
