@@ -18,7 +18,7 @@ from duralog.cli.common.options import standard_output
 from duralog.cli.job import spark_job
 from duralog.cli.stats import view as stats_view
 from duralog.command_line import app
-from duralog.spark.session import _ending_java_that_nobody_has
+from duralog.spark.session import _java_ended_if_interrupted
 
 JOBS = {"verify", "repair", "reindex", "retain", "upgrade", "compact", "stats", "export", "snapshot"}
 TABLE_JOBS = {"export", "snapshot"}
@@ -92,7 +92,7 @@ def test_spark_that_does_not_start(
 def test_an_interrupt_while_spark_starts_leaves_no_java(is_known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that PySpark knows ends with this process."""
     monkeypatch.setattr(SparkContext, "_gateway", object() if is_known else None)
-    with suppress(KeyboardInterrupt), _ending_java_that_nobody_has():
+    with suppress(KeyboardInterrupt), _java_ended_if_interrupted():
         java = vars(java_gateway)["Popen"](["sleep", "600"])
         raise KeyboardInterrupt
     if is_known:

@@ -75,6 +75,6 @@ def _unlocking(explanation: Explanation, config: TopicConfig) -> Iterator[str]:
     elif explanation.active_bytes:
         yield (
             f"the active segment has {size_text(explanation.active_bytes)}: it can be compacted after a new one starts,"
-            f" at segment.bytes ({size_text(config.segment_bytes)}) or segment.ms ({duration_text(config.segment_ms)}), or"
-            " with duralog compact --roll"
+            f" at segment.bytes ({size_text(config.segment_bytes)}) or segment.ms ({duration_text(config.segment_ms)}),"
+            " or with duralog compact --roll"
         )
