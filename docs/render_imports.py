@@ -20,7 +20,7 @@ DOCS = Path(__file__).parent
 PAGE = DOCS / "architecture.md"
 BEGIN, END = "<!-- Made by render_imports.py. -->\n", "<!-- End of what render_imports.py made. -->"
 ROOT = "duralog"
-ROOMS = ("storage", "broker", "spark")
+ROOMS = ("storage", "broker")
 """The packages with a picture of what is in them."""
 NOT_DRAWN = ("duralog.storage", "duralog.notebook")
 """`_repr_html_` of what is in a store imports its table when a notebook calls it."""
@@ -50,7 +50,7 @@ def package_edges(graph: grimp.ImportGraph, parent: str) -> dict[str, frozenset[
     edges: dict[str, set[str]] = {}
     for module in sorted(graph.modules):
         importer = child(module)
-        if importer is None:
+        if importer is None or importer.endswith("__main__"):
             continue
         imported = {child(target) for target in graph.find_modules_directly_imported_by(module)}
         edges.setdefault(importer, set()).update(target for target in imported if target not in (None, importer))
@@ -100,7 +100,7 @@ def picture(edges: Edges, title: str) -> str:
     for number, row in enumerate(rows):
         y = 20 + number * (BOX_HEIGHT + ROW_GAP)
         for place, name in enumerate(row):
-            label = name.removeprefix(f"{ROOT}.")
+            label = name.rpartition(".")[2]
             width = 28 + LETTER_WIDTH * len(label)
             x = WIDTH * (place + 1) / (len(row) + 1) - width / 2
             middle[name] = (x + width / 2, y)

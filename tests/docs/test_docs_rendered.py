@@ -14,7 +14,7 @@ from tests.docs.documented_pages import PAGES, name_of
 from tests.support.places import ROOT
 
 
-@pytest.mark.parametrize("script", ["render_options.py", "render_python.py"])
+@pytest.mark.parametrize("script", ["render_imports.py", "render_options.py", "render_python.py"])
 def test_a_rendered_page_is_fresh(script: str) -> None:
     checked = subprocess.run(
         [sys.executable, str(ROOT / "docs" / script), "--check"], capture_output=True, encoding="utf-8", check=False
