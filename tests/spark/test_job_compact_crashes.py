@@ -65,7 +65,7 @@ print(compact_in_task(pickle.load(sys.stdin.buffer)))
 DYING_DRIVER = """
 import os, signal, sys
 from duralog.spark.session import local_session
-from duralog.storage import partition_log
+from duralog.storage.log import partition_log
 
 path, swaps = sys.argv[1], int(sys.argv[2])
 swap_in = partition_log.swap_in
