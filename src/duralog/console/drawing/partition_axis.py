@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from duralog.cli.common.tables import size_text
+from duralog.config.byte_sizes import size_text
 from duralog.console.drawing.words import number_text
 from duralog.console.facts.partitions import PartitionFacts, SegmentFacts
 

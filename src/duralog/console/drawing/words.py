@@ -9,8 +9,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
-from duralog.cli.common.tables import size_text
 from duralog.cli.common.times import duration_text, format_time
+from duralog.config.byte_sizes import size_text
 from duralog.config.plurals import plural
 
 UNKNOWN = "–"

@@ -166,12 +166,12 @@ class BrokerWatch:
         self._sizes_note = None
         for broker in brokers:
             try:
-                told = log_dir_sizes(broker.host, broker.port)
+                found = log_dir_sizes(broker.host, broker.port)
             except DuralogError as error:
                 self._sizes_note = f"The sizes of the logs are not known: {error}"
                 continue
             # Of several replicas the leader's counts.
-            sizes |= {place: size for place, size in told.items() if leaders.get(place) == broker.id}
+            sizes |= {place: size for place, size in found.items() if leaders.get(place) == broker.id}
         self._sizes = sizes
 
 

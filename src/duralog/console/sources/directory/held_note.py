@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from duralog.cli.common.tables import size_text
 from duralog.cli.common.times import duration_text
 from duralog.config import TopicConfig
+from duralog.config.byte_sizes import size_text
 from duralog.config.error_text import printable
 from duralog.config.plurals import plural
 from duralog.console.sources.cleaner_metrics import HOW_TO_CHOOSE
