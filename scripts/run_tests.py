@@ -5,7 +5,7 @@
     python -m scripts.run_tests -n 4 tests/unit     some of them, in four processes
     python -m scripts.run_tests --record            all, and write down how long each file took
 
-The files that took longest come first, so that all processes end together: `tests/seconds.tsv` has their times. Each
+The files that took longest come first (`scripts/longest_first.py`), so that all processes end together. Each
 kernel is compiled once, before the tests start. Temporary files are in memory if there is room: tests wait for
 thousands of fsyncs otherwise. Those of failed tests are kept.
 
@@ -25,21 +25,16 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pytest
-from xdist.scheduler import LoadFileScheduling
 
 QUICK = ["-m", "not slow", "tests/unit"]
 MOST_SECOND_TRIES = 5
-ROOT = Path(__file__).parents[1]
-SECONDS = ROOT / "tests" / "seconds.tsv"
-"""How long the tests of a file take together, for the files that matter."""
-LEAST_SECONDS = 2
 IN_MEMORY = Path("/dev/shm")
 LEAST_ROOM_BYTES = 4 << 30
 
@@ -55,33 +50,22 @@ class Watcher:
         self.seconds: defaultdict[str, float] = defaultdict(float)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> LongestFirst:
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        from scripts.longest_first import LongestFirst  # Not before pytest has loaded xdist: it warns.
+
         return LongestFirst(config, log)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.seconds[_file_of(report.nodeid)] += report.duration
+        self.seconds[report.nodeid.split("::", 1)[0]] += report.duration
         if report.failed and report.nodeid not in self.failed:
             self.failed.append(report.nodeid)
-
-
-class LongestFirst(LoadFileScheduling):  # type: ignore[misc]
-    """A file to a process, those that take longest first."""
-
-    def __init__(self, config: pytest.Config, log: Any) -> None:
-        super().__init__(config, log)
-        self._seconds = _recorded_seconds()
-
-    def _assign_work_unit(self, node: Any) -> None:
-        longest = max(self.workqueue, key=lambda file: self._seconds.get(file, 0))
-        self.workqueue.move_to_end(longest, last=False)
-        super()._assign_work_unit(node)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run the tests, and the few that fail a second time.")
     parser.add_argument("-n", type=int, default=2, metavar="N", help="in how many processes")
     parser.add_argument("--quick", action="store_true", help="the quick unit tests only, without Java or a browser")
-    parser.add_argument("--record", action="store_true", help=f"write the times of files to {SECONDS.name}")
+    parser.add_argument("--record", action="store_true", help="write the times of files to tests/seconds.tsv")
     parser.add_argument("tests", nargs="*", default=["tests"], help="folders, files or names of tests")
     asked = parser.parse_args()
 
@@ -102,7 +86,9 @@ def _run(processes: int, tests: Sequence[str], *, record: bool) -> int:
     seen = Watcher()
     status = int(pytest.main(["-n", str(processes), "--dist", "loadfile", "--no-loadscope-reorder", *tests], [seen]))
     if record:
-        _record(seen.seconds)
+        from scripts.longest_first import record as write_down
+
+        write_down(seen.seconds)
     if status != pytest.ExitCode.TESTS_FAILED or not 0 < len(seen.failed) <= MOST_SECOND_TRIES:
         return status
 
@@ -147,23 +133,6 @@ def _has_room(folder: Path) -> bool:
     status = os.statvfs(folder)
     # Tests install programs and run them, which some containers forbid here.
     return status.f_bavail * status.f_frsize >= LEAST_ROOM_BYTES and not status.f_flag & os.ST_NOEXEC
-
-
-def _file_of(name: str) -> str:
-    return name.split("::", 1)[0]
-
-
-def _recorded_seconds() -> dict[str, float]:
-    if not SECONDS.exists():
-        return {}
-    rows = (line.split("\t") for line in SECONDS.read_text(encoding="utf-8").splitlines())
-    return {file: float(seconds) for seconds, file in rows}
-
-
-def _record(seconds: Mapping[str, float]) -> None:
-    longest_first = sorted(seconds.items(), key=lambda row: -row[1])
-    rows = [f"{round(taken)}\t{file}\n" for file, taken in longest_first if taken >= LEAST_SECONDS]
-    SECONDS.write_text("".join(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

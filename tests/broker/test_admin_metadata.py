@@ -20,9 +20,9 @@ from tests.support.broker.admin_desk import (
     make,
     metadata,
     topic_errors,
-    wait_until,
 )
 from tests.support.broker.raw_client import RawClient
+from tests.support.waiting import wait_until
 
 
 class TestMetadata:

@@ -28,9 +28,9 @@ from tests.support.broker.admin_desk import (
     new_topic,
     on_loop,
     topic_errors,
-    wait_until,
 )
 from tests.support.broker.raw_client import RawClient
+from tests.support.waiting import wait_until
 
 PRODUCE = 0
 BY_HAND = {"partitions": -1, "replication_factor": -1}

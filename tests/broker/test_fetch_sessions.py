@@ -12,9 +12,9 @@ from duralog.broker.fetch.sessions import FetchSessions, next_epoch
 from duralog.broker.fetch.wanted import Wanted
 from duralog.broker.wire import error_codes as codes
 from duralog.config import BrokerConfig
-from tests.support.broker.admin_desk import wait_until
 from tests.support.broker.record_desk import RecordDesk, batch, records
 from tests.support.broker.set_clock import SetClock
+from tests.support.waiting import wait_until
 
 _MINUTE_MS = 60_000
 

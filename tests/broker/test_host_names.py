@@ -15,10 +15,11 @@ from duralog.broker.net.limits import ConnectionLimits
 from duralog.broker.net.timers import Timers
 from duralog.config import BrokerConfig
 from tests.broker.conftest import QUICK
-from tests.support.broker.admin_desk import BROKER, SET, alter, wait_until
+from tests.support.broker.admin_desk import BROKER, SET, alter
 from tests.support.broker.name_service import NameService
 from tests.support.broker.raw_client import RawClient
 from tests.support.broker.set_clock import SetClock
+from tests.support.waiting import wait_until
 
 API_VERSIONS = 18
 OVERRIDES = "max.connections.per.ip.overrides"

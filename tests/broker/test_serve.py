@@ -21,8 +21,8 @@ from duralog.cli.ready_file import ready_file
 from duralog.command_line import app
 from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
 from oracle.kafka_server import reserved_ports
-from tests.support.broker.admin_desk import wait_until
 from tests.support.broker.raw_client import RawClient
+from tests.support.waiting import wait_until
 
 METADATA, CREATE_TOPICS = 3, 19
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"

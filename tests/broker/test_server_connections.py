@@ -8,7 +8,6 @@ import os
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -36,6 +35,7 @@ from duralog.broker.wire.request import (
     Request,
 )
 from tests.support.broker.raw_client import RawClient, request_frame
+from tests.support.waiting import wait_until
 
 Connect = Callable[[], RawClient]
 API_VERSIONS, METADATA, HEARTBEAT, LIST_GROUPS, FIND_COORDINATOR, DESCRIBE_CLUSTER = 18, 3, 12, 16, 10, 60
@@ -142,14 +142,6 @@ def hold(broker: Broker) -> threading.Event:
     return may_go_on
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    """The broker works beside the test: wait until it has come to it."""
-    until = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < until, "it did not come true"
-        time.sleep(0.01)
-
-
 def heartbeat(name: str, correlation_id: int = 0) -> bytes:
     return request_frame(HEARTBEAT, 0, correlation_id, messages.encode_request(HEARTBEAT, 0, {"group_id": name}))
 
@@ -188,7 +180,7 @@ class TestOrder:
         on_loop(broker, lambda: behaviour.later["later-1"].answer({"error_code": 11}))
         assert client.receive_frame() == struct.pack(">ih", 1, 11)
         assert client.receive_frame() == struct.pack(">ih", 2, 1)
-        eventually(lambda: "later-2" in behaviour.later)
+        wait_until(lambda: "later-2" in behaviour.later)
         on_loop(broker, lambda: behaviour.later["later-2"].answer({"error_code": 12}))
         assert client.receive_frame() == struct.pack(">ih", 3, 12)
         assert client.receive_frame() == struct.pack(">ih", 4, 1)
@@ -234,7 +226,7 @@ class TestFiles:
         behaviour.send_from(tmp_path / "file", bytes(size))
         client.send_bytes(heartbeat(f"file-{size}"))
         client.socket.shutdown(socket.SHUT_WR)
-        eventually(lambda: bool(behaviour.seen))
+        wait_until(lambda: bool(behaviour.seen))
         assert len(client.receive_frame()) == 4 + 2 + size + 3
         assert client.is_closed_by_peer()
 
@@ -350,7 +342,7 @@ class TestHostileBytes:
         (line,) = lines(caplog)
         assert line.startswith("the connection from 127.0.0.1 is closed: ")
         assert "\n" not in line
-        eventually(lambda: broker.server.connection_count == 1)
+        wait_until(lambda: broker.server.connection_count == 1)
 
     def test_requests_before_it_are_answered(self, connect: Connect, data: bytes) -> None:
         client = connect()
@@ -407,19 +399,19 @@ class TestMisuse:
         behaviour.work = lambda: 7 if may_end.wait(SECONDS) else 8
         client.send_bytes(heartbeat("background") * 2)
         client.socket.shutdown(socket.SHUT_WR)
-        eventually(lambda: any(each.has_ended for each in broker.server.connections))
+        wait_until(lambda: any(each.has_ended for each in broker.server.connections))
         may_end.set()
         for _ in range(2):
             assert error_code(client) == 7
         assert client.is_closed_by_peer()
-        eventually(lambda: broker.server.connection_count == 0)
+        wait_until(lambda: broker.server.connection_count == 0)
 
     def test_half_closed_clients_get_what_is_long_in_coming(
         self, broker: Broker, behaviour: Behaviour, client: RawClient
     ) -> None:
         client.send_bytes(heartbeat("later-long"))
         client.socket.shutdown(socket.SHUT_WR)
-        eventually(lambda: any(each.has_ended for each in broker.server.connections))
+        wait_until(lambda: any(each.has_ended for each in broker.server.connections))
         on_loop(broker, lambda: behaviour.later["later-long"].answer({"error_code": 3}))
         assert error_code(client) == 3
         assert behaviour.left == []
@@ -429,9 +421,9 @@ class TestMisuse:
     ) -> None:
         client.send_bytes(heartbeat("later-left"))
         client.close()
-        eventually(lambda: any(each.has_ended for each in broker.server.connections))
+        wait_until(lambda: any(each.has_ended for each in broker.server.connections))
         on_loop(broker, lambda: behaviour.later["later-left"].answer({"error_code": 3}))
-        eventually(lambda: broker.server.connection_count == 0)
+        wait_until(lambda: broker.server.connection_count == 0)
 
     def test_what_was_received_is_handled_before_more_is_read_when_a_wait_ends_without_answer(
         self, broker: Broker, behaviour: Behaviour, client: RawClient
@@ -440,7 +432,7 @@ class TestMisuse:
         name = messages.encode_request(HEARTBEAT, 0, {"group_id": "background"})
         large = request_frame(HEARTBEAT, 0, 0, name + bytes(66_000))
         client.send_bytes(large[:10])
-        eventually(lambda: any(each.held_bytes for each in broker.server.connections))
+        wait_until(lambda: any(each.held_bytes for each in broker.server.connections))
         client.send_bytes(large[10:])
         assert error_code(client) == 5
         may_go_on = hold(broker)
@@ -468,7 +460,7 @@ class TestMisuse:
                 client.break_off()
             else:
                 client.close()
-        eventually(lambda: broker.server.connection_count == 0)
+        wait_until(lambda: broker.server.connection_count == 0)
         assert connect().ask(API_VERSIONS, 0).error_code == 0
 
     def test_nobody_is_starved_by_a_client_that_sends_without_end(
@@ -489,7 +481,7 @@ class TestMisuse:
         thread = threading.Thread(target=send)
         thread.start()
         try:
-            eventually(lambda: len(behaviour.seen) > 1000)
+            wait_until(lambda: len(behaviour.seen) > 1000)
             for number in range(20):
                 may_go_on = hold(broker)
                 modest.send_bytes(heartbeat(f"modest-{number}"))
@@ -525,7 +517,7 @@ class TestMisuse:
         monkeypatch.setattr(connection, "_TURN_SECONDS", 0)
         client.send_bytes(heartbeat("silent") * 500)
         client.close()
-        eventually(lambda: len(behaviour.seen) == 500)
+        wait_until(lambda: len(behaviour.seen) == 500)
 
 
 class TestListeners:
@@ -580,12 +572,12 @@ class TestStopping:
 
         behaviour.work = work
         waiting.send_bytes(heartbeat("later-forever"))
-        eventually(lambda: "later-forever" in behaviour.later)
+        wait_until(lambda: "later-forever" in behaviour.later)
         working.send_bytes(heartbeat("background") + heartbeat("never"))
         assert has_begun.wait(SECONDS)
         stopping = threading.Thread(target=broker.stop)
         stopping.start()
-        eventually(lambda: broker.is_stopping)
+        wait_until(lambda: broker.is_stopping)
         idle.send_bytes(heartbeat("never"))
         go_on.set()
         assert error_code(working) == 3

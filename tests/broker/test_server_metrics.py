@@ -24,8 +24,9 @@ from duralog import Record
 from duralog.broker import metrics, metrics_server
 from duralog.broker.broker import Broker
 from duralog.broker.net.listening import Address, Listening, MetricsAddress
-from tests.support.broker.admin_desk import damage, wait_until
+from tests.support.broker.admin_desk import damage
 from tests.support.broker.raw_client import RawClient
+from tests.support.waiting import wait_until
 
 API_VERSIONS, METADATA, CREATE_TOPICS = 18, 3, 19
 

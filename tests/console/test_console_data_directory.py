@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from duralog.errors import DuralogError, InvalidConfig, StorageError, StoreLocke
 from duralog.operations.verify import verify
 from duralog.storage.store import Store
 from tests.support.console.console_stores import COMMITTED, HOSTILE_GROUP, KEEP_EVERYTHING, ORDERS, ORDERS_A_SEGMENT
+from tests.support.waiting import wait_until
 
 NOW_MS = 1_800_000_000_000
 
@@ -453,10 +453,7 @@ def test_the_background_thread_looks_and_ends(stores: Any, tmp_path: Path) -> No
     source = open_source(str(directory), refresh_seconds=0.01)
     first = source.overview()
     assert (first.kind, source.has_files, source.allows_changes) == (SourceKind.DIRECTORY, True, False)
-    deadline = time.monotonic() + 60
-    while source.overview() is first:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: source.overview() is not first)
     source.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "duralog-console-refresh"]
     source.close()

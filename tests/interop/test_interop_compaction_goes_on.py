@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from oracle.dump_check import dump_complaints
 from oracle.kafka_process import Json, KafkaProcess
 from oracle.kafka_server import KafkaServer
 from oracle.partition_view import PartitionView, as_consumed, seen_by_duralog, seen_by_kafka
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -160,20 +161,13 @@ def kafka_goes_on(server: KafkaServer, turns: Turns) -> None:
     turns.written_on = states(views_of_kafka(server))
     # The last segment that was closed is clean when all before the active one is.
     active = {topic: _active_base(turns.directory / f"{topic}-0") for topic in TOPICS}
-    _wait_until(lambda: checkpoint(turns.directory) == active)
+    wait_until(lambda: checkpoint(turns.directory) == active, PATIENCE_SECONDS)
     turns.cleaned_on = views_of_kafka(server)
     turns.kafkas_errors = server.errors
 
 
 def _active_base(folder: Path) -> int:
     return max(int(path.stem) for path in folder.glob("*.log"))
-
-
-def _wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, "Kafka's cleaner does not get there"
-        time.sleep(0.05)
 
 
 def duralog_goes_on(store: duralog.Store, turns: Turns) -> None:

@@ -6,7 +6,6 @@ nobody has to give up anything.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
@@ -23,6 +22,7 @@ from oracle.conformance.coordinators import wait_for_coordinators
 from oracle.kafka_process import KafkaProcess
 from oracle.kafka_server import KafkaServer, format_directory
 from tests.support.broker.raw_client import RawClient
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -63,10 +63,7 @@ class Client(RawClient):
             self.wait(partial(all_are_given, each))
 
     def wait(self, is_done: Callable[[], bool]) -> None:
-        until = time.monotonic() + _LONGEST_S
-        while not is_done():
-            assert time.monotonic() < until
-            time.sleep(0.1)
+        wait_until(is_done, _LONGEST_S, pause_seconds=0.1)
 
     def heartbeat(self, group: str, member: str, epoch: int, **more: Any) -> Any:
         fields = {"group_id": group, "member_id": member, "member_epoch": epoch, "topic_partitions": None, **more}

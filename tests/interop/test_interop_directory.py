@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +63,7 @@ from duralog.storage.metadata.metadata_log import (
 from oracle.kafka_process import KafkaProcess, KafkaRefusedError
 from oracle.kafka_server import CLUSTER_ID, KafkaServer, format_directory
 from tests.support.places import GOLDEN
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -206,12 +206,12 @@ def load(root: Path) -> ClusterMetadata:
 
 def wait_for_snapshot(root: Path, end_offset: int) -> None:
     """Kafka makes them in a thread of their own."""
-    deadline = time.monotonic() + 60
-    while (newest := newest_snapshot(each.name for each in (root / METADATA_FOLDER).iterdir())) is None or (
-        newest.end_offset < end_offset
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+
+    def is_there() -> bool:
+        newest = newest_snapshot(each.name for each in (root / METADATA_FOLDER).iterdir())
+        return newest is not None and newest.end_offset >= end_offset
+
+    wait_until(is_there)
 
 
 def log_of(root: Path) -> list[bytes]:

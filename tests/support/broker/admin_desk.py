@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from duralog.format import record_batch
 from duralog.format.record import Record
 from duralog.storage.disk.log_directory import TopicPartition
 from tests.support.broker.raw_client import RawClient
+from tests.support.waiting import wait_until
 
 LIST_OFFSETS = 2
 METADATA = 3
@@ -139,13 +139,6 @@ def on_loop(broker: Broker, work: Callable[[], Any]) -> Any:
     broker.loop.call_soon(lambda: results.append(work()))
     wait_until(lambda: bool(results))
     return results[0]
-
-
-def wait_until(is_true: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < deadline, "it has not come"
-        time.sleep(0.005)
 
 
 def append(broker: Broker, topic: str, number: int, timestamps: list[int], **producer: Any) -> None:
